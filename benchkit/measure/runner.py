@@ -31,7 +31,7 @@ from benchkit.measure.deadline import (
     describe_unfinished_tasks,
     stacks_of,
 )
-from benchkit.measure.errors import DeadlinePassed, InvalidClusterError, error_summary
+from benchkit.measure.errors import DeadlinePassed, UsageError, error_summary
 from benchkit.measure.outcomes import classify_error
 from benchkit.measure.prometheus.session import Prometheus, record_prometheus
 from benchkit.measure.provenance import collect_provenance
@@ -348,7 +348,7 @@ def _cluster_options(
     if not isinstance(declared, str):
         return declared
     if declared not in shapes:
-        raise InvalidClusterError(
+        raise UsageError(
             f"the workload needs a cluster shape {declared!r}, which the environment does not "
             f"define: add it under `clusters:`{' next to ' + ', '.join(shapes) if shapes else ''}"
         )

@@ -13,6 +13,7 @@ import pytest
 from distributed import Client, LocalCluster
 
 from benchkit.measure.cluster.description import describe
+from benchkit.measure.cluster.reuse import close_reused_clusters, reused_cluster
 from benchkit.measure.cluster.running import open_cluster
 from benchkit.measure.cluster.spec import ClusterSpec
 from benchkit.measure.cluster.waiting import requested_workers
@@ -139,6 +140,8 @@ def test_open_cluster_awaits_workers_that_the_cluster_lists(tmp_path, monkeypatc
     [
         ({0: {"cls": object}, 1: {"cls": object}}, {}, 2),
         ({0: {"group": ["-0", "-1", "-2"]}, 1: {"group": ["-0"]}}, {}, 4),  # processes of jobs
+        ({0: {"group": ["-0", "-1"]}, 1: {"group": ["-0", "-1"]}}, {"n_workers": 3}, 4),
+        ({0: {"options": {"kwargs": {"n_workers": 2}}}, 1: {"options": {"kwargs": {}}}}, {}, 3),
         ({0: {"cls": object}}, {"n_workers": 5}, 5),
         ({}, {}, None),
     ],
@@ -187,6 +190,76 @@ def test_missing_workers_are_reported_with_the_clusters_logs(tmp_path, monkeypat
     ):
         with open_cluster(spec):
             pass
+
+
+def test_worker_that_cannot_start_ends_the_wait(tmp_path, monkeypatch):
+    """SpecCluster starts workers in the background, where tornado only logs their errors."""
+    (tmp_path / "refused.py").write_text(
+        "from distributed import Scheduler, SpecCluster\n"
+        "from distributed.deploy.spec import ProcessInterface\n"
+        "class Job(ProcessInterface):\n"
+        "    def __init__(self, scheduler=None, name=None):\n"
+        "        super().__init__(scheduler, name)\n"
+        "    async def start(self):\n"
+        "        raise RuntimeError('exit code 1\\nstderr:\\nno such partition\\n')\n"
+        "class Refused(SpecCluster):\n"
+        "    def __init__(self, n_workers):\n"
+        "        scheduler = {'cls': Scheduler, 'options': {'dashboard': False}}\n"
+        "        super().__init__({}, scheduler, {'cls': Job, 'options': {}})\n"
+        "        self.scale(n_workers)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    spec = ClusterSpec("refused.Refused", {"n_workers": 2})
+
+    with pytest.raises(ClusterError) as caught, open_cluster(spec, timeout_s=300):
+        pass
+
+    text = "refused.Refused: 0 of 2 workers connected: exit code 1 | no such partition"
+    assert str(caught.value) == text
+
+
+def test_cluster_that_takes_no_timeout_is_closed(tmp_path, monkeypatch):
+    """As of dask-gateway and coiled: a cluster that is left open costs money."""
+    (tmp_path / "patient.py").write_text(
+        "from distributed import LocalCluster\n"
+        "closed = []\n"
+        "class Patient(LocalCluster):\n"
+        "    def close(self, force_shutdown=False):\n"
+        "        closed.append(force_shutdown)\n"
+        "        return super().close(30)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    options = {**IN_PROCESS, "dashboard_address": None}
+
+    with open_cluster(ClusterSpec("patient.Patient", options)):
+        pass
+
+    import patient
+
+    assert False in patient.closed
+
+
+def test_reused_cluster_without_nannies_is_started_anew(tmp_path, monkeypatch):
+    (tmp_path / "bare.py").write_text(
+        "from distributed import LocalCluster\n"
+        "def Bare(**options):\n"
+        "    return LocalCluster(dashboard_address=None, **options)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr("benchkit.measure.cluster.reuse.RESTART_TIMEOUT_S", 0.0)
+    spec = ClusterSpec("bare.Bare", IN_PROCESS)
+
+    try:
+        seen = []
+        for _ in range(2):
+            with reused_cluster(spec) as opened:
+                seen.append((opened.client, opened.description["workers"]))
+    finally:
+        close_reused_clusters()
+    (first, _), (second, _) = seen
+    assert [state for _, state in seen] == ["new", "new"]
+    assert (first.status, second.status) == ("closed", "closed")
+    assert first is not second
 
 
 @pytest.mark.slow

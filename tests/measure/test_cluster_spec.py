@@ -170,3 +170,25 @@ def test_check_names_the_program_that_submits_jobs(tmp_path, monkeypatch):
 
     assert "'no-such-qsub'" in error_of(ClusterSpec("queues.PBSCluster", {"n_workers": 2}))
     assert "1 or more" in error_of(ClusterSpec("queues.PBSCluster", {"n_workers": 0}))
+
+
+@pytest.mark.parametrize(
+    ("options", "seconds"),
+    [
+        ({"n_workers": 4}, 64.0),
+        ({"n_workers": 1000}, 1060.0),
+        ({"address": "tcp://127.0.0.1:8786"}, 60.0),
+        ({"class": "coiled.Cluster", "n_workers": 4}, 900.0),
+        ({"class": "coiled.Cluster", "n_workers": 4, "timeout": "20 min"}, 1200.0),
+    ],
+)
+def test_start_timeout_depends_on_the_kind_of_cluster(options, seconds):
+    assert ClusterSpec.from_dict(options).start_timeout_s == seconds
+
+
+def test_options_that_a_job_class_declares_are_known():
+    options = {"class": "dask_jobqueue.SLURMCluster", "cores": 1, "memory": "1 GiB", "queue": "a"}
+
+    ClusterSpec.from_dict(options).check(login=False)
+    with pytest.raises(InvalidClusterError, match="has no option 'core': did you mean 'cores'"):
+        ClusterSpec.from_dict({**options, "core": 1}).check(login=False)

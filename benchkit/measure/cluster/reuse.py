@@ -60,6 +60,9 @@ def _restart(key: str) -> RunningCluster | None:
     if key not in _clusters:
         return None
     _, running = _clusters[key]
+    if not running.description["nannies"]:  # a restart would end its workers for good
+        _drop(key)
+        return None
     n_workers = running.description["n_workers"]
     try:
         running.client.restart(timeout=RESTART_TIMEOUT_S)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,17 +16,12 @@ from distributed.comm.addressing import resolve_address
 
 from benchkit.measure.cluster.description import describe, worker_infos
 from benchkit.measure.cluster.spec import ClusterSpec, takes_option
-from benchkit.measure.cluster.waiting import await_workers
+from benchkit.measure.cluster.waiting import DeployErrors, await_workers
 from benchkit.measure.deadline import deadline
 from benchkit.measure.errors import ClusterError, error_summary
 
 __all__ = ["RunningCluster", "open_cluster"]
 
-START_TIMEOUT_S = 60.0
-#: Seconds more for each worker: a machine starts only so many processes at once.
-START_TIMEOUT_PER_WORKER_S = 1.0
-#: The first worker of a cluster in the cloud takes minutes to connect.
-REMOTE_START_TIMEOUT_S = 900.0
 CLOSE_TIMEOUT_S = 30.0
 
 
@@ -60,8 +56,8 @@ def open_cluster(spec: ClusterSpec, *, timeout_s: float | None = None) -> Iterat
     spec : ClusterSpec
         Cluster to open.
     timeout_s : float, optional
-        Time to wait for the workers; by default that of the specification, else a minute and a
-        second for each worker on this machine, 15 minutes elsewhere.
+        Time in which all workers must have connected; by default
+        `benchkit.measure.cluster.spec.ClusterSpec.start_timeout_s`.
 
     Yields
     ------
@@ -75,22 +71,21 @@ def open_cluster(spec: ClusterSpec, *, timeout_s: float | None = None) -> Iterat
         The cluster did not start, or not with the requested workers.
     """
     spec.check()
-    local = spec.is_local or spec.address is not None
-    default_s = START_TIMEOUT_S if local else REMOTE_START_TIMEOUT_S
-    if spec.is_local:
-        default_s += START_TIMEOUT_PER_WORKER_S * int(spec.kwargs.get("n_workers") or 0)
-    timeout_s = timeout_s or spec.timeout_s or default_s
+    limit_s = timeout_s or spec.start_timeout_s
+    end = time.monotonic() + limit_s
     cluster, client = None, None
     try:
         try:
             if spec.address is not None:
-                client, workers = _connect(spec.scheduler_address(), timeout_s)
+                client, workers = _connect(spec.scheduler_address(), limit_s)
             else:
-                with deadline(timeout_s, "starting the cluster"):  # some constructors never return
-                    cluster = _start(spec)
-                client = Client(cluster, timeout=timeout_s)
                 workers = "new"
-                await_workers(client, cluster, spec, timeout_s)
+                with DeployErrors() as errors:
+                    # Some constructors never return.
+                    with deadline(limit_s, "start of the cluster"):
+                        cluster = _start(spec)
+                    client = Client(cluster, timeout=max(end - time.monotonic(), 1.0))
+                    await_workers(client, cluster, spec, errors, limit_s=limit_s, end=end)
         except (ClusterError, KeyboardInterrupt):
             raise
         except Exception as error:
@@ -104,14 +99,16 @@ def open_cluster(spec: ClusterSpec, *, timeout_s: float | None = None) -> Iterat
         _clear_handler_cache()
 
 
-#: Clients and clusters that did not close in time. Referenced here, because the garbage collector
+#: Clients and clusters that did not close. Referenced here, because the garbage collector
 #: would close them again in any thread: in a thread that starts an event loop this is a deadlock.
 _UNCLOSED: list[Any] = []
 
 
 def _close(resource: Any) -> None:
+    # Classes of dask-gateway and coiled take no timeout: theirs ends by itself.
+    timeout = {"timeout": CLOSE_TIMEOUT_S} if takes_option(resource.close, "timeout") else {}
     try:
-        resource.close(timeout=CLOSE_TIMEOUT_S)
+        resource.close(**timeout)
     except Exception:
         _UNCLOSED.append(resource)
 

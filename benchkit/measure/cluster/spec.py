@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import json
 import os
+import re
 import shutil
 import sys
 from collections.abc import Callable, Mapping
@@ -39,6 +40,13 @@ _USELESS_OPTIONS = {
     "loop": "benchkit opens the cluster itself",
     "start": "benchkit opens the cluster itself",
 }
+START_TIMEOUT_S = 60.0
+#: Seconds more for each worker: a machine starts only so many processes at once.
+START_TIMEOUT_PER_WORKER_S = 1.0
+#: The first worker of a cluster in the cloud takes minutes to connect.
+REMOTE_START_TIMEOUT_S = 900.0
+#: Their classes pass other options on to their base classes only, which declare theirs.
+_FORWARDING_PACKAGES = ("dask_cloudprovider", "dask_jobqueue", "dask_kubernetes")
 #: B. Workloads take 5 to 20 s with 1 GiB per thread.
 DEFAULT_MEMORY_PER_THREAD = 2**30
 
@@ -166,6 +174,16 @@ class ClusterSpec:
     def is_local(self) -> bool:
         """Whether workers run on this machine and are cheap to start."""
         return self.address is None and self.class_name.rsplit(".", 1)[-1] == "LocalCluster"
+
+    @property
+    def start_timeout_s(self) -> float:
+        """Seconds until all workers must have connected: as set, else by the kind of cluster."""
+        if self.timeout_s is not None:
+            return self.timeout_s
+        if self.is_local:
+            n_workers = int(self.kwargs.get("n_workers") or 0)
+            return START_TIMEOUT_S + START_TIMEOUT_PER_WORKER_S * n_workers
+        return START_TIMEOUT_S if self.address is not None else REMOTE_START_TIMEOUT_S
 
     @property
     def label(self) -> str:
@@ -297,16 +315,25 @@ def takes_option(factory: Callable[..., Any], name: str) -> bool:
     bool
         False also for a class that passes unknown options on, as dask-gateway does.
     """
-    declared = [factory]
+    return name in _declared(factory)
+
+
+def _declared(factory: Callable[..., Any]) -> set[str]:
+    """Return the options that a class and its base classes declare, or a function."""
+    constructors = [factory]
     if isinstance(factory, type):
-        declared = [vars(cls)["__init__"] for cls in factory.__mro__ if "__init__" in vars(cls)]
-    return any(name in inspect.signature(each).parameters for each in declared)
+        constructors = [vars(c)["__init__"] for c in factory.__mro__ if "__init__" in vars(c)]
+    parameters = [p for c in constructors for p in inspect.signature(c).parameters.values()]
+    kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    return {parameter.name for parameter in parameters if parameter.kind in kinds} - {"self"}
 
 
 def _timeout(value: Any) -> float | None:
     if value is None:
         return None
     try:
+        if isinstance(value, str):  # Dask knows "m" and "minutes", not "min"
+            value = re.sub(r"(?<![a-z])min$", "m", value.strip())
         seconds = float(parse_timedelta(value))
     except (ValueError, TypeError, KeyError) as error:
         text = f"cluster: timeout is {value!r}: write for example '5 min'"
@@ -330,13 +357,12 @@ def _check_submit_command(factory: Callable[..., Any]) -> None:
 def _keywords(factory: Callable[..., Any], kwargs: Mapping[str, Any]) -> set[str] | None:
     """Return the keyword arguments of a class; None if it accepts all."""
     parameters = inspect.signature(factory).parameters
-    known = {
-        name
-        for name, parameter in parameters.items()
-        if parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
-    }
+    known = _declared(factory) & parameters.keys()
     if not any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
         return known
+    if factory.__module__.split(".")[0] in _FORWARDING_PACKAGES:
+        # A job's options are those of its own class.
+        return _declared(factory) | _declared(getattr(factory, "job_cls", None) or factory)
     if getattr(factory, "__name__", "") == "LocalCluster":
         from distributed import Nanny, Worker
 

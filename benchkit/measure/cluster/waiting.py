@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import inspect
+import logging
 import time
-from collections.abc import Callable
+import traceback
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
-from distributed import Client
+from distributed import Client, TimeoutError
 
 from benchkit.measure.cluster.description import worker_infos
 from benchkit.measure.cluster.spec import ClusterSpec, takes_option
 from benchkit.measure.deadline import call_with_timeout
 from benchkit.measure.errors import ClusterError
 
-__all__ = ["await_workers", "requested_workers"]
+__all__ = ["DeployErrors", "await_workers", "requested_workers"]
 
 #: A cluster that does not say how many workers it will have is complete when their number has not
 #: changed for so many seconds.
 STEADY_S = 10.0
+#: Seconds between two looks at the errors of a cluster whose workers are awaited.
+_CHECK_S = 1.0
 #: Seconds to wait for the logs of a cluster whose workers do not come.
 _LOGS_TIMEOUT_S = 15.0
-_LAST_LINES = 3
+_LAST_LINES = 2
 
 
 def requested_workers(cluster: Any, spec: ClusterSpec) -> int | None:
@@ -37,19 +42,70 @@ def requested_workers(cluster: Any, spec: ClusterSpec) -> int | None:
     Returns
     -------
     int or None
-        From the option ``n_workers``, else from the cluster's own list, as of SSHCluster: it has a
-        worker per host. None if neither says it.
+        From the option ``n_workers`` and the cluster's own list, whichever is more: a job can have
+        more processes than were asked for. None if neither says it.
     """
-    if isinstance(spec.kwargs.get("n_workers"), int):
-        return int(spec.kwargs["n_workers"])
-    listed = getattr(cluster, "worker_spec", None)
-    if not listed:
-        return None
-    # An entry can stand for a group of workers: the processes of one job, or of one host.
-    return sum(len(entry.get("group") or [entry]) for entry in listed.values())
+    listed = (getattr(cluster, "worker_spec", None) or {}).values()
+    option = spec.kwargs.get("n_workers")
+    counts = [sum(map(_workers_of, listed)), option if isinstance(option, int) else 0]
+    return max(counts) or None
 
 
-def await_workers(client: Client, cluster: Any, spec: ClusterSpec, timeout_s: float) -> None:
+def _workers_of(entry: Mapping[str, Any]) -> int:
+    """Return the number of workers of an entry: the processes of one job, or of one host."""
+    if entry.get("group"):
+        return len(entry["group"])
+    ssh_options = (entry.get("options") or {}).get("kwargs") or {}
+    return int(ssh_options.get("n_workers") or 1)
+
+
+class DeployErrors(logging.Handler):
+    """Errors of a cluster that starts its workers in the background, where nothing raises them.
+
+    A context manager: it collects while the cluster starts. Such as of dask-jobqueue, which only
+    logs that a job was refused.
+
+    Attributes
+    ----------
+    texts : list of str
+        Message of each error.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.texts: list[str] = []
+
+    def __enter__(self) -> DeployErrors:
+        logging.getLogger("tornado.application").addHandler(self)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        logging.getLogger("tornado.application").removeHandler(self)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep the error of a record if it comes from the code that deploys clusters.
+
+        Parameters
+        ----------
+        record : logging.LogRecord
+            Record of tornado.
+        """
+        error = record.exc_info[1] if record.exc_info else None
+        for frame, _ in traceback.walk_tb(error.__traceback__ if error else None):
+            if frame.f_globals.get("__name__", "").startswith("distributed.deploy."):
+                self.texts.append(str(error))
+                return
+
+
+def await_workers(
+    client: Client,
+    cluster: Any,
+    spec: ClusterSpec,
+    errors: DeployErrors,
+    *,
+    limit_s: float,
+    end: float,
+) -> None:
     """Wait until all workers have connected.
 
     Parameters
@@ -60,44 +116,45 @@ def await_workers(client: Client, cluster: Any, spec: ClusterSpec, timeout_s: fl
         The cluster.
     spec : ClusterSpec
         What it was started from.
-    timeout_s : float
-        Limit in s.
+    errors : DeployErrors
+        Errors since its start.
+    limit_s, end : float
+        Limit in s, for messages, and the monotonic time at which it ends.
 
     Raises
     ------
     ClusterError
-        Not all workers connected in time, or none; with the last lines of the cluster's logs.
+        A worker cannot start, or not all workers connected in time, or none; with the last lines
+        of the cluster's errors or logs.
     """
     requested = requested_workers(cluster, spec)
-    if requested is None:
-        _await_steady(client, cluster, spec, timeout_s)
-        return
     if "n_workers" in spec.kwargs and not takes_option(spec.factory(), "n_workers"):
         cluster.scale(requested)  # dask-gateway accepts the number only after the start
-    try:
-        client.wait_for_workers(requested, timeout=timeout_s)
-    except TimeoutError as error:
-        text = (
-            f"{len(worker_infos(client))} of {requested} workers connected within {timeout_s:g} s"
-        )
-        raise ClusterError(f"{spec.label}: {text}{_logs(cluster)}") from error
-
-
-def _await_steady(client: Client, cluster: Any, spec: ClusterSpec, timeout_s: float) -> None:
-    end = time.monotonic() + timeout_s
     n_workers, since = 0, time.monotonic()
-    while not n_workers or time.monotonic() - since < STEADY_S:
-        if time.monotonic() > end:
-            text = f"{n_workers or 'no'} workers connected within {timeout_s:g} s"
-            raise ClusterError(f"{spec.label}: {text}{_logs(cluster)}")
+    while time.monotonic() < end and not errors.texts:
+        if requested is not None:
+            with suppress(TimeoutError):
+                client.wait_for_workers(requested, timeout=_CHECK_S)
+                return
+            continue
         time.sleep(0.2)
-        now = len(worker_infos(client))
-        if now != n_workers:
+        if (now := len(worker_infos(client))) != n_workers:
             n_workers, since = now, time.monotonic()
+        elif n_workers and time.monotonic() - since > STEADY_S:
+            return
+    n_workers = len(worker_infos(client))
+    text = f"{n_workers if requested else n_workers or 'no'}"
+    text += f" of {requested} workers connected" if requested else " workers connected"
+    text += "" if errors.texts else f" within {limit_s:g} s"
+    raise ClusterError(f"{spec.label}: {text}{_reasons(cluster, errors)}")
 
 
-def _logs(cluster: Any) -> str:
-    """Return the last lines of the logs of scheduler and jobs, for the end of a message."""
+def _reasons(cluster: Any, errors: DeployErrors) -> str:
+    """Return the last lines of the errors, else of the logs, for the end of a message."""
+    if errors.texts:
+        lines = [line.strip() for line in errors.texts[0].splitlines()]
+        lines = [line for line in lines if line and not line.endswith(":")]
+        return f": {' | '.join(lines[-_LAST_LINES:])}"
     get_logs: Callable[[], Any] | None = getattr(cluster, "get_logs", None)
     if get_logs is None or inspect.iscoroutinefunction(get_logs):
         return ""
@@ -108,6 +165,6 @@ def _logs(cluster: Any) -> str:
         f"{name}: {line.strip()}"
         for name, text in logs.items()
         for line in str(text).splitlines()
-        if line.strip()
+        if line.strip() and " - INFO - " not in line
     ]
     return f"; the last lines of its logs: {' | '.join(lines[-_LAST_LINES:])}" if lines else ""
