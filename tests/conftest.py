@@ -14,6 +14,11 @@ from uuid import uuid4
 import pytest
 from helpers import s3_server
 from helpers.fault_proxy import FaultProxy
+from hypothesis import settings
+
+settings.register_profile("default", deadline=None, derandomize=True, max_examples=40)
+settings.register_profile("long", deadline=None, max_examples=5000)
+settings.load_profile("default")
 
 
 @pytest.fixture(autouse=True)

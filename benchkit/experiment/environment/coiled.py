@@ -20,7 +20,7 @@ from packaging.version import InvalidVersion, Version
 
 from benchkit.errors import InvalidEnvironmentError, UsageError
 from benchkit.experiment.environment.conda_specs import translate_conda_spec
-from benchkit.experiment.environment.file import read_environment_file
+from benchkit.experiment.environment.file import describe_yaml_error, read_environment_file
 from benchkit.experiment.environment.requirements import parse_requirement
 from benchkit.whole_file import write_whole
 
@@ -132,11 +132,10 @@ def import_reference(folder: Path, target: Path) -> list[ImportedEnvironment]:
 def _load_yaml(path: Path) -> dict[str, Any]:
     try:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        mark = getattr(error, "problem_mark", None)
-        line = f":{mark.line + 1}" if mark else ""
-        problem = getattr(error, "problem", None) or str(error)
-        raise InvalidEnvironmentError(f"{path}{line}: not YAML: {problem}") from error
+    except OSError as error:
+        raise InvalidEnvironmentError(f"{path}: cannot be read: {error.strerror}") from error
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise InvalidEnvironmentError(f"{path}{describe_yaml_error(error)}") from error
     if not isinstance(content, (dict, type(None))):
         raise InvalidEnvironmentError(f"{path}: must contain `key: value` lines")
     return content or {}

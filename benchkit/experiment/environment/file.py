@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -18,7 +19,7 @@ from packaging.version import Version
 from benchkit.errors import InvalidEnvironmentError, did_you_mean
 from benchkit.experiment.environment.requirements import parse_requirement, python_specifier
 
-__all__ = ["EnvironmentFile", "read_environment_file"]
+__all__ = ["EnvironmentFile", "describe_yaml_error", "read_environment_file"]
 
 _KEYS = (
     "extends",
@@ -32,6 +33,8 @@ _KEYS = (
     "clusters",
 )
 _MAPPINGS = ("dask", "variables", "cluster", "clusters")
+#: Entries of a file; the largest shipped one has 60.
+_MOST_ENTRIES = 10_000
 _OLDEST_PYTHON = Version("3.10")
 _TAG = "tag:yaml.org,2002:"
 
@@ -95,26 +98,42 @@ def read_environment_file(path: Path) -> EnvironmentFile:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidEnvironmentError(f"{path}: cannot be read: {error}") from error
-    loader = yaml.SafeLoader(text)
     try:
+        loader = yaml.SafeLoader(text)
         node = loader.get_single_node()
         if node is None:
             return EnvironmentFile(path, {})
         if not isinstance(node, yaml.MappingNode):
             raise InvalidEnvironmentError(f"{path}:{_line(node)}: must contain `key: value` lines")
-        lines = dict(_lines(path, node, ()))
+        lines = dict(islice(_lines(path, node, ()), _MOST_ENTRIES + 1))
+        if len(lines) > _MOST_ENTRIES:  # aliases can multiply a short text
+            raise InvalidEnvironmentError(f"{path}: has more than {_MOST_ENTRIES} entries")
         raw = _raw_texts(node)
         content = loader.construct_document(node)
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        line = f":{mark.line + 1}" if mark else ""
-        problem = getattr(error, "problem", None) or str(error)
-        raise InvalidEnvironmentError(f"{path}{line}: not YAML: {problem}") from error
-    finally:
-        loader.dispose()
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise InvalidEnvironmentError(f"{path}{describe_yaml_error(error)}") from error
     file = EnvironmentFile(path, content, lines)
     _check(file, raw)
     return file
+
+
+def describe_yaml_error(error: Exception) -> str:
+    """Return the place and the reason of an error of a YAML parser, in one line.
+
+    Parameters
+    ----------
+    error : Exception
+        A YAMLError, a ValueError such as that of an impossible date, or a RecursionError.
+
+    Returns
+    -------
+    str
+        Text to append to the name of the file.
+    """
+    mark = getattr(error, "problem_mark", None)
+    line = f":{mark.line + 1}" if mark else ""
+    problem = getattr(error, "problem", None) or (str(error).splitlines() or ["damaged"])[0]
+    return f"{line}: not YAML: {problem}"
 
 
 def _lines(

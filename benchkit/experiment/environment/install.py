@@ -312,7 +312,7 @@ def conda_content(file: Path, where: str) -> dict[str, Any]:
     """
     try:
         content = yaml.safe_load(file.read_text(encoding="utf-8"))
-    except (OSError, yaml.YAMLError, UnicodeDecodeError) as error:
+    except (OSError, yaml.YAMLError, ValueError, RecursionError) as error:
         raise InvalidEnvironmentError(f"{where}: {file}: {str(error).splitlines()[0]}") from error
     if not isinstance(content, dict) or not isinstance(content.get("dependencies"), list):
         raise InvalidEnvironmentError(f"{where}: {file}: contains no list of `dependencies`")

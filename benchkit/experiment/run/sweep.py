@@ -67,7 +67,7 @@ def _value(text: str, part: str) -> Any:
         return float("inf")
     try:
         return yaml.safe_load(text)
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise UsageError(f"--sweep: value {text!r} is not YAML") from error
 
 

@@ -116,11 +116,7 @@ def import_sqlite(
                 if progress is not None and report.rows % 100 == 0:
                     progress(report.rows, total)
                 if record["id"] not in store:
-                    content = {
-                        name: value.hex() if isinstance(value, bytes) else value
-                        for name, value in row.items()
-                    }
-                    original = json.dumps({"table": table, "row": content})
+                    original = json.dumps({"table": table, "row": row})
                     yield run_tree(record, **{_ROW: original})
 
     report.added = store.add_many(runs())
@@ -142,7 +138,13 @@ def _read_rows(path: Path) -> dict[str, list[dict[str, Any]]]:
             query = "SELECT name FROM sqlite_master WHERE type = 'table'"
             names = [row["name"] for row in database.execute(query)]
             rows = {
-                table: [dict(row) for row in database.execute(f"SELECT * FROM {table} ORDER BY id")]
+                table: [
+                    {
+                        name: value.hex() if isinstance(value, bytes) else value
+                        for name, value in dict(row).items()
+                    }
+                    for row in database.execute(f"SELECT * FROM {table} ORDER BY id")
+                ]
                 for table in TABLES
                 if table in names
             }
