@@ -39,6 +39,16 @@ def steps(path):
     return [step for job in read(path)["jobs"].values() for step in job["steps"]]
 
 
+def test_audit_without_network_says_so_and_does_not_fail():
+    variables = {**os.environ, "HTTPS_PROXY": "http://127.0.0.1:9"}
+    done = subprocess.run(
+        [ROOT / ".ci" / "audit", sys.prefix], capture_output=True, text=True, env=variables
+    )
+
+    assert done.returncode == 0
+    assert done.stdout.startswith("audit of dependencies: the advisories of pypi.org are not reach")
+
+
 def test_workflows_exist_for_all_tasks():
     assert {path.stem for path in FILES} == {"tests", "nightly", "ab", "ab-comment"}
 

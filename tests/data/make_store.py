@@ -1,7 +1,11 @@
-"""Make the fixture store of the current format version: ``python tests/data/make_store.py``.
+"""Make a fixture store as benchkit writes it now: ``python tests/data/make_store.py NAME``.
 
-Run once, when a format version is released; the folder it makes is never changed afterwards, so
-that every store ever written keeps opening. It refuses to touch one that exists.
+Run once, when files of a store change: a new format version, or a change such as digests that older
+readers ignore. The folder it makes is never changed afterwards, so that every store ever written
+keeps opening. It refuses to touch one that exists.
+
+``1``: the first format. ``1_digests``: run files end with their digest, which is also in the index;
+the ledger has an event.
 """
 
 from __future__ import annotations
@@ -15,7 +19,6 @@ sys.path[:0] = [str(HERE.parents[1]), str(HERE.parent)]
 from helpers.synthetic_runs import make_run  # noqa: E402
 
 from benchkit.measure.run_ids import derived_id  # noqa: E402
-from benchkit.store.manifest import FORMAT_VERSION  # noqa: E402
 from benchkit.store.store import Store  # noqa: E402
 
 NIGHT = 1785549600.0  # 2026-08-01T02:00:00Z
@@ -23,7 +26,7 @@ NIGHT = 1785549600.0  # 2026-08-01T02:00:00Z
 
 def main() -> None:
     """Write the store."""
-    folder = HERE / str(FORMAT_VERSION)
+    folder = HERE / sys.argv[1]
     if folder.exists():
         raise SystemExit(f"{folder}: exists, and fixture stores are never changed")
     store = Store(folder)
@@ -48,6 +51,7 @@ def main() -> None:
     store.add(skipped)
     store.mark("rename", from_="array.basic_sum", to="array.column_sum", by="maintainer")
     store.mark("exclude", runs=[skipped.attrs["id"]], reason="pandas was missing")
+    store.add_event("night", runs=4)
     (folder / "tmp").rmdir()
     size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
     print(f"{folder}: {len(store)} runs, {size / 1024:.0f} KiB")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
@@ -12,11 +13,12 @@ import xarray as xr
 
 from benchkit.store.check import CheckReport
 from benchkit.store.manifest import FORMAT_VERSION
+from benchkit.store.runfile.digest import verify
 from benchkit.store.store import Store
 from benchkit.store.variables import GROUPS
 
 DATA = Path(__file__).parents[1] / "data"
-VERSIONS = sorted(int(path.name) for path in DATA.iterdir() if path.name.isdigit())
+NAMES = sorted(path.name for path in DATA.iterdir() if (path / "store.json").exists())
 #: Groups that format 1 had from the beginning; old runs lack those that were added later.
 FIRST_GROUPS = {
     "workers",
@@ -30,14 +32,26 @@ FIRST_GROUPS = {
 }
 
 
-@pytest.fixture(params=VERSIONS)
+@pytest.fixture(params=NAMES)
 def old(request, tmp_path):
     """Return a copy of the store of a format version."""
-    return Store(shutil.copytree(DATA / str(request.param), tmp_path / "old"), create=False)
+    return Store(shutil.copytree(DATA / request.param, tmp_path / "old"), create=False)
 
 
 def test_old_stores_cover_each_format_version():
-    assert VERSIONS == list(range(1, FORMAT_VERSION + 1))
+    versions = {int(name.partition("_")[0]) for name in NAMES}
+    assert versions == set(range(1, FORMAT_VERSION + 1))
+    assert NAMES == ["1", "1_digests"]
+
+
+def test_old_store_with_digests_has_them_in_files_and_index():
+    store = Store(DATA / "1_digests", create=False)
+    digests = store.catalogue.digests()
+    assert len(digests) == 4
+    for run_id, digest in digests.items():
+        assert digest == sha256(store.file(run_id).read_bytes()).hexdigest()
+        assert verify(store.file(run_id)).has_trailer
+    assert [event["kind"] for event in store.events()] == ["night"]
 
 
 def test_old_store_lists_runs_with_marks(old):
