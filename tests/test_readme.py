@@ -26,6 +26,18 @@ def run(command, folder):
     )
 
 
+@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md"])
+def test_links_lead_to_files_and_headings(name):
+    text = re.sub(r"^```.*?^```", "", (ROOT / name).read_text(encoding="utf-8"), flags=re.M | re.S)
+    heads = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    anchors = {re.sub(r"[^\w -]", "", head.lower()).replace(" ", "-") for head in heads}
+    for link in re.findall(r"\]\(([^)]+)\)", text):
+        path, _, anchor = link.partition("#")
+        if not link.startswith("http"):
+            assert not path or (ROOT / path).exists(), link
+            assert path or anchor in anchors, link
+
+
 @pytest.fixture
 def folder(tmp_path):
     """Empty folder with links to notebooks and workloads, as in a clone."""

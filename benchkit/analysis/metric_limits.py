@@ -131,7 +131,7 @@ def quality_warnings(arms: Mapping[str, pd.DataFrame], metrics: Sequence[str]) -
                 if n_runs:
                     warnings.append(
                         f"{metric}: {n_runs} of {counted(len(runs), 'run')} of {arm} {kind}; "
-                        "`Run.quality` says by what"
+                        "see `Run.quality`"
                     )
     return warnings
 

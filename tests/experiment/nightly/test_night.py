@@ -19,7 +19,7 @@ def test_night_names_limits_of_its_runs(tmp_path):
     records = [{**record, "environment": "tip"}, {**record, "environment": "tip", "quality": "{}"}]
     night = Night("2026-01-02T00:00:00", Store(tmp_path / "store"), records=records)
 
-    text = "duration: 1 of 2 runs of tip disturbed; `Run.quality` says by what"
+    text = "duration: 1 of 2 runs of tip disturbed; see `Run.quality`"
     assert night.limits == [text]
     assert f"limited: {text}" in repr(night)
     assert "### Limits of the runs" in night_markdown(night)
