@@ -10,7 +10,7 @@ from typing import Any
 from benchkit.analysis.compare.compare_runs import DEFAULT_METRICS, compare_experiment
 from benchkit.analysis.compare.comparison import Comparison
 from benchkit.analysis.metric_names import check_metrics
-from benchkit.errors import UnknownWorkload
+from benchkit.errors import UnknownWorkload, UsageError
 from benchkit.experiment.environment.environment import CURRENT, Environment
 from benchkit.experiment.environment.lookup import list_environments
 from benchkit.experiment.paths import collect_workloads, folders_of
@@ -78,11 +78,18 @@ def ab(
     >>> benchkit.ab(["baseline", "no-stealing"], "sched.tree")  # doctest: +SKIP
     """
     chosen = check_metrics(metrics)
+    arms = list_of(environments, "environments")
+    known = list_environments(folders_of("environments", environment_folders))
+    misplaced = [name for name in workloads if name in known]
+    if misplaced:
+        raise UsageError(
+            f"{misplaced[0]!r} is an environment, not a workload: give all environments as one list"
+        )
     selection = Selection(
         workloads,
         select,
         folders,
-        environments=list_of(environments, "environments"),
+        environments=arms,
         environment_folders=environment_folders,
         null=null,
         sweeps=sweeps or {},

@@ -110,6 +110,12 @@ def test_ab_compares_values_of_parameter(folder):
     assert explain_change(store, runs, report, row["workload"], "method=long").explanation
 
 
+def test_ab_names_environment_that_stands_among_workloads(folder):
+    folders = {"folders": [folder / "w"], "environment_folders": [folder / "e"]}
+    with pytest.raises(UsageError, match="'slow' is an environment, not a workload: give all"):
+        benchkit.ab("base", "slow", "own.waits", store=folder / "store", **folders)
+
+
 @pytest.mark.parametrize(
     ("environments", "options", "error"),
     [
