@@ -37,6 +37,7 @@ _NAMES = {
     "open_cluster": "benchkit.measure.cluster.running",
     "record": "benchkit.experiment.record",
     "run": "benchkit.experiment.run.api",
+    "simulate": "benchkit.experiment.virtual.api",
     "timeseries": "benchkit.measure.scale",
     "workload": "benchkit.measure.declaration",
     "workloads": "benchkit.experiment.run.api",

@@ -271,8 +271,13 @@ class Internals:
 
     # -- the client ---------------------------------------------------------------------------
 
-    def new_client(self) -> Any:
+    def new_client(self, on_message: Callable[[dict[str, Any]], None] | None = None) -> Any:
         """Return a client without connection.
+
+        Parameters
+        ----------
+        on_message : callable, optional
+            Called with each message to the scheduler; by default they are kept.
 
         Returns
         -------
@@ -293,7 +298,7 @@ class Internals:
                 return ()
 
             def _send_to_scheduler(self, message: dict[str, Any]) -> None:
-                self.messages.append({k: _plain(v) for k, v in message.items()})
+                (on_message or self.messages.append)({k: _plain(v) for k, v in message.items()})
 
             def __del__(self) -> None:
                 pass

@@ -55,7 +55,7 @@ WORSE, FAILED, TOO_FEW, INTERRUPTED = 1, 3, 4, 130
 @click.option("--resume", metavar="ID", help="Continue an experiment: its id, or latest.")
 @click.option("--output", metavar="DIR", help="Folder for report and table; default: in the store.")
 @click.option("--no-report", is_flag=True, help="Do not write the report page.")
-@common("select", "set", *MEASUREMENT)
+@common("select", "set", "virtual", *MEASUREMENT)
 def ab(
     names: tuple[str, ...],
     blocks: int | None,
@@ -69,6 +69,7 @@ def ab(
     metrics: tuple[str, ...],
     scale: float,
     params: dict[str, Any],
+    virtual: Any,
     capture: str,
     resume: str | None,
     output: str | None,
@@ -95,6 +96,7 @@ def ab(
       benchkit ab baseline release-2023.4.1 -k category:join --budget 20m
       benchkit ab baseline --sweep cluster.n_workers=2,4
       benchkit ab baseline etl.group --sweep param.method=apply,sum
+      benchkit ab baseline no-stealing -k profile:virtual --virtual workers=20
       benchkit ab --resume latest
 
     Exit code 1: something is worse; 3: a run failed; 4: too few runs to compare.
@@ -127,7 +129,7 @@ def ab(
             params=params,
             environments=environments,
             environment_folders=environment_folders,
-            null=null_only or not no_null,
+            null=null_only or not (no_null or virtual),
             sweeps=parse_sweeps(sweeps),
         )
         experiment, broken = _make_plan(
@@ -140,6 +142,7 @@ def ab(
             scale=scale,
             capture=capture,
             tags=tags,
+            virtual=virtual,
             arguments={"command": shlex.join(sys.argv[1:]), "adaptive": adaptive},
         )
     experiment = _limited(experiment, stop, resumed=resume is not None)

@@ -45,7 +45,7 @@ GOOD, BAD, SKIP = 0, 1, 125
 @click.option("--timeout", "deadline_s", type=click.FloatRange(0, min_open=True), metavar="S",
               help="Time limit of a run in seconds; a timeout counts as slow.")  # fmt: skip
 @click.option("--resume", metavar="ID", help="Continue a bisection: its id, or latest.")
-@common("set", *MEASUREMENT)
+@common("set", "virtual", *MEASUREMENT)
 def bisect(
     workload: str | None,
     package: str | None,
@@ -62,6 +62,7 @@ def bisect(
     deadline_s: float | None,
     scale: float,
     params: dict[str, Any],
+    virtual: Any,
     capture: str,
     resume: str | None,
     quiet: bool,
@@ -84,6 +85,8 @@ def bisect(
     Examples:
       benchkit bisect array.basic_sum --package dask --good 2024.1.0 --bad 2026.8.0
       benchkit bisect shuffle.p2p --git ../distributed --good 2026.7.1 --bad main
+      benchkit bisect graph.uneven --virtual workers=20 --package distributed
+        --good 2025.1.0 --bad 2025.2.0
       benchkit bisect --resume latest
       git bisect run benchkit bisect array.basic_sum --git . --good v1 --bad main --git-step
 
@@ -127,6 +130,7 @@ def bisect(
             scale=scale,
             capture=capture,
             deadline_s=deadline_s,
+            virtual=virtual,
         )
     interrupted = False
     try:

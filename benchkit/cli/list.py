@@ -273,7 +273,7 @@ def run_row(record: Mapping[str, Any], earlier: pd.DataFrame | None = None) -> d
     """
     return {
         "workload": record["workload"],
-        "outcome": record["outcome"],
+        "outcome": record["outcome"] + (" (simulated)" if _is_simulated(record) else ""),
         "duration": format_seconds(record.get("duration")),
         "change": _change(record, earlier),
         "peak memory": format_bytes(record.get("memory_peak")),
@@ -283,6 +283,11 @@ def run_row(record: Mapping[str, Any], earlier: pd.DataFrame | None = None) -> d
     }
 
 
+def _is_simulated(record: Mapping[str, Any]) -> bool:
+    """Return whether a record says that its run is simulated; missing values may be NaN."""
+    return record.get("simulated") == 1
+
+
 def _short_run(record: Mapping[str, Any]) -> dict[str, Any]:
     """Return the row of a run in the table of runs."""
     return {
@@ -290,7 +295,7 @@ def _short_run(record: Mapping[str, Any]) -> dict[str, Any]:
         "started": f"{record['started']:%Y-%m-%d %H:%M}" if record.get("started") else "",
         "workload": record["workload"],
         "environment": record.get("environment") or "",
-        "outcome": record["outcome"],
+        "outcome": record["outcome"] + (" (simulated)" if _is_simulated(record) else ""),
         "duration": format_seconds(record.get("duration")),
         "peak memory": format_bytes(record.get("memory_peak")),
         "tags": ", ".join(f"{k}={v}" for k, v in (record.get("tags") or {}).items()),

@@ -27,6 +27,7 @@ from benchkit.cli.query import query_command
 from benchkit.cli.regressions import regressions
 from benchkit.cli.report import report
 from benchkit.cli.run import run
+from benchkit.cli.simulate import simulate
 from benchkit.cli.store import store_group
 from benchkit.errors import BenchkitError, describe_error
 
@@ -109,6 +110,7 @@ for command in (
     ab,
     compare_command,
     bisect,
+    simulate,
     nightly_command,
     regressions,
     mark,

@@ -119,6 +119,15 @@ def _set_variable(context: click.Context, parameter: click.Parameter, value: Any
     context.call_on_close(restore)
 
 
+def _parse_virtual(context: click.Context, parameter: click.Parameter, value: Any) -> Any:
+    """Return the virtual cluster that the option describes."""
+    if value is None:
+        return None
+    from benchkit.experiment.virtual.process import parse_shape
+
+    return parse_shape(value)
+
+
 def common(*names: str) -> Callable[..., Any]:
     """Return a decorator that adds shared options to a command.
 
@@ -126,7 +135,7 @@ def common(*names: str) -> Callable[..., Any]:
     ----------
     *names : str
         Names of options: ``store``, ``workloads``, ``environment``, ``environments``, ``select``,
-        ``tag``, ``scale``, ``set``, ``quiet``, ``capture``, ``prometheus``, ``json``.
+        ``tag``, ``scale``, ``set``, ``quiet``, ``capture``, ``prometheus``, ``virtual``, ``json``.
 
     Returns
     -------
@@ -183,6 +192,11 @@ def common(*names: str) -> Callable[..., Any]:
             click.option("--prometheus-match", envvar="BENCHKIT_PROMETHEUS_MATCH",
                          metavar="SELECTOR", expose_value=False, callback=_set_variable,
                          help="Selector of the cluster's series; default: by its HTTP addresses."),
+        ],
+        "virtual": [
+            click.option("--virtual", metavar="SHAPE", callback=_parse_virtual,
+                         help="Simulate on a virtual cluster: workers=1000,threads=2,memory=4GiB; "
+                         "also constants of the model, such as bandwidth=1e9."),
         ],
         "quiet": [click.option("-q", "--quiet", is_flag=True, help="Do not show progress.")],
         "json": [click.option("--json", "as_json", is_flag=True, help="Print a JSON array.")],

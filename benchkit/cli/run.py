@@ -25,12 +25,13 @@ MOST_ERROR = 60
 @click.argument("names", nargs=-1)
 @click.option("-n", "repeats", default=1, show_default=True, type=click.IntRange(1),
               help="Number of repetitions.")  # fmt: skip
-@common("environment", "select", "set", *MEASUREMENT)
+@common("environment", "select", "set", "virtual", *MEASUREMENT)
 def run(
     names: tuple[str, ...],
     repeats: int,
     scale: float,
     params: dict[str, Any],
+    virtual: Any,
     capture: str,
     quiet: bool,
     store: str | None,
@@ -52,6 +53,7 @@ def run(
       benchkit run sched.task_throughput -n 3
       benchkit run -k "category:array and not slow" -e no-stealing
       benchkit run sched.task_throughput --set n=20000
+      benchkit run --virtual workers=1000,threads=2 graph.tree
 
     Exit code 3: a run failed or gave a wrong answer.
     """
@@ -75,6 +77,7 @@ def run(
         scale=scale,
         capture=capture,
         tags=tags,
+        virtual=virtual,
         arguments={"command": shlex.join(sys.argv[1:])},
     )
     records, interrupted = measure(experiment, broken, quiet=quiet)

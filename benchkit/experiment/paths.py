@@ -62,13 +62,17 @@ def folders_of(kind: str, given: str | Path | Sequence[str | Path] = ()) -> list
     return [own] if own.resolve() == shipped(kind).resolve() else [own, shipped(kind)]
 
 
-def collect_workloads(given: str | Path | Sequence[str | Path] = ()) -> Collection:
+def collect_workloads(
+    given: str | Path | Sequence[str | Path] = (), graphs: Sequence[Path] = ()
+) -> Collection:
     """Collect the workloads of the user and, unless folders are given, the shipped ones.
 
     Parameters
     ----------
     given : path or sequence of path
         Folders that the user selected.
+    graphs : sequence of path
+        Folders with synthetic graphs for virtual clusters.
 
     Returns
     -------
@@ -82,8 +86,8 @@ def collect_workloads(given: str | Path | Sequence[str | Path] = ()) -> Collecti
     """
     folders = folders_of("workloads", given)
     if len(folders) == 2 and not list_of(given, "workloads"):
-        return collect(folders[:1], shipped=folders[1])
-    return collect(folders)
+        return collect([*folders[:1], *graphs], shipped=folders[1])
+    return collect([*folders, *graphs])
 
 
 def notebook_path(name: str) -> Path:

@@ -13,8 +13,9 @@ from benchkit.measure.errors import UsageError
 from benchkit.measure.prometheus.session import Prometheus
 from benchkit.measure.runner import execute
 from benchkit.measure.secrets import remember_secrets
+from benchkit.measure.workloads import Variant
 
-__all__ = ["measure"]
+__all__ = ["find_variant", "measure"]
 
 
 def measure(
@@ -64,17 +65,8 @@ def measure(
     params, clusters = check_mapping(params, "params"), check_mapping(clusters, "clusters")
     facts = check_mapping(facts, "facts")
     remember_secrets(cluster or {}, clusters)
-    collection = collect(workloads)
-    if params:
-        base = workload.partition("[")[0]
-        variants = [collection.find(base)[0].workload.bind(**params)]
-    else:
-        variants = collection.find(workload)
-    if len(variants) != 1:
-        names = ", ".join(variant.name for variant in variants)
-        raise UsageError(f"{workload!r} has {len(variants)} variants: choose one of {names}")
     return execute(
-        variants[0],
+        find_variant(workload, workloads, params),
         ClusterSpec.from_dict(cluster),
         folder=folder,
         scale=scale,
@@ -84,3 +76,39 @@ def measure(
         shapes=clusters,
         prometheus=Prometheus.from_environment(prometheus or None),
     )
+
+
+def find_variant(
+    workload: str, workloads: Sequence[str | Path], params: Mapping[str, Any]
+) -> Variant:
+    """Load the workloads of folders and return one variant.
+
+    Parameters
+    ----------
+    workload : str
+        Full name of a variant, ``category.name[parameter=value]``.
+    workloads : sequence of path
+        Folders with workload files.
+    params : mapping
+        Parameters to bind that are not part of a declared variant.
+
+    Returns
+    -------
+    Variant
+        The variant.
+
+    Raises
+    ------
+    UnknownWorkload, InvalidParameterError, UsageError
+        A name does not exist, or has several variants.
+    """
+    collection = collect(workloads)
+    if params:
+        base = workload.partition("[")[0]
+        variants = [collection.find(base)[0].workload.bind(**params)]
+    else:
+        variants = collection.find(workload)
+    if len(variants) != 1:
+        names = ", ".join(variant.name for variant in variants)
+        raise UsageError(f"{workload!r} has {len(variants)} variants: choose one of {names}")
+    return variants[0]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 import itertools
+import json
 import re
 import sys
 from collections.abc import Callable, Mapping
@@ -354,6 +355,17 @@ class Variant:
             True also for an empty text.
         """
         return _consists_of(text, [f"{key}={value}" for key, value in self.params.items()])
+
+    def undeclared_params(self) -> dict[str, Any]:
+        """Return the parameters to bind in another process, tuples as lists.
+
+        Returns
+        -------
+        dict of str to Any
+            Empty for a declared variant, which is found by its name.
+        """
+        is_declared = any(self.name == other.name for other in self.workload.variants())
+        return {} if is_declared else json.loads(json.dumps(dict(self.params)))
 
     def missing_packages(self) -> list[str]:
         """Return the required modules that cannot be imported here.

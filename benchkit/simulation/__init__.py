@@ -6,5 +6,5 @@ The package runs in that environment, like `benchkit.measure`, and writes a reco
 Dask and the standard library only.
 
 From the bottom up: `graph` and `synthetic` (task graphs), `model`, `event_queue`, `spilling`,
-`worker`, `cluster`, `recording`, `workload_graph`, `entrypoint`.
+`worker`, `client`, `cluster`, `recording`, `workload_graph`, `entrypoint`.
 """

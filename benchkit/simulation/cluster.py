@@ -5,28 +5,25 @@ from __future__ import annotations
 import asyncio
 import gc
 import hashlib
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from benchkit._compat.distributed_internals import CLIENT, EPOCH, Internals, check_internals
+from benchkit.simulation.client import SimulationError, VirtualClient
 from benchkit.simulation.event_queue import EventLoop, EventQueue, HandlerCost, MessageStream
-from benchkit.simulation.graph import StableText, Submission, TaskGraph, stable_key
+from benchkit.simulation.graph import StableText, VirtualGraph, stable_key
 from benchkit.simulation.model import ClusterShape, Model
 from benchkit.simulation.refusals import check_graph
 from benchkit.simulation.samples import Samples
 from benchkit.simulation.worker import VirtualWorker
 
-__all__ = ["FinishedTask", "SimulationError", "VirtualCluster", "simulate_graph"]
+__all__ = ["FinishedTask", "VirtualCluster", "new_scheduler", "simulate_graph"]
 
 #: Ratio by which the phase of periodic callbacks changes from draw to draw.
 GOLDEN_RATIO = 0.6180339887498949
 #: Events without a finished task after which a simulation stops: nothing will happen any more.
 MAX_IDLE_EVENTS = 2_000_000
-
-
-class SimulationError(RuntimeError):
-    """A simulation cannot continue."""
 
 
 class FinishedTask(NamedTuple):
@@ -46,7 +43,7 @@ class VirtualCluster:
 
     Parameters
     ----------
-    graph : TaskGraph
+    graph : VirtualGraph
         The tasks.
     shape : ClusterShape
         Workers and threads.
@@ -65,7 +62,7 @@ class VirtualCluster:
     """
 
     def __init__(
-        self, graph: TaskGraph, shape: ClusterShape, model: Model | None = None, *, draw: int = 0
+        self, graph: VirtualGraph, shape: ClusterShape, model: Model | None = None, *, draw: int = 0
     ) -> None:
         import dask
 
@@ -89,12 +86,9 @@ class VirtualCluster:
         #: (source, destination) -> number, bytes and seconds of transfers.
         self.transfers: dict[tuple[int, int], list[float]] = {}
         self.counts: Counter[str] = Counter()
-        self.duration = 0.0
-        self._submissions: deque[Submission] = deque(graph.submissions)
-        self._wanted: set[Any] = set()
-        self._in_memory: set[Any] = set()
-        self._is_submitting = False
-        self._is_done = False
+        #: Virtual times of the start and the end of the clock in s.
+        self.started = self.stopped = 0.0
+        self.client = VirtualClient(self)
 
     def run(self) -> None:
         """Simulate until the client has all results.
@@ -116,10 +110,10 @@ class VirtualCluster:
 
     async def _run(self) -> None:
         await self._open()
-        self._submit_next()
+        self.client.submit_next()
         self._start_callbacks()
         queue, n_events, n_finished = self.queue, 0, 0
-        while not self._is_done:
+        while not self.client.is_done:
             queue.step()
             n_events += 1
             if n_events > MAX_IDLE_EVENTS:
@@ -127,23 +121,16 @@ class VirtualCluster:
                     states = Counter(task.state for task in self.scheduler.tasks.values())
                     raise SimulationError(f"no task finishes any more: {dict(states)}")
                 n_events, n_finished = 0, len(self.finished)
-        self.duration = queue.now
+        self.stopped = queue.now + self.graph.tail_s
         self.samples.take()
         self.n_transitions = self.scheduler.transition_counter
 
     async def _open(self) -> None:
-        module = self.internals.scheduler_module
-        # Any host: no server listens.
-        self.scheduler = scheduler = module.Scheduler(
-            dashboard=False, validate=False, host="127.0.0.1"
-        )
+        self.scheduler = scheduler = new_scheduler(self.internals)
         self.cost = HandlerCost(
             scheduler, self.model.scheduler_call, self.model.scheduler_transition
         )
-        for callback in list(scheduler.periodic_callbacks.values()):
-            callback.stop()
-        scheduler.client_comms[CLIENT] = _ClientStream(self)
-        self.client = self.internals.new_client()
+        scheduler.client_comms[CLIENT] = self.client
         for index in range(self.shape.workers):
             host = self.host_of(index)
             address = StableText(
@@ -290,68 +277,12 @@ class VirtualCluster:
         row[1] += nbytes
         row[2] += seconds
 
-    # -- the client ---------------------------------------------------------------------------
-
-    def _submit_next(self) -> None:
-        self._is_submitting = True
-        submission = self._submissions.popleft()
-        delay = submission.delay_s + self.model.latency
-        self.queue.after(delay, self.loop.submit, self.cost, self._update_graph, submission)
-
-    def _update_graph(self, submission: Submission) -> None:
-        self._is_submitting = False
-        self.loop.extra += self.model.update_per_task * len(submission.tasks)
-        keys = [self.keys[index] for index in submission.tasks]
-        wanted = [self.keys[index] for index in submission.wanted]
-        self._wanted.update(wanted)
-        if keys or wanted:
-            graph = self.internals.new_graph(
-                keys,
-                {
-                    self.keys[index]: [self.keys[other] for other in self.graph.dependencies[index]]
-                    for index in submission.tasks
-                },
-                {self.keys[index] for index in self.graph.producers},
-            )
-            self.client.get(graph, wanted, sync=False)
-            message = self.client.messages.pop()
-            message.pop("op")
-            # A coroutine from 2023.5 on.
-            update_graph = self.scheduler.stream_handlers["update-graph"]
-            Internals.call_handler(update_graph, client=CLIENT, **message)
-        if submission.released:
-            self.scheduler.client_releases_keys(
-                keys=[self.keys[index] for index in submission.released],
-                client=CLIENT,
-                stimulus_id=f"release-{self.queue.now}",
-            )
-        self.queue.after(0.0, self.notify_client, ())
-
-    def notify_client(self, messages: Any) -> None:
-        """Receive messages of the scheduler to the client.
-
-        Parameters
-        ----------
-        messages : iterable of dict
-            As the scheduler sends them.
-
-        Raises
-        ------
-        SimulationError
-            A task failed or was cancelled.
-        """
-        for message in messages:
-            if message["op"] == "key-in-memory":
-                self._in_memory.add(message["key"])
-            elif message["op"] in ("task-erred", "cancelled-keys", "lost-data"):
-                raise SimulationError(f"the scheduler sent {message['op']}: {message}")
-        if not self._is_submitting and self._wanted <= self._in_memory:
-            if self._submissions:
-                self._submit_next()
-            else:
-                self._is_done = True
-
     # -- results ------------------------------------------------------------------------------
+
+    @property
+    def duration(self) -> float:
+        """Seconds from the start of the clock to the client's last step."""
+        return self.stopped - self.started
 
     @property
     def digest(self) -> str:
@@ -364,17 +295,6 @@ class VirtualCluster:
 _STOLEN_STATES = ("ready", "constrained", "waiting")
 
 
-class _ClientStream:
-    """The scheduler's stream of messages to the client."""
-
-    def __init__(self, cluster: VirtualCluster) -> None:
-        self.cluster = cluster
-
-    def send(self, *messages: dict[str, Any]) -> None:
-        cluster = self.cluster
-        cluster.queue.after(cluster.model.latency, cluster.notify_client, messages)
-
-
 class _Comm:
     """The connection of a new worker: its greeting goes nowhere."""
 
@@ -382,8 +302,30 @@ class _Comm:
         pass
 
 
+def new_scheduler(internals: Internals) -> Any:
+    """Return a scheduler without servers and periodic callbacks.
+
+    Parameters
+    ----------
+    internals : Internals
+        Installed internals.
+
+    Returns
+    -------
+    Scheduler
+        Must be made in a running event loop.
+    """
+    # Any host: no server listens.
+    scheduler = internals.scheduler_module.Scheduler(
+        dashboard=False, validate=False, host="127.0.0.1"
+    )
+    for callback in list(scheduler.periodic_callbacks.values()):
+        callback.stop()
+    return scheduler
+
+
 def simulate_graph(
-    graph: TaskGraph,
+    graph: VirtualGraph,
     shape: ClusterShape | None = None,
     model: Model | None = None,
     *,
@@ -394,7 +336,7 @@ def simulate_graph(
 
     Parameters
     ----------
-    graph : TaskGraph
+    graph : VirtualGraph
         The tasks.
     shape : ClusterShape, optional
         Workers and threads.

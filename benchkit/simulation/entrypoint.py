@@ -17,7 +17,7 @@ from typing import Any
 from benchkit._compat.distributed_internals import UnsupportedRelease
 from benchkit.measure.errors import error_summary
 from benchkit.simulation.cluster import VirtualCluster
-from benchkit.simulation.graph import TaskGraph
+from benchkit.simulation.graph import VirtualGraph
 from benchkit.simulation.model import ClusterShape, Model
 from benchkit.simulation.recording import open_recording, write_results
 from benchkit.simulation.refusals import UnsupportedGraph
@@ -31,9 +31,8 @@ def simulate_request(request: Mapping[str, Any]) -> Path:
     Parameters
     ----------
     request : mapping
-        ``graph`` (of `TaskGraph.to_dict`, or the arguments of `workload_graph` with ``workload``),
-        ``shape``, ``model``, ``draw``, ``folder`` for the recording, ``id`` of the run, and
-        ``facts`` for its head.
+        ``graph`` (of `VirtualGraph.to_dict`, or arguments of `workload_graph`), ``model``,
+        ``draw``, ``folder`` for the recording, ``id`` of the run, and ``facts`` for its head.
 
     Returns
     -------
@@ -49,7 +48,7 @@ def simulate_request(request: Mapping[str, Any]) -> Path:
 
             graph = workload_graph(shape=shape, **content)
         else:
-            graph = TaskGraph.from_dict(content)
+            graph = VirtualGraph.from_dict(content)
         cluster = VirtualCluster(graph, shape, model, draw=request["draw"])
         cluster.run()
     except (UnsupportedGraph, UnsupportedRelease) as error:

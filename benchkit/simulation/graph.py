@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-__all__ = ["StableText", "Submission", "TaskGraph", "stable_key"]
+__all__ = ["StableText", "Submission", "VirtualGraph", "stable_key"]
 
 
 class StableText(str):
@@ -72,19 +72,22 @@ class Submission:
     wanted : list of int
         Indices of the tasks whose results the client requests.
     delay_s : float, default 0.0
-        Seconds after the end of the previous submission.
+        Seconds after the previous submission's results are in memory.
     released : list of int
         Indices of the tasks that the client releases with this submission.
+    overlaps : bool, default False
+        Whether `delay_s` starts with the previous submission: the client did not wait.
     """
 
     tasks: list[int]
     wanted: list[int]
     delay_s: float = 0.0
     released: list[int] = field(default_factory=list)
+    overlaps: bool = False
 
 
 @dataclass
-class TaskGraph:
+class VirtualGraph:
     """A task graph; tasks are numbered in the order of `keys`.
 
     Parameters
@@ -98,11 +101,15 @@ class TaskGraph:
     nbytes : list of int
         Bytes of the result of each task.
     submissions : list of Submission
-        In order; each starts when the results of the one before are in memory.
+        In order, with ascending tasks.
     producers : list of int
         Tasks that Dask marks as producers of data (from release 2025.1 on).
     name : str, default ""
         Name of the run.
+    n_before : int, default 0
+        Number of submissions before the clock starts: data that the workload has prepared.
+    tail_s : float, default 0.0
+        Seconds from the last result to the end of the run: the client's work.
     """
 
     keys: list[Any]
@@ -112,6 +119,8 @@ class TaskGraph:
     submissions: list[Submission] = field(default_factory=list)
     producers: list[int] = field(default_factory=list)
     name: str = ""
+    n_before: int = 0
+    tail_s: float = 0.0
 
     def __post_init__(self) -> None:
         if not self.submissions:
@@ -130,7 +139,7 @@ class TaskGraph:
         return asdict(self)
 
     @classmethod
-    def from_dict(cls, content: dict[str, Any]) -> TaskGraph:
+    def from_dict(cls, content: dict[str, Any]) -> VirtualGraph:
         """Return a graph from the result of `to_dict`, also after JSON.
 
         Parameters
@@ -140,7 +149,7 @@ class TaskGraph:
 
         Returns
         -------
-        TaskGraph
+        VirtualGraph
             With tuples where JSON has lists.
         """
         submissions = [Submission(**entry) for entry in content["submissions"]]

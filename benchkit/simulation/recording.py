@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from array import array
 from collections.abc import Mapping
+from itertools import accumulate, chain
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from benchkit._compat.distributed_internals import EPOCH
 from benchkit.measure.capture.columns import (
     ACTIONS,
     EVENT_COLUMNS,
+    GRAPH_COLUMNS,
     MEMORY_COLUMNS,
     NAN,
     ROW,
@@ -74,11 +76,12 @@ def write_results(writer: RecordingWriter, cluster: VirtualCluster) -> None:
             **_samples(cluster),
             "workers": _workers(cluster),
             "groups": groups.rows(),
+            **_graph(cluster, groups),
             "fine": [],
             "reports": _reports(cluster),
             "state": {
-                "t_on": EPOCH,
-                "t_off": EPOCH + cluster.duration,
+                "t_on": EPOCH + cluster.started,
+                "t_off": EPOCH + cluster.stopped,
                 "n_steals": cluster.counts["steals"],
                 "transitions": cluster.n_transitions,
             },
@@ -90,14 +93,14 @@ def write_results(writer: RecordingWriter, cluster: VirtualCluster) -> None:
         outcome="ok",
         error="",
         phase="",
-        t_on=EPOCH,
-        t_off=EPOCH + cluster.duration,
+        t_on=EPOCH + cluster.started,
+        t_off=EPOCH + cluster.stopped,
         client_seconds=cluster.duration,
         simulation={
             "digest": cluster.digest,
             "draw": cluster.draw,
             "model": cluster.model.to_dict(),
-            "scheduler_busy": cluster.loop.busy / cluster.duration,
+            "scheduler_busy": cluster.loop.busy / cluster.stopped,
             "critical_path": cluster.graph.critical_path(),
         },
         cluster={
@@ -117,9 +120,10 @@ class _Groups:
         from distributed.utils import key_split_group
 
         self.cluster = cluster
+        self.tasks = [row for row in cluster.finished if row.start >= cluster.started]
         self.number: dict[str, int] = {}
         self.of = {key: str(key_split_group(key)) for key in cluster.keys}
-        for row in cluster.finished:
+        for row in self.tasks:
             self.number.setdefault(self.of[row.key], len(self.number))
 
     def rows(self) -> list[dict[str, Any]]:
@@ -143,7 +147,7 @@ class _Groups:
             }
             for name in self.number
         ]
-        for task in cluster.finished:
+        for task in self.tasks:
             row = rows[self.number[self.of[task.key]]]
             row["seconds"]["compute"] += task.stop - task.start
             row["seconds"]["transfer"] += sum(stop - start for start, stop, _ in task.transfers)
@@ -161,8 +165,9 @@ class _Groups:
 def _tasks(cluster: VirtualCluster, groups: _Groups) -> dict[str, Any]:
     threads = cluster.shape.threads
     index_of = {address: worker.index for address, worker in cluster.workers.items()}
+    nodes = {key: number for number, key in enumerate(cluster.keys)}
     events: list[tuple[int, int, int, float, float]] = []
-    for number, task in enumerate(cluster.finished):
+    for number, task in enumerate(groups.tasks):
         place, begin, stop = number * ROW, EPOCH + task.start, EPOCH + task.stop
         events += [
             (place, ACTIONS.index("transfer"), index_of[source], EPOCH + first, EPOCH + last)
@@ -177,15 +182,49 @@ def _tasks(cluster: VirtualCluster, groups: _Groups) -> dict[str, Any]:
             return task.worker * threads + task.thread
         if name in ("start", "stop"):
             return EPOCH + getattr(task, name)
+        if name == "node":
+            return nodes[task.key]
         return {"ok": 1, "worker": task.worker, "nbytes": task.nbytes}[name]
 
     return {
         "tasks": pack_columns(
             TASK_COLUMNS,
-            ([column(name, task) for task in cluster.finished] for name in TASK_COLUMNS),
+            ([column(name, task) for task in groups.tasks] for name in TASK_COLUMNS),
         ),
         "task_events": pack_columns(EVENT_COLUMNS, zip(*events, strict=True)),
-        "keys": "".join(f"{task.key}\n" for task in cluster.finished).encode(),
+        "keys": "".join(f"{task.key}\n" for task in groups.tasks).encode(),
+    }
+
+
+def _graph(cluster: VirtualCluster, groups: _Groups) -> dict[str, Any]:
+    """Return the tables of the graph; a node per task, in the order of the submissions."""
+    graph, columns = cluster.graph, GRAPH_COLUMNS
+    place = {index: place for place, index in enumerate(graph.in_order())}
+    wanted = [index for submission in graph.submissions for index in submission.wanted]
+    times = [(EPOCH + begin, EPOCH + end) for begin, end in cluster.client.submitted]
+    released = [
+        (begin, index)
+        for (begin, _), submission in zip(times, graph.submissions, strict=True)
+        for index in submission.released
+    ]
+    first = accumulate([0, *(len(submission.tasks) for submission in graph.submissions)])
+    rows = [
+        (begin, NAN, NAN, end, number, len(submission.wanted))
+        for (begin, end), number, submission in zip(times, first, graph.submissions, strict=False)
+    ]
+    nodes = [
+        (groups.number.get(groups.of[key], -1), len(row), place[index])
+        for index, (key, row) in enumerate(zip(cluster.keys, graph.dependencies, strict=True))
+    ]
+    return {
+        "nodes": pack_columns(columns["nodes"], zip(*nodes, strict=True)),
+        "submissions": pack_columns(columns["submissions"], zip(*rows, strict=True)),
+        "releases": pack_columns(
+            columns["releases"], list(zip(*released, strict=True)) or [(), ()]
+        ),
+        "dependencies": array("i", chain(*graph.dependencies)).tobytes(),
+        "wanted": array("i", wanted).tobytes(),
+        "producers": array("i", graph.producers).tobytes(),
     }
 
 

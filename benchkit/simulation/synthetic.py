@@ -1,7 +1,8 @@
 """Synthetic task graphs of known shapes, for the design of schedulers.
 
-Each function takes the seconds and bytes of its main tasks. Seconds vary at random by `jitter`,
-with a fixed seed: the same arguments give the same graph.
+`n` is the number of parts, `seconds` and `nbytes` are those of the main tasks, `fan` is how many
+results are combined or split at a time. Seconds vary at random with a fixed seed: the same
+arguments give the same graph.
 """
 
 from __future__ import annotations
@@ -11,29 +12,16 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from benchkit.simulation.graph import TaskGraph
+from benchkit.simulation.graph import VirtualGraph
 
-__all__ = [
-    "SHAPES",
-    "all_to_all",
-    "chain",
-    "independent",
-    "make_graph",
-    "map_reduce",
-    "pairs",
-    "rechunk",
-    "reduction_over_time",
-    "shuffle",
-    "tree",
-    "uneven",
-]
+__all__ = ["SHAPES", "make_graph", "run_graph"]
 
 
 class _Builder:
     """Collect the tasks of a graph."""
 
     def __init__(self, jitter: float = 0.2, seed: int = 0) -> None:
-        self.graph = TaskGraph([], [], [], [])
+        self.graph = VirtualGraph([], [], [], [])
         self.random, self.jitter = random.Random(seed), jitter
 
     def add(
@@ -67,45 +55,19 @@ class _Builder:
             height += 1
         return tasks[0]
 
-    def finished(self) -> TaskGraph:
-        return TaskGraph(**{**vars(self.graph), "submissions": []})
+    def finished(self) -> VirtualGraph:
+        return VirtualGraph(**{**vars(self.graph), "submissions": []})
 
 
-def independent(n: int = 1000, seconds: float = 0.1, nbytes: float = 1000.0) -> TaskGraph:
-    """Tasks without dependencies: nothing but overhead.
-
-    Parameters
-    ----------
-    n : int
-        Number of tasks.
-    seconds, nbytes : float
-        Seconds and bytes of each task.
-
-    Returns
-    -------
-    TaskGraph
-        `n` tasks.
-    """
+def independent(n: int = 1000, seconds: float = 0.1, nbytes: float = 1000.0) -> VirtualGraph:
+    """Tasks without dependencies: nothing but overhead."""
     build = _Builder(jitter=0)
     build.roots("independent", n, seconds, nbytes)
     return build.finished()
 
 
-def chain(n: int = 200, seconds: float = 0.01, nbytes: float = 1000.0) -> TaskGraph:
-    """One task after the other: each round trip between scheduler and worker counts.
-
-    Parameters
-    ----------
-    n : int
-        Number of tasks.
-    seconds, nbytes : float
-        Seconds and bytes of each task.
-
-    Returns
-    -------
-    TaskGraph
-        `n` tasks.
-    """
+def chain(n: int = 200, seconds: float = 0.01, nbytes: float = 1000.0) -> VirtualGraph:
+    """One task after the other: each round trip between scheduler and worker counts."""
     build = _Builder(jitter=0)
     task = build.add("link", 0, [], seconds, nbytes)
     for number in range(1, n):
@@ -113,23 +75,10 @@ def chain(n: int = 200, seconds: float = 0.01, nbytes: float = 1000.0) -> TaskGr
     return build.finished()
 
 
-def map_reduce(n: int = 400, seconds: float = 0.1, nbytes: float = 1e6, fan: int = 8) -> TaskGraph:
-    """Load, map, reduce each part, and combine the parts in a tree.
-
-    Parameters
-    ----------
-    n : int
-        Number of parts.
-    seconds, nbytes : float
-        Seconds and bytes of loading a part.
-    fan : int
-        Number of tasks combined at a time.
-
-    Returns
-    -------
-    TaskGraph
-        About 3.2 `n` tasks.
-    """
+def map_reduce(
+    n: int = 400, seconds: float = 0.1, nbytes: float = 1e6, fan: int = 8
+) -> VirtualGraph:
+    """Load, map, reduce each part, and combine the parts in a tree."""
     build = _Builder()
     loaded = build.roots("load", n, seconds, nbytes)
     mapped = build.level("map", loaded, seconds, nbytes)
@@ -138,41 +87,15 @@ def map_reduce(n: int = 400, seconds: float = 0.1, nbytes: float = 1e6, fan: int
     return build.finished()
 
 
-def tree(n: int = 256, seconds: float = 0.05, nbytes: float = 1e6) -> TaskGraph:
-    """Combine pairs until one is left.
-
-    Parameters
-    ----------
-    n : int
-        Number of leaves.
-    seconds, nbytes : float
-        Seconds and bytes of each task.
-
-    Returns
-    -------
-    TaskGraph
-        About 2 `n` tasks.
-    """
+def tree(n: int = 256, seconds: float = 0.05, nbytes: float = 1e6) -> VirtualGraph:
+    """Combine pairs until one is left."""
     build = _Builder()
     build.reduced("pair", build.roots("leaf", n, seconds, nbytes), 2, seconds, nbytes)
     return build.finished()
 
 
-def pairs(n: int = 100, seconds: float = 0.02, nbytes: float = 8e6) -> TaskGraph:
-    """Each task joins the results of two distant roots: transfers take most of the time.
-
-    Parameters
-    ----------
-    n : int
-        Number of roots.
-    seconds, nbytes : float
-        Seconds and bytes of each root.
-
-    Returns
-    -------
-    TaskGraph
-        About 2 `n` tasks.
-    """
+def pairs(n: int = 100, seconds: float = 0.02, nbytes: float = 8e6) -> VirtualGraph:
+    """Each task joins the results of two distant roots: transfers take most of the time."""
     build = _Builder(jitter=0)
     roots = build.roots("make", n, seconds, nbytes)
     joined = [
@@ -182,21 +105,8 @@ def pairs(n: int = 100, seconds: float = 0.02, nbytes: float = 8e6) -> TaskGraph
     return build.finished()
 
 
-def all_to_all(n: int = 24, seconds: float = 0.1, nbytes: float = 2e6) -> TaskGraph:
-    """Each of `n` tasks needs the whole result of each of `n` roots.
-
-    Parameters
-    ----------
-    n : int
-        Number of roots.
-    seconds, nbytes : float
-        Seconds and bytes of each root.
-
-    Returns
-    -------
-    TaskGraph
-        About 2 `n` tasks with `n` squared edges.
-    """
+def all_to_all(n: int = 24, seconds: float = 0.1, nbytes: float = 2e6) -> VirtualGraph:
+    """Each of `n` tasks needs the whole result of each of `n` roots."""
     build = _Builder()
     roots = build.roots("make", n, seconds, nbytes)
     merged = [build.add("merge", i, roots, seconds, 100) for i in range(n)]
@@ -204,21 +114,8 @@ def all_to_all(n: int = 24, seconds: float = 0.1, nbytes: float = 2e6) -> TaskGr
     return build.finished()
 
 
-def rechunk(n: int = 24, seconds: float = 0.1, nbytes: float = 2e6) -> TaskGraph:
-    """Rechunk an array by tasks: split each chunk, merge the pieces, reduce.
-
-    Parameters
-    ----------
-    n : int
-        Number of chunks before and after.
-    seconds, nbytes : float
-        Seconds and bytes of each chunk.
-
-    Returns
-    -------
-    TaskGraph
-        About `n` squared tasks.
-    """
+def rechunk(n: int = 24, seconds: float = 0.1, nbytes: float = 2e6) -> VirtualGraph:
+    """Rechunk an array by tasks: split each chunk, merge the pieces, reduce."""
     build = _Builder()
     loaded = build.roots("load", n, seconds, nbytes)
     pieces = [
@@ -230,23 +127,8 @@ def rechunk(n: int = 24, seconds: float = 0.1, nbytes: float = 2e6) -> TaskGraph
     return build.finished()
 
 
-def shuffle(n: int = 27, fan: int = 3, seconds: float = 0.05, nbytes: float = 1e6) -> TaskGraph:
-    """Shuffle a data frame by tasks: stages of group, split and join.
-
-    Parameters
-    ----------
-    n : int
-        Number of partitions.
-    fan : int
-        Partitions that one partition is split into in each stage.
-    seconds, nbytes : float
-        Seconds and bytes of each partition.
-
-    Returns
-    -------
-    TaskGraph
-        log(n) / log(fan) stages.
-    """
+def shuffle(n: int = 27, fan: int = 3, seconds: float = 0.05, nbytes: float = 1e6) -> VirtualGraph:
+    """Shuffle a data frame by tasks: stages of group, split and join."""
     build, size = _Builder(), nbytes / fan
     tasks = build.roots("read", n, seconds, nbytes)
     stage, width = 0, 1
@@ -269,23 +151,8 @@ def shuffle(n: int = 27, fan: int = 3, seconds: float = 0.05, nbytes: float = 1e
 
 def reduction_over_time(
     times: int = 48, space: int = 8, months: int = 12, seconds: float = 0.05, nbytes: float = 1e6
-) -> TaskGraph:
-    """Anomalies: means over times by month, subtracted from each chunk, and their mean.
-
-    Parameters
-    ----------
-    times, space : int
-        Numbers of chunks in time and space.
-    months : int
-        Number of groups of times.
-    seconds, nbytes : float
-        Seconds and bytes of each chunk.
-
-    Returns
-    -------
-    TaskGraph
-        About 4.3 x `times` x `space` tasks.
-    """
+) -> VirtualGraph:
+    """Anomalies: means over times by month, subtracted from each chunk, and their mean."""
     build = _Builder()
     loaded = {
         (t, s): build.add("open", t * space + s, [], seconds, nbytes)
@@ -307,21 +174,8 @@ def reduction_over_time(
     return build.finished()
 
 
-def uneven(n: int = 400, seconds: float = 0.05, nbytes: float = 1e5) -> TaskGraph:
-    """Tasks of very different durations (Pareto) with one common root: work for stealing.
-
-    Parameters
-    ----------
-    n : int
-        Number of tasks.
-    seconds, nbytes : float
-        Shortest seconds, and bytes, of each task.
-
-    Returns
-    -------
-    TaskGraph
-        About `n` tasks.
-    """
+def uneven(n: int = 400, seconds: float = 0.05, nbytes: float = 1e5) -> VirtualGraph:
+    """Tasks of very different durations (Pareto) with one common root: work for stealing."""
     build, durations = _Builder(jitter=0), random.Random(1)
     root = build.add("spread", 0, [], 0.01, nbytes)
     tasks = [
@@ -332,17 +186,47 @@ def uneven(n: int = 400, seconds: float = 0.05, nbytes: float = 1e5) -> TaskGrap
     return build.finished()
 
 
+def stencil(
+    n: int = 40, steps: int = 8, seconds: float = 0.05, nbytes: float = 1e6
+) -> VirtualGraph:
+    """Each task of a step needs itself and its two neighbours in the step before."""
+    build = _Builder()
+    tasks = build.roots("begin", n, seconds, nbytes)
+    for step in range(steps):
+        tasks = [
+            build.add(
+                f"step-{step}", i, sorted({tasks[i - 1], tasks[i], tasks[(i + 1) % n]}),
+                seconds, nbytes,
+            )
+            for i in range(n)
+        ]  # fmt: skip
+    build.reduced("count", build.level("sum", tasks, seconds / 10, 100), 16, seconds / 10, 100)
+    return build.finished()
+
+
+def pipelines(
+    n: int = 200, steps: int = 5, seconds: float = 0.05, nbytes: float = 1e6
+) -> VirtualGraph:
+    """Independent chains, each from a root: a partition that is transformed step by step."""
+    build = _Builder()
+    tasks = build.roots("read", n, seconds, nbytes)
+    for step in range(steps):
+        tasks = build.level(f"step-{step}", tasks, seconds / 2, nbytes)
+    build.reduced("count", build.level("sum", tasks, seconds / 10, 100), 16, seconds / 10, 100)
+    return build.finished()
+
+
 #: Name -> function that makes the graph.
-SHAPES: dict[str, Callable[..., TaskGraph]] = {
+SHAPES: dict[str, Callable[..., VirtualGraph]] = {
     function.__name__: function
     for function in (
-        all_to_all, chain, independent, map_reduce, pairs, rechunk, reduction_over_time, shuffle,
-        tree, uneven,
+        all_to_all, chain, independent, map_reduce, pairs, pipelines, rechunk,
+        reduction_over_time, shuffle, stencil, tree, uneven,
     )
 }  # fmt: skip
 
 
-def make_graph(name: str, arguments: dict[str, Any] | None = None) -> TaskGraph:
+def make_graph(name: str, arguments: dict[str, Any] | None = None) -> VirtualGraph:
     """Return a synthetic graph by the name of its function.
 
     Parameters
@@ -354,7 +238,7 @@ def make_graph(name: str, arguments: dict[str, Any] | None = None) -> TaskGraph:
 
     Returns
     -------
-    TaskGraph
+    VirtualGraph
         With the name and the arguments as its name.
 
     Raises
@@ -379,3 +263,39 @@ def make_graph(name: str, arguments: dict[str, Any] | None = None) -> TaskGraph:
     bracket = ",".join(f"{key}={value}" for key, value in sorted(arguments.items()))
     graph.name = f"graph.{name}" + (f"[{bracket}]" if bracket else "")
     return graph
+
+
+def run_graph(client: Any, name: str, **arguments: Any) -> list[Any]:
+    """Submit a synthetic graph to a real cluster: its tasks sleep and return bytes.
+
+    Parameters
+    ----------
+    client : distributed.Client
+        Client of the cluster.
+    name : str
+        One of `SHAPES`.
+    **arguments
+        Arguments of its function.
+
+    Returns
+    -------
+    list of Future
+        Results that no other task needs.
+    """
+    graph = make_graph(name, arguments)
+
+    # Pickled by value: workers need not have benchkit.
+    def sleep_and_return(seconds: float, nbytes: int, dependencies: list[Any]) -> bytes:
+        import time
+
+        time.sleep(seconds)
+        return bytes(nbytes)
+
+    tasks = {
+        key: (sleep_and_return, seconds, nbytes, [graph.keys[index] for index in dependencies])
+        for key, dependencies, seconds, nbytes in zip(
+            graph.keys, graph.dependencies, graph.seconds, graph.nbytes, strict=True
+        )
+    }
+    wanted = [graph.keys[index] for index in graph.submissions[-1].wanted]
+    return list(client.get(tasks, wanted, sync=False))

@@ -74,6 +74,16 @@ class Run(RunTables):
         return str(self.tree.attrs["outcome"])
 
     @property
+    def simulated(self) -> bool:
+        """Whether a virtual cluster made the run; see `simulation`."""
+        return bool(self.tree.attrs.get("simulated"))
+
+    @property
+    def simulation(self) -> dict[str, Any]:
+        """Facts of a simulated run: digest, draw, model, scheduler_busy (share of the time)."""
+        return dict(json.loads(self.tree.attrs.get("simulation") or "{}"))
+
+    @property
     def error(self) -> str:
         """Error of the run in one line; empty if there was none."""
         return str(self.tree.attrs.get("error", ""))
@@ -180,6 +190,8 @@ class Run(RunTables):
             other = self.store.open(other)
         if not isinstance(other, Run):
             raise UsageError(f"compare takes a Run, not {other!r}: such as store.open('latest')")
+        if self.simulated != other.simulated:
+            raise UsageError("one run is simulated, the other measured: they are not compared")
         before, after = self.metrics, other.metrics
         versions = [json.loads(run.record.get("metric_versions") or "{}") for run in (self, other)]
 
@@ -309,7 +321,8 @@ class Run(RunTables):
     def __repr__(self) -> str:
         duration = self.metrics.get("duration")
         took = format_quantity(duration, "s") if duration is not None else "no time"
-        return f"<benchkit.Run {self.id[:13]} {self.workload} {self.outcome} {took}>"
+        simulated = " simulated" if self.simulated else ""
+        return f"<benchkit.Run {self.id[:13]} {self.workload} {self.outcome} {took}{simulated}>"
 
     def _repr_html_(self) -> str:
         rows = [
@@ -318,7 +331,8 @@ class Run(RunTables):
         ]
         error = f"<p>{html.escape(self.error)}</p>" if self.error else ""
         return (
-            f"<h4>{html.escape(self.workload)}: {html.escape(self.outcome)}</h4>{error}"
+            f"<h4>{html.escape(self.workload)}: {html.escape(self.outcome)}"
+            f"{' (simulated)' if self.simulated else ''}</h4>{error}"
             f"<p><code>{html.escape(self.id)}</code>, {html.escape(self.summary_line)}</p>"
             f"{Table(rows).to_html()}"
         )
@@ -327,7 +341,8 @@ class Run(RunTables):
     def summary_line(self) -> str:
         """Start time, cluster size and versions of the run, in one line."""
         attrs = self.tree.attrs
-        parts = [str(attrs.get("started", ""))[:19].replace("T", " ")]
+        parts = ["simulated"] if self.simulated else []
+        parts.append(str(attrs.get("started", ""))[:19].replace("T", " "))
         if "n_workers" in attrs:
             parts.append(
                 f"{counted(attrs['n_workers'], 'worker')}, {counted(attrs['n_threads'], 'thread')}"

@@ -6,7 +6,7 @@ from dataclasses import fields, replace
 import pytest
 
 from benchkit.simulation.cluster import simulate_graph
-from benchkit.simulation.graph import Submission, TaskGraph
+from benchkit.simulation.graph import Submission, VirtualGraph
 from benchkit.simulation.model import ClusterShape, Model
 from benchkit.simulation.refusals import UnsupportedGraph
 from benchkit.simulation.synthetic import SHAPES, independent, make_graph
@@ -74,7 +74,7 @@ def test_one_task_takes_its_seconds_and_the_overheads_of_the_model():
 
 
 def test_transfer_takes_its_bytes_over_the_bandwidth():
-    graph = TaskGraph(["a", "b", "c"], [[], [], [0, 1]], [1.0, 1.0, 1.0], [10**8, 10**8, 1])
+    graph = VirtualGraph(["a", "b", "c"], [[], [], [0, 1]], [1.0, 1.0, 1.0], [10**8, 10**8, 1])
 
     cluster = simulate_graph(graph, ClusterShape(2, 1), replace(FREE, bandwidth=1e8))
 
@@ -84,7 +84,7 @@ def test_transfer_takes_its_bytes_over_the_bandwidth():
 
 def test_links_are_shared_by_the_transfers_at_both_ends():
     # Three roots on three workers; the worker of the sum needs two of them: its link is shared.
-    graph = TaskGraph(
+    graph = VirtualGraph(
         ["a", "b", "c", "d"], [[], [], [], [0, 1, 2]], [1.0, 1.0, 1.0, 1.0], [10**8] * 3 + [1]
     )
 
@@ -105,7 +105,7 @@ def test_results_above_the_limit_are_spilled():
 
 
 def test_submissions_follow_each_other_with_their_delay():
-    graph = TaskGraph(
+    graph = VirtualGraph(
         ["a", "b"], [[], [0]], [1.0, 1.0], [1, 1],
         submissions=[Submission([0], [0]), Submission([1], [1], delay_s=3.0, released=[0])],
     )  # fmt: skip
@@ -184,7 +184,7 @@ def test_clocks_and_servers_of_distributed_are_restored():
 
 
 def test_p2p_shuffle_is_refused_by_name():
-    graph = TaskGraph([("shuffle-transfer-0a", 0)], [[]], [1.0], [1])
+    graph = VirtualGraph([("shuffle-transfer-0a", 0)], [[]], [1.0], [1])
 
     with pytest.raises(UnsupportedGraph, match="task shuffle-transfer-0a: P2P shuffles move data"):
         simulate_graph(graph)
@@ -193,10 +193,10 @@ def test_p2p_shuffle_is_refused_by_name():
 def test_graph_survives_json():
     graph = make_graph("shuffle", {"n": 9})
 
-    assert TaskGraph.from_dict(json.loads(json.dumps(graph.to_dict()))) == graph
+    assert VirtualGraph.from_dict(json.loads(json.dumps(graph.to_dict()))) == graph
 
 
 def test_critical_path_is_the_longest_chain():
-    graph = TaskGraph(["a", "b", "c"], [[], [0], []], [1.0, 2.0, 2.5], [1, 1, 1])
+    graph = VirtualGraph(["a", "b", "c"], [[], [0], []], [1.0, 2.0, 2.5], [1, 1, 1])
 
     assert graph.critical_path() == 3.0

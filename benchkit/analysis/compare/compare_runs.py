@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from benchkit.analysis.compare.comparison import Comparison, comparison_warnings
 from benchkit.analysis.compare.rows import build_rows, stack, valid_runs
 from benchkit.analysis.metric_limits import newest_definitions, quality_warnings
 from benchkit.analysis.metric_names import check_metrics
+from benchkit.analysis.run.baseline import is_simulated
 from benchkit.analysis.stats.effects import Effects
 from benchkit.analysis.stats.effects import compare as compare_arrays
 from benchkit.analysis.stats.welch import mean_difference
@@ -150,6 +152,11 @@ def _check_sets(name: str, baseline: pd.DataFrame, sets: Mapping[str, pd.DataFra
             )
         if runs.empty:
             raise NotEnoughRuns(f"{other}: no runs are selected")
+    if len({*chain(*(is_simulated(runs) for runs in (baseline, *sets.values())))}) > 1:
+        raise UsageError(
+            "some of these runs are simulated, the others measured: they are not compared; "
+            "select runs of one experiment"
+        )
     for other, runs in sets.items():
         if "id" in runs and set(runs["id"]) == set(baseline["id"]):
             raise UsageError(

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 import pandas as pd
 
+from benchkit.analysis.run.baseline import is_simulated
 from benchkit.values import decode_json
 
 __all__ = ["future_nights", "nightly_runs"]
@@ -18,7 +19,7 @@ CLOCK_HOURS = 24
 MOST_FUTURE_NIGHTS = 2
 MOST_FUTURE_SHARE = 0.1
 
-#: Tags of runs that belong to no night: confirmations and bisections.
+#: Tags of runs that belong to no night, as simulated runs: confirmations and bisections.
 NON_NIGHTLY_TAGS = ("confirm", "bisect")
 
 
@@ -48,6 +49,7 @@ def nightly_runs(runs: pd.DataFrame, columns: Iterable[str] = ()) -> pd.DataFram
     tagged = np.array(["night" in t for t in tags], bool)
     excluded = np.array([any(name in t for name in NON_NIGHTLY_TAGS) for t in tags], bool)
     n_arms = runs.groupby("experiment")["arm"].transform("nunique").fillna(0).to_numpy()
+    excluded |= is_simulated(runs).to_numpy()
     runs = runs[~excluded & (tagged | (n_arms <= 1))].copy()
     runs["moment"] = _night_times(runs)
     return runs.reset_index(drop=True)

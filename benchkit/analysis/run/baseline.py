@@ -27,6 +27,7 @@ __all__ = [
     "as_requested",
     "comparable",
     "is_different",
+    "is_simulated",
     "metrics_against_previous",
 ]
 
@@ -152,7 +153,8 @@ def comparable(runs: pd.DataFrame, record: Mapping[str, Any]) -> pd.DataFrame:
     if runs.empty:
         return runs
     started = pd.Timestamp(record["started"])
-    keep = (runs["outcome"] == "ok") & (runs["id"] != record["id"]) & (runs["started"] < started)
+    keep = is_simulated(runs) == bool(record.get("simulated"))
+    keep &= (runs["outcome"] == "ok") & (runs["id"] != record["id"]) & (runs["started"] < started)
     if "comparable" in runs:  # a mark may exclude runs
         keep &= runs["comparable"].astype(bool)
     own = as_requested(pd.DataFrame([record])).iloc[0]
@@ -161,6 +163,24 @@ def comparable(runs: pd.DataFrame, record: Mapping[str, Any]) -> pd.DataFrame:
         if name in runs and record.get(name) is not None:
             keep &= requested[name].notna() & ~is_different(name, requested[name], own[name])
     return same_definitions(runs[keep].tail(MOST_RUNS), record, list(METRICS))
+
+
+def is_simulated(runs: pd.DataFrame) -> pd.Series:
+    """Return which runs a virtual cluster made.
+
+    Parameters
+    ----------
+    runs : DataFrame
+        As returned by `Store.runs`.
+
+    Returns
+    -------
+    Series of bool
+        By row.
+    """
+    if "simulated" not in runs:
+        return pd.Series(False, index=runs.index)
+    return runs["simulated"].notna()
 
 
 def against_previous(

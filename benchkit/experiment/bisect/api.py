@@ -22,6 +22,8 @@ from benchkit.experiment.paths import collect_workloads, folders_of
 from benchkit.experiment.run.api import with_parameters
 from benchkit.experiment.run.experiment import Experiment
 from benchkit.experiment.run.plan import read_plan
+from benchkit.experiment.virtual.inputs import GRAPHS
+from benchkit.experiment.virtual.process import VirtualSpec
 from benchkit.measure.arguments import check_tags, check_text, list_of
 from benchkit.measure.run_ids import new_id
 from benchkit.measure.workloads import Variant
@@ -88,7 +90,8 @@ def plan_bisection(
     ends : sequence of pairs of str, optional
         See `Bisection`; None reuses stored runs unless they show the ends as same or undecided.
     **options
-        ``scale``, ``capture``, ``deadline_s``, ``tags``, ``arguments`` and ``id`` of `Experiment`.
+        ``scale``, ``capture``, ``deadline_s``, ``tags``, ``arguments``, ``virtual`` and ``id`` of
+        `Experiment`.
 
     Returns
     -------
@@ -103,10 +106,13 @@ def plan_bisection(
     metric = target.metric
     if metric != OUTCOME:
         check_metrics([metric])
-    variant = _one_variant(target.workload, target.folders, target.params)
+    graphs = [GRAPHS] if options.get("virtual") else []
+    variant = _one_variant(target, graphs)
     options = {**options, "id": options.get("id") or new_id()}
     run_store = store if isinstance(store, Store) else Store(store)
     measured = {name: options[name] for name in MEASUREMENT_OPTIONS if name in options}
+    if options.get("virtual"):
+        measured["virtual"] = asdict(options["virtual"])
     how = measurement_hash(variant, candidates, base, measured)
     search_options = {**target.search, "by_events": metric == OUTCOME}
     if ends is None:
@@ -140,7 +146,7 @@ def plan_bisection(
         store=run_store,
         arms=[],
         variants=[variant],
-        folders=folders_of("workloads", target.folders),
+        folders=[*folders_of("workloads", target.folders), *graphs],
         repeats=0,
         **options,
     )
@@ -238,12 +244,14 @@ def resume_bisection(store: Store | str | Path | None, experiment: str) -> Bisec
         ends=stored.get("ends", ()),
         deadline_s=stored["deadline_s"],
         arguments=plan["words"],
+        virtual=VirtualSpec.from_dict(plan["virtual"]) if plan.get("virtual") else None,
         **{name: plan[name] for name in ("id", "tags", "scale", "capture")},
     )
 
 
-def _one_variant(name: str, folders: Sequence[str | Path], params: Mapping[str, Any]) -> Variant:
-    variants = with_parameters(collect_workloads(folders).select((name,)), params)
+def _one_variant(target: Target, graphs: Sequence[Path]) -> Variant:
+    name, collection = target.workload, collect_workloads(target.folders, graphs)
+    variants = with_parameters(collection.select((name,)), target.params)
     if len(variants) > 1:
         raise UsageError(
             f"{name!r} selects {len(variants)} variants: select one, such as '{variants[0].name}'"

@@ -16,6 +16,7 @@ from benchkit.experiment.environment.lookup import list_environments
 from benchkit.experiment.paths import collect_workloads, folders_of
 from benchkit.experiment.run.api import Selection, plan_experiment
 from benchkit.experiment.run.events import finished_records
+from benchkit.experiment.virtual.inputs import GRAPHS
 from benchkit.measure.arguments import list_of
 from benchkit.store.store import Store
 
@@ -52,14 +53,15 @@ def ab(
     metrics : sequence of str
         Metrics to compare, or ``["all"]``.
     null : bool, default True
-        Measure the baseline a second time: the difference of the two is noise.
+        Measure the baseline a second time: the difference of the two is noise. Not on virtual
+        clusters, which have none.
     sweeps : mapping of str to sequence, optional
         Arms from a grid: ``{"cluster.n_workers": [2, 4]}``, or variants of workloads:
         ``{"param.method": ["apply", "sum"]}``.
     folders, environment_folders : sequence of path
         As in `benchkit.run` and `benchkit.nightly`.
     **options
-        Fields of `Experiment`: ``scale``, ``capture``, ``tags``, ``order``, ``seed``.
+        Fields of `Experiment`: ``scale``, ``capture``, ``tags``, ``order``, ``seed``, ``virtual``.
 
     Returns
     -------
@@ -91,7 +93,7 @@ def ab(
         folders,
         environments=arms,
         environment_folders=environment_folders,
-        null=null,
+        null=null and not options.get("virtual"),
         sweeps=sweeps or {},
     )
     experiment, _ = plan_experiment(selection, store=store, repeats=repeats, **options)
@@ -124,7 +126,7 @@ def split_names(
     workloads = []
     others = [name for name in names if name not in known and name != CURRENT and "." in name]
     if others:
-        collection = collect_workloads(folders)
+        collection = collect_workloads(folders, [GRAPHS])
         for name in others:
             with suppress(UnknownWorkload):
                 collection.find(name)

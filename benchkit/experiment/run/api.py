@@ -18,6 +18,8 @@ from benchkit.experiment.run.events import finished_records
 from benchkit.experiment.run.experiment import Experiment
 from benchkit.experiment.run.plan import NULL_ARM, Arm, read_plan
 from benchkit.experiment.run.sweep import expand
+from benchkit.experiment.virtual.inputs import GRAPHS
+from benchkit.experiment.virtual.process import VirtualSpec
 from benchkit.measure.arguments import check_count, check_mapping, list_of
 from benchkit.measure.discovery import BrokenFile
 from benchkit.measure.workloads import Variant
@@ -192,7 +194,9 @@ def plan_experiment(
         An environment or another argument is invalid.
     """
     options["repeats"] = check_count(options.get("repeats", 1), "repeats")
-    collection = collect_workloads(selection.folders)
+    # Virtual clusters also run synthetic graphs.
+    graphs = [GRAPHS] if options.get("virtual") else []
+    collection = collect_workloads(selection.folders, graphs)
     collection.require()
     selected = collection.select(selection.names, selection.select)
     arms = _arms(selection)
@@ -220,10 +224,11 @@ def plan_experiment(
         store=store if isinstance(store, Store) else Store(store),
         arms=arms,
         variants=variants,
-        folders=folders_of("workloads", selection.folders),
+        folders=[*folders_of("workloads", selection.folders), *graphs],
         arguments={**arguments, **options.pop("arguments", {})},
         **options,
     )
+    _ = experiment.virtual_inputs  # rejects what cannot be simulated
     return experiment, collection.broken
 
 
@@ -266,6 +271,7 @@ def resume_experiment(
         store=run_store,
         repeats=1 + max((entry["block"] for entry in plan["plan"]), default=0),
         arguments=arguments,
+        virtual=VirtualSpec.from_dict(plan["virtual"]) if plan.get("virtual") else None,
         **{name: plan[name] for name in ("order", "seed", "scale", "capture", "tags", "id")},
     )
 

@@ -11,6 +11,7 @@ from typing import Any
 import dask
 from dask.utils import parse_bytes
 
+from benchkit.analysis.run.baseline import is_simulated
 from benchkit.errors import UsageError
 from benchkit.experiment.environment.environment import Environment
 from benchkit.experiment.run.known_workloads import KnownWorkload
@@ -60,7 +61,8 @@ def known_durations(
     """
     durations = {name: workload.duration for name, workload in (shipped or {}).items()}
     if len(store):
-        runs = store.runs(columns=["workload", "duration"], outcome="ok")
+        runs = store.runs(columns=["workload", "duration", "simulated"], outcome="ok")
+        runs = runs[~is_simulated(runs)]
         durations |= runs.groupby("workload")["duration"].median().dropna().to_dict()
     return durations
 

@@ -12,7 +12,7 @@ import time
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -22,13 +22,15 @@ from benchkit.experiment.environment.cache import try_lock
 from benchkit.experiment.paths import file_name, notebook_path
 from benchkit.experiment.run.estimate import Estimate, known_durations, worker_price
 from benchkit.experiment.run.events import Event, Finished, Planned, Skipped, Started
+from benchkit.experiment.run.failures import write_failure, write_tail
 from benchkit.experiment.run.kernel import KernelError, MeasuringKernel
 from benchkit.experiment.run.known_workloads import KnownWorkload, load_known
 from benchkit.experiment.run.plan import Arm, Measurement, plan_measurements, plan_name, write_plan
 from benchkit.experiment.run.stopping import MIN_BLOCKS, StopPolicy
+from benchkit.experiment.virtual.inputs import VirtualInput
+from benchkit.experiment.virtual.process import SimulationProcessError, VirtualSpec
 from benchkit.measure.arguments import check_scale, check_seconds, check_tags
 from benchkit.measure.artifacts import parse_capture
-from benchkit.measure.recording import RecordingWriter
 from benchkit.measure.run_ids import new_id
 from benchkit.measure.runner import DEFAULT_DEADLINE_S
 from benchkit.measure.workloads import Variant
@@ -37,7 +39,6 @@ from benchkit.store.build.run_from_recording import run_from_recording
 from benchkit.store.storage import RECORDINGS
 from benchkit.store.store import Store
 from benchkit.table import Table
-from benchkit.whole_file import write_whole
 
 __all__ = ["Experiment"]
 
@@ -74,6 +75,8 @@ class Experiment:
         See `benchkit.experiment.run.stopping.StopPolicy`.
     arguments : mapping, optional
         Arguments of the command, stored with the plan; `resume_experiment` reads them.
+    virtual : VirtualSpec, optional
+        Simulate on this virtual cluster instead of measuring; the block is the draw.
     id : str
         Id of the experiment; the id of a stored experiment resumes it.
 
@@ -99,6 +102,7 @@ class Experiment:
     adaptive: bool = False
     min_blocks: int = MIN_BLOCKS
     arguments: Mapping[str, Any] = field(default_factory=dict)
+    virtual: VirtualSpec | None = None
     id: str = field(default_factory=new_id)
     _kernels: dict[str, MeasuringKernel] = field(default_factory=dict, init=False, repr=False)
 
@@ -131,11 +135,11 @@ class Experiment:
         }
         arms = {arm.name: arm for arm in self.arms}
         variants = {variant.name: variant for variant in self.variants}
-        measurements = [
-            replace(entry, variant=_in_arm(variants[entry.variant], arms[entry.arm]).name)
+        bound = (
+            replace(entry, variant=arms[entry.arm].bind(variants[entry.variant]).name)
             for entry in measurements
-        ]
-        return [measurement for measurement in measurements if measurement.key not in done]
+        )
+        return [measurement for measurement in bound if measurement.key not in done]
 
     @cached_property
     def known_workloads(self) -> dict[str, KnownWorkload]:
@@ -289,29 +293,19 @@ class Experiment:
             "scale": self.scale,
             "capture": self.capture,
             "tags": dict(self.tags),
+            **({"virtual": asdict(self.virtual)} if self.virtual else {}),
         }
         write_plan(self.store, self.id, self.plan, settings)
 
     def _measure(
         self, kernel: MeasuringKernel, arm: Arm, measurement: Measurement
     ) -> dict[str, Any]:
-        run_id = new_id()
-        environment, spec = arm.environment, arm.environment.to_dict()
-        metadata = {
-            "id": run_id,
-            "environment": environment.name,
-            "environment_spec": {**spec, "built": kernel.built.to_dict()},
-            "variables": spec["variables"],  # without the values of secrets
-            "experiment": self.id,
-            "arm": arm.name,
-            "block": measurement.block,
-            "order": measurement.order,
-            "tags": dict(self.tags),
-            "worker_price": worker_price(environment),
-        }
+        metadata = self._metadata(kernel, arm, measurement)
+        if self.virtual is not None:
+            return self._simulate(kernel, measurement, metadata)
+        run_id, environment = metadata["id"], arm.environment
         names = f"{file_name(arm.name)}-{file_name(measurement.variant)}"
-        file = f"{measurement.order:04d}-{names}.ipynb"
-        output = self.folder / "notebooks" / file
+        output = self.folder / "notebooks" / f"{measurement.order:04d}-{names}.ipynb"
         kernel_error: KernelError | None = None
         try:
             kernel.execute(
@@ -319,7 +313,7 @@ class Experiment:
                 output,
                 {
                     "workload": measurement.variant,
-                    "params": self._params(measurement.variant),
+                    "params": self._variant(measurement.variant).undeclared_params(),
                     "workloads": [str(Path(folder).resolve()) for folder in self.folders],
                     "recordings": str(self.recordings.resolve()),
                     "cluster": dict(environment.cluster),
@@ -335,14 +329,52 @@ class Experiment:
             kernel_error = error
         return self._store_run(run_id, measurement, metadata, kernel_error)
 
-    def _params(self, name: str) -> dict[str, Any]:
-        """Return the parameters of a variant, tuples as lists; empty if they are declared."""
-        variant = self._variant(name)
-        is_declared = any(name == other.name for other in variant.workload.variants())
-        return {} if is_declared else json.loads(json.dumps(dict(variant.params)))
+    def _metadata(
+        self, kernel: MeasuringKernel, arm: Arm, measurement: Measurement
+    ) -> dict[str, Any]:
+        spec = arm.environment.to_dict()
+        return {
+            "id": new_id(),
+            "environment": arm.environment.name,
+            "environment_spec": {**spec, "built": kernel.built.to_dict()},
+            "variables": spec["variables"],  # without the values of secrets
+            "experiment": self.id,
+            "arm": arm.name,
+            "block": measurement.block,
+            "order": measurement.order,
+            "tags": dict(self.tags),
+            "worker_price": worker_price(arm.environment),
+        }
+
+    @cached_property
+    def virtual_inputs(self) -> dict[str, VirtualInput]:
+        """Graph and cluster of each variant that is simulated."""
+        if self.virtual is None:
+            return {}
+        variants = {*self.variants, *(self._variant(entry.variant) for entry in self.plan)}
+        options = (self.virtual, self.store, self.folders, self.scale)
+        return {variant.name: VirtualInput.of(variant, *options) for variant in variants}
+
+    def _simulate(
+        self, kernel: MeasuringKernel, measurement: Measurement, metadata: dict[str, Any]
+    ) -> dict[str, Any]:
+        simulate = self.virtual_inputs[measurement.variant].simulate
+        try:
+            path = simulate(kernel, measurement.block, self.recordings, metadata)
+        except SimulationProcessError as error:
+            path = self._failure(metadata, measurement, KernelError("raised", str(error)))
+        tree = run_from_recording(path)
+        self.store.add(tree)
+        return json.loads(tree.attrs["record"])
+
+    def _failure(
+        self, metadata: dict[str, Any], measurement: Measurement, error: KernelError
+    ) -> Path:
+        head = {**metadata, "scale": self.scale, "capture": self.capture}
+        return write_failure(self.recordings, head, self._variant(measurement.variant), error)
 
     def _variant(self, name: str) -> Variant:
-        in_arms = (_in_arm(variant, arm) for arm in self.arms for variant in self.variants)
+        in_arms = (arm.bind(variant) for arm in self.arms for variant in self.variants)
         return next(variant for variant in in_arms if variant.name == name)
 
     def _store_run(
@@ -356,12 +388,10 @@ class Experiment:
         path = self.recordings / f"{run_id}.recording"
         if not (path / "head.json").exists():
             shutil.rmtree(path, ignore_errors=True)
-            error = kernel_error or KernelError("raised", "the notebook ended without a recording")
-            path = self._write_failure(metadata, measurement, error)
+            error = kernel_error or KernelError("raised", "notebook ended without a recording")
+            path = self._failure(metadata, measurement, error)
         elif kernel_error is not None and not (path / "tail.json").exists():
-            outcome = "timeout" if kernel_error.kind == "timeout" else "infrastructure"
-            tail = {"outcome": outcome, "error": str(kernel_error), "phase": "kernel"}
-            write_whole(path / "tail.json", json.dumps(tail))
+            write_tail(path, kernel_error)
         tree = run_from_recording(path)
         record_artifacts(tree, path, self.id, run_id)
         self.store.add(tree)
@@ -371,27 +401,3 @@ class Experiment:
         except (OSError, StoreError) as error:
             warnings.warn(f"{run_id}: artifacts of the run were not stored: {error}", stacklevel=2)
         return json.loads(tree.attrs["record"])
-
-    def _write_failure(
-        self, metadata: dict[str, Any], measurement: Measurement, error: KernelError
-    ) -> Path:
-        """Write a recording for a kernel that left none."""
-        variant = self._variant(measurement.variant)
-        writer = RecordingWriter(self.recordings, metadata["id"])
-        writer.head(
-            **metadata,
-            started=time.time(),
-            workload=variant.name,
-            category=variant.workload.category,
-            params=variant.params,
-            scale=self.scale,
-            capture=self.capture,
-        )
-        outcome = "failed" if error.is_usage_error else "infrastructure"
-        writer.tail(outcome=outcome, error=str(error), phase="kernel")
-        return writer.path
-
-
-def _in_arm(variant: Variant, arm: Arm) -> Variant:
-    """Return the variant that an arm measures: with the parameters of the arm."""
-    return variant.workload.bind(**{**variant.params, **arm.params}) if arm.params else variant

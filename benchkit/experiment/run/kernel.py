@@ -9,14 +9,12 @@ from __future__ import annotations
 import logging
 import os
 import signal
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import yaml
 from jupyter_client.blocking import BlockingKernelClient
 from jupyter_client.kernelspec import KernelSpec, KernelSpecManager
 from jupyter_client.manager import KernelManager
@@ -24,12 +22,11 @@ from jupyter_client.manager import KernelManager
 from benchkit.errors import BenchkitError, UsageError
 from benchkit.experiment.environment.build import build
 from benchkit.experiment.environment.cache import Built
-from benchkit.experiment.environment.environment import CURRENT, Environment
-from benchkit.experiment.environment.measure_copy import measured_folder
+from benchkit.experiment.environment.environment import Environment
+from benchkit.experiment.environment.process_variables import process_variables
 from benchkit.experiment.paths import file_name
 from benchkit.experiment.run.notebook_parameters import checked_parameters, publish_executed
 from benchkit.measure.cluster.spec import ClusterSpec
-from benchkit.measure.data.other_python import HELPER_VARIABLE
 from benchkit.measure.secrets import redact_file, redact_text, remember_secrets
 from benchkit.private_folder import private_folder
 
@@ -41,18 +38,6 @@ START_TIMEOUT_S = 60.0
 CLOSE_TIMEOUT_S = 90.0
 # Papermill warns about parameters it cannot parse (text with `=`), but still sets them.
 logging.getLogger("papermill").setLevel(logging.ERROR)
-
-
-#: Variables that belong to one Python environment and break the Python of another.
-_PYTHON_VARIABLES = (
-    "PYTHONHOME",
-    "PYTHONPATH",
-    "VIRTUAL_ENV",
-    "CONDA_PREFIX",
-    "CONDA_DEFAULT_ENV",
-)
-#: Prefixes of accounts and credentials; measurements do not depend on them.
-_LOGIN_PREFIXES = ("DASK_COILED__", "DASK_GATEWAY__AUTH", "DASK_CLOUDPROVIDER__")
 
 
 #: A stopped kernel cannot notice that benchkit was killed: on Linux the system then kills it
@@ -69,10 +54,6 @@ launch_new_instance()
 _CLOSE_CLUSTERS = (
     "from benchkit.measure.cluster.reuse import close_reused_clusters; close_reused_clusters()"
 )
-
-
-def _is_inherited(name: str) -> bool:
-    return not name.startswith("DASK_") or name.startswith(_LOGIN_PREFIXES)
 
 
 def _is_not_kernel_death(record: logging.LogRecord) -> bool:
@@ -200,45 +181,15 @@ class MeasuringKernel:
         manager.client_class = "jupyter_client.asynchronous.AsyncKernelClient"
         self.folder.mkdir(parents=True, exist_ok=True)
         # Without a log file, output of workers would appear in the progress display.
+        folder = Path(self._private.name)
+        variables = process_variables(self.environment, self.built, folder)
         with self._log.open("ab") as log:
-            manager.start_kernel(env=self._variables(), stdout=log, stderr=log)
+            manager.start_kernel(env=variables, stdout=log, stderr=log)
         self._manager = manager
 
     @property
     def _log(self) -> Path:
         return self.folder / f"kernel-{file_name(self.name)}.log"
-
-    def _variables(self) -> dict[str, str]:
-        """Return the environment variables of the process; one file holds its Dask configuration.
-
-        A file keeps lists, None and spaces, which ``DASK_*`` variables lose. These would override
-        the file, so an arm inherits only login variables. "current" inherits all of them.
-        """
-        variables = dict(os.environ)
-        if self.environment.name != CURRENT:
-            variables = {k: v for k, v in variables.items() if _is_inherited(k)}
-            variables["DASK_CONFIG"] = self._write_config()
-        own = dict(self.environment.variables)
-        if not self.built.is_own:
-            for name in _PYTHON_VARIABLES:
-                variables.pop(name, None)
-            paths = [str(measured_folder()), own.pop("PYTHONPATH", "")]
-            variables["PYTHONPATH"] = os.pathsep.join(path for path in paths if path)
-            variables["PYTHONNOUSERSITE"] = "1"
-            variables[HELPER_VARIABLE] = sys.executable  # makes datasets: arms need no DuckDB
-            programs = [str(self.built.python.parent), variables.get("PATH", os.defpath)]
-            variables["PATH"] = os.pathsep.join(programs)
-        # Hide messages of the kernel about debuggers and transports.
-        variables.setdefault("PYDEVD_DISABLE_FILE_VALIDATION", "1")
-        variables.setdefault("PYTHONWARNINGS", "ignore::DeprecationWarning")
-        return {**variables, **own}
-
-    def _write_config(self) -> str:
-        """Write the Dask configuration, which may hold secrets, to a private file; see `kill`."""
-        self._private = self._private or private_folder()
-        path = Path(self._private.name) / "dask.yaml"
-        path.write_text(yaml.safe_dump(dict(self.environment.dask)), encoding="utf-8")
-        return str(path)
 
     @property
     def alive(self) -> bool:

@@ -17,6 +17,7 @@ from benchkit.errors import AlreadyStored, UsageError
 from benchkit.experiment.environment.environment import Environment
 from benchkit.measure.arguments import check_text
 from benchkit.measure.secrets import redact
+from benchkit.measure.workloads import Variant
 from benchkit.store.store import Store
 
 __all__ = [
@@ -60,6 +61,23 @@ class Arm:
         """Values of workload parameters at its grid point."""
         values = self.point.items()
         return {k.removeprefix("param."): v for k, v in values if k.startswith("param.")}
+
+    def bind(self, variant: Variant) -> Variant:
+        """Return the variant that the arm measures.
+
+        Parameters
+        ----------
+        variant : Variant
+            A variant of the experiment.
+
+        Returns
+        -------
+        Variant
+            With the parameters of the arm.
+        """
+        if not self.params:
+            return variant
+        return variant.workload.bind(**{**variant.params, **self.params})
 
 
 @dataclass(frozen=True)

@@ -265,10 +265,9 @@ def _scheduler(scheduler: xr.Dataset, duration: float) -> dict[str, float]:
     inside = scheduler.isel(time=(scheduler["time"] > 0) & (scheduler["time"] <= duration))
     if not inside.sizes["time"]:
         return {}
-    metrics = {
-        "scheduler_memory_peak": float(inside["rss"].max()),
-        "scheduler_lag_max": float(inside["lag_max"].max()),
-    }
+    metrics = {"scheduler_lag_max": float(inside["lag_max"].max())}
+    if inside["rss"].notnull().any():  # a virtual cluster has no process
+        metrics["scheduler_memory_peak"] = float(inside["rss"].max())
     cpu = _mean_in_window(scheduler["monitor_time"].values, scheduler["cpu"].values, duration)
     return metrics if cpu is None else {**metrics, "scheduler_cpu_mean": cpu}
 

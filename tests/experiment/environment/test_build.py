@@ -19,11 +19,11 @@ from benchkit.experiment.environment.cache import find_built, list_built, remove
 from benchkit.experiment.environment.install import resolve
 from benchkit.experiment.environment.lookup import find_environment
 from benchkit.experiment.environment.measure_copy import measured_folder
+from benchkit.experiment.environment.process_variables import process_variables
 from benchkit.experiment.environment.python import choose_python, find_pythons
 from benchkit.experiment.environment.requirements import parse_requirement
 from benchkit.experiment.paths import shipped
 from benchkit.experiment.run.api import run
-from benchkit.experiment.run.kernel import MeasuringKernel
 
 WORKLOAD = """
 from benchkit.measure import expect, workload
@@ -148,8 +148,10 @@ def test_measured_folder_contains_benchkit_measure_only():
     assert [path.name for path in folder.iterdir()] == ["benchkit"]
     assert {path.name for path in (folder / "benchkit").iterdir()} == {
         "__init__.py",
+        "_compat",
         "measure",
         "shipped",
+        "simulation",
     }
     assert measured_folder() == folder
 
@@ -158,7 +160,9 @@ def test_kernel_inherits_no_dask_variables(write, tmp_path, monkeypatch):
     monkeypatch.setenv("DASK_DISTRIBUTED__WORKER__MEMORY__SPILL", "0.5")
     monkeypatch.setenv("DASK_COILED__TOKEN", "abc")
 
-    variables = MeasuringKernel(write("variables: {A: b}\n"), tmp_path)._variables()
+    environment = write("variables: {A: b}\n")
+
+    variables = process_variables(environment, build(environment), tmp_path)
 
     assert "DASK_DISTRIBUTED__WORKER__MEMORY__SPILL" not in variables
     assert variables["DASK_COILED__TOKEN"] == "abc"

@@ -10,6 +10,7 @@ import panel as pn
 from bokeh.models.widgets.tables import NumberFormatter
 from panel.viewable import Viewable
 
+from benchkit.analysis.run.baseline import is_simulated
 from benchkit.formatting import GIB, MISSING, OUTCOME_WORDS, counted
 from benchkit.measure.run_ids import is_id
 from benchkit.show.dashboard.components import tables, ui
@@ -175,7 +176,10 @@ def _table(frame: pd.DataFrame, picked: str = "") -> pd.DataFrame:
     for name in _TEXTS:
         if name in frame:
             table[name] = frame[name].fillna(MISSING).astype(str).astype(object)
-    table["outcome"] = [outcome_text(outcome) for outcome in frame["outcome"]]
+    table["outcome"] = [
+        outcome_text(outcome) + (", simulated" if simulated else "")
+        for outcome, simulated in zip(frame["outcome"], is_simulated(frame), strict=True)
+    ]
     for name, (title, divisor, digits) in _NUMBERS.items():
         if name in frame and name in METRICS:
             table[title] = (frame[name].astype(float) / divisor).round(digits)

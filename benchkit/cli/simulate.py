@@ -1,0 +1,128 @@
+"""`benchkit simulate`: predict the duration of a kept run on other clusters."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from benchkit.cli.options import common, print_json, read_pairs
+
+__all__ = ["simulate"]
+
+
+def _numbers(context: click.Context, parameter: click.Parameter, text: str | None) -> Any:
+    """Return a comma-separated list of numbers, or None."""
+    from benchkit.errors import UsageError
+
+    if text is None:
+        return None
+    kind = float if parameter.name == "bandwidth" else int
+    try:
+        return [kind(part) for part in text.split(",")]
+    except ValueError:
+        raise UsageError(
+            f"{parameter.opts[-1]} {text!r}: must be numbers with commas, such as 10,100"
+        ) from None
+
+
+@click.command()
+@click.argument("runs", nargs=-1, required=True, metavar="RUN...")
+@click.option("--workers", metavar="N,N", callback=_numbers, help="Numbers of workers.")
+@click.option("--threads", metavar="N,N", callback=_numbers, help="Threads of each worker.")
+@click.option("--memory", metavar="SIZE", help="Memory limit of each worker, such as 4GiB.")
+@click.option("--bandwidth", metavar="B/S,B/S", callback=_numbers,
+              help="Bandwidth of each worker's link in B/s.")  # fmt: skip
+@click.option("--latency", type=click.FloatRange(0), metavar="S",
+              help="Latency of the network in s.")  # fmt: skip
+@click.option("--set", "config", multiple=True, metavar="KEY=V", callback=read_pairs,
+              help="Dask configuration, such as scheduler.work-stealing=false.")  # fmt: skip
+@click.option("--draws", default=3, show_default=True, type=click.IntRange(1),
+              help="Simulations of each cluster.")  # fmt: skip
+@click.option("--model", "model_name", metavar="NAME",
+              help="Constants from environments/NAME.model.yaml.")  # fmt: skip
+@click.option("--fit", is_flag=True,
+              help="Fit the constants from RUN..., write them to --model.")  # fmt: skip
+@click.option("--figure", metavar="FILE", help="Write the curves to this HTML file.")
+@common("environment", "store", "json")
+def simulate(
+    runs: tuple[str, ...],
+    workers: list[int] | None,
+    threads: list[int] | None,
+    memory: str | None,
+    bandwidth: list[float] | None,
+    latency: float | None,
+    config: dict[str, Any],
+    draws: int,
+    model_name: str | None,
+    fit: bool,
+    figure: str | None,
+    environment: str,
+    environment_folders: tuple[str, ...],
+    store: str | None,
+    as_json: bool,
+) -> None:
+    """Simulate a kept run on other clusters, with Dask's own scheduler in virtual time.
+
+    RUN is the id of a run, the beginning of one, or "latest"; or graph.NAME, a synthetic graph.
+    The run is replayed first; if the replay takes 15 % more or less time than the run, nothing is
+    predicted. All simulated runs are stored, marked as simulated.
+
+    \b
+    Examples:
+      benchkit simulate latest --workers 10,100,1000 --set scheduler.work-stealing=false
+      benchkit simulate graph.tree --workers 1,10,100 --figure tree.html
+      benchkit simulate --fit 01a2 01a3 --model lan
+    """
+    from dask.utils import parse_bytes
+
+    from benchkit.errors import UsageError
+    from benchkit.experiment.paths import folders_of
+    from benchkit.experiment.virtual import api
+    from benchkit.experiment.virtual.fit import fit_model, read_model, write_model
+    from benchkit.store.store import Store
+    from benchkit.table import Table
+
+    folder = folders_of("environments", environment_folders)[0]
+    opened = Store(store, create=False) if not runs[0].startswith("graph.") else Store(store)
+    if fit:
+        if model_name is None:
+            raise UsageError("--fit: name the file with --model NAME")
+        fitted = fit_model(
+            [opened.open(run) for run in runs], environment, environment_folders=environment_folders
+        )
+        path = write_model(fitted, folder, model_name)
+        rows = fitted.rows()
+        print_json(rows) if as_json else click.echo(Table(rows).to_text())
+        click.echo(f"constants written to {path}", err=True)
+        return
+    if len(runs) != 1:
+        raise UsageError(f"{len(runs)} runs: simulate one, or use --fit")
+    try:
+        limit = None if memory is None else int(parse_bytes(memory))
+    except ValueError:
+        raise UsageError(f"--memory {memory!r}: must be a size, such as 4GiB") from None
+    simulation = api.simulate(
+        api.graph_of_name(runs[0]) if runs[0].startswith("graph.") else opened.open(runs[0]),
+        workers=workers,
+        threads=threads,
+        memory_limit=limit,
+        bandwidth=bandwidth,
+        latency=latency,
+        model=read_model(folder, model_name) if model_name else None,
+        config=config,
+        environment=environment,
+        environment_folders=environment_folders,
+        draws=draws,
+        store=opened,
+    )
+    if as_json:
+        print_json(simulation.table.to_dict("records"))
+    else:
+        click.echo(Table(simulation.rows()).to_text())
+        click.echo(f"\nsimulated: {simulation.sentence}")
+    if figure:
+        from benchkit.show.plots.simulation import save_simulation_curves
+
+        save_simulation_curves(simulation.table, simulation.runs[0].workload, figure)
+        click.echo(f"figure: {figure}", err=True)

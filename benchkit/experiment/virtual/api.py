@@ -1,0 +1,389 @@
+"""`benchkit.simulate`: predict the durations of a kept run on other clusters, replay first."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from benchkit.errors import UsageError
+from benchkit.experiment.environment.build import build
+from benchkit.experiment.environment.cache import Built
+from benchkit.experiment.environment.environment import CURRENT, Environment
+from benchkit.experiment.environment.lookup import find_environment
+from benchkit.experiment.paths import folders_of
+from benchkit.experiment.virtual.graph_of_run import graph_of_run, shape_of_run
+from benchkit.experiment.virtual.process import VirtualSpec, simulate_in_environment
+from benchkit.formatting import format_quantity
+from benchkit.measure.arguments import check_count
+from benchkit.measure.run_ids import new_id
+from benchkit.simulation.graph import VirtualGraph
+from benchkit.simulation.model import Model
+from benchkit.simulation.synthetic import make_graph
+from benchkit.store.build.run_from_recording import run_from_recording
+from benchkit.store.run import Run
+from benchkit.store.store import Store
+from benchkit.table import Table
+
+__all__ = ["MAX_REPLAY_ERROR", "Simulation", "Simulator", "graph_of_name", "simulate"]
+
+#: Relative error of the replay above which nothing is predicted.
+MAX_REPLAY_ERROR = 0.15
+#: Share of the time in which the scheduler is busy above which it limits the duration.
+SCHEDULER_BINDS = 0.7
+#: Metrics in the table of a simulation.
+_METRICS = ("duration", "transfer_bytes", "memory_peak", "n_steals")
+
+
+@dataclass(frozen=True, repr=False)
+class Simulation:
+    """Simulated runs of one graph on several clusters.
+
+    Parameters
+    ----------
+    runs : list of Run
+        A run per cluster and draw; each is marked as simulated.
+    points : list of dict
+        Workers, threads, bandwidth and latency of each run.
+    replay_error : float or None
+        Relative error of the replay of the measured run; None for a synthetic graph.
+    """
+
+    runs: list[Run]
+    points: list[dict[str, Any]]
+    replay_error: float | None = None
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """A row per cluster, medians over draws.
+
+        Columns: workers, threads, bandwidth (B/s), latency (s), duration (s), low and high (s:
+        range of the draws, widened by the replay error), transfer_bytes (B), memory_peak (B),
+        n_steals, scheduler (share of the time in which it is busy) and binds (whether it limits
+        the duration).
+        """
+        rows = []
+        for point, runs in self._by_point():
+            metrics = pd.DataFrame([run.metrics for run in runs])
+            error = abs(self.replay_error or 0.0)
+            share = float(np.median([run.simulation["scheduler_busy"] for run in runs]))
+            rows.append(
+                {
+                    **point,
+                    "duration": metrics["duration"].median(),
+                    "low": metrics["duration"].min() / (1 + error),
+                    "high": metrics["duration"].max() * (1 + error),
+                    **{name: metrics[name].median() for name in _METRICS[1:]},
+                    "scheduler": share,
+                    "binds": share > SCHEDULER_BINDS,
+                }
+            )
+        return pd.DataFrame(rows)
+
+    def _by_point(self) -> Iterable[tuple[dict[str, Any], list[Run]]]:
+        pairs = zip(self.points, self.runs, strict=True)
+        for point, group in itertools.groupby(pairs, key=lambda pair: pair[0]):
+            yield point, [run for _, run in group]
+
+    @property
+    def scheduler_binds_at(self) -> int | None:
+        """Smallest number of workers with which the scheduler limits the duration, if any."""
+        table = self.table
+        return int(table.loc[table["binds"], "workers"].min()) if table["binds"].any() else None
+
+    @property
+    def sentence(self) -> str:
+        """The replay error, and where the scheduler limits the duration."""
+        parts = []
+        if self.replay_error is not None:
+            parts.append(f"replay of the measured run: {self.replay_error:+.1%}")
+        if self.scheduler_binds_at is not None:
+            parts.append(
+                f"the scheduler limits the duration from {self.scheduler_binds_at} workers on"
+            )
+        return "; ".join(parts) or "the scheduler does not limit the duration"
+
+    def rows(self) -> list[dict[str, str]]:
+        """Return the table as text.
+
+        Returns
+        -------
+        list of dict
+            Rows for `Table`.
+        """
+        return [
+            {
+                "workers": f"{row.workers}x{row.threads}",
+                "bandwidth": f"{format_quantity(row.bandwidth, 'B')}/s",
+                "duration": format_quantity(row.duration, "s"),
+                "from": format_quantity(row.low, "s"),
+                "to": format_quantity(row.high, "s"),
+                "transferred": format_quantity(row.transfer_bytes, "B"),
+                "peak memory": format_quantity(row.memory_peak, "B"),
+                "steals": f"{row.n_steals:.0f}",
+                "scheduler busy": f"{row.scheduler:.0%}{' (binds)' if row.binds else ''}",
+            }
+            for row in self.table.itertuples(index=False)
+        ]
+
+    def __repr__(self) -> str:
+        return f"<benchkit.Simulation {len(self.runs)} runs, {self.sentence}>"
+
+    def _repr_html_(self) -> str:
+        return f"<p>Simulated: {self.sentence}</p>{Table(self.rows()).to_html()}"
+
+
+def simulate(
+    run: Run | VirtualGraph,
+    *,
+    workers: int | Sequence[int] | None = None,
+    threads: int | Sequence[int] | None = None,
+    memory_limit: int | None = None,
+    bandwidth: float | Sequence[float] | None = None,
+    latency: float | None = None,
+    model: Model | None = None,
+    config: Mapping[str, Any] | None = None,
+    environment: str | Environment = CURRENT,
+    environment_folders: Sequence[str | Path] = (),
+    draws: int = 3,
+    store: Store | str | Path | None = None,
+) -> Simulation:
+    """Simulate a kept run on other clusters, with the scheduler of an environment.
+
+    The measured run is replayed first: its error is shown beside each prediction, and above 15 %
+    nothing is predicted.
+
+    Parameters
+    ----------
+    run : Run or VirtualGraph
+        A measured run of format 2, or a graph of `benchkit.simulation.synthetic`.
+    workers, threads : int or sequence of int, optional
+        Numbers of workers, and of threads of each; a sequence gives a curve. By default those of
+        the run.
+    memory_limit : int, optional
+        Memory limit of each worker in B.
+    bandwidth : float or sequence of float, optional
+        Bandwidth of each worker's link in B/s.
+    latency : float, optional
+        Latency of the network in s.
+    model : Model, optional
+        Other constants.
+    config : mapping, optional
+        Dask configuration by dotted name, ``distributed.`` may be absent.
+    environment : str or Environment, default "current"
+        Its packages and configuration are simulated.
+    environment_folders : sequence of path, optional
+        Folders of environment files.
+    draws : int, default 3
+        Simulations of each cluster, with other orders and phases.
+    store : Store or path, optional
+        Store for the runs; by default they are not stored.
+
+    Returns
+    -------
+    Simulation
+        The runs and a table.
+
+    Raises
+    ------
+    UnsupportedRun, NotRecorded
+        The run cannot be simulated.
+    UsageError
+        An argument is invalid, or the replay error is above 15 %.
+
+    Examples
+    --------
+    >>> run = benchkit.Store().open("latest")  # doctest: +SKIP
+    >>> benchkit.simulate(run, workers=[10, 100, 1000]).table  # doctest: +SKIP
+    """
+    check_count(draws, "draws")
+    measured = run if isinstance(run, Run) else None
+    graph = graph_of_run(run) if isinstance(run, Run) else run
+    base = VirtualSpec(model=model or Model())
+    if measured is not None:
+        base = replace(base, shape=shape_of_run(measured))
+    if isinstance(environment, str):
+        folders = folders_of("environments", environment_folders)
+        environment = find_environment(environment, folders)
+    simulator = Simulator(graph, build(environment), environment, store)
+    replay_error = None
+    if measured is not None:
+        # In the environment as it is: `config` is part of the prediction.
+        replays = simulator.run([(base, draw) for draw in range(draws)], keep=False)
+        replay_error = float(np.median([r.duration for r in replays])) / measured.duration - 1
+        if abs(replay_error) > MAX_REPLAY_ERROR:
+            raise UsageError(
+                f"run {measured.id[:13]}: its replay takes {replay_error:+.0%} of the measured "
+                f"time: above {MAX_REPLAY_ERROR:.0%} nothing is predicted; `benchkit simulate "
+                "--fit` fits the constants to this machine"
+            )
+    if config:
+        simulator.environment = replace(environment, dask=_merged(environment.dask, config))
+    specs, points = _grid(base, workers, threads, memory_limit, bandwidth, latency)
+    jobs = [(spec, draw) for spec in specs for draw in range(draws)]
+    runs = simulator.run(jobs)
+    return Simulation(runs, [point for point in points for _ in range(draws)], replay_error)
+
+
+def graph_of_name(name: str) -> VirtualGraph:
+    """Return a synthetic graph with its default arguments.
+
+    Parameters
+    ----------
+    name : str
+        Such as ``graph.tree``.
+
+    Returns
+    -------
+    VirtualGraph
+        The graph.
+
+    Raises
+    ------
+    UsageError
+        There is no such graph.
+    """
+    try:
+        return make_graph(name.partition(".")[2])
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+
+
+def _merged(dask: Mapping[str, Any], config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return Dask configuration with values by dotted name."""
+    merged = json.loads(json.dumps(dask, default=str))
+    for name, value in config.items():
+        *path, last = (name if name.startswith("distributed.") else f"distributed.{name}").split(
+            "."
+        )
+        level = merged
+        for part in path:
+            level = level.setdefault(part, {})
+        level[last] = value
+    return dict(merged)
+
+
+def _grid(
+    base: VirtualSpec,
+    workers: Any,
+    threads: Any,
+    memory_limit: int | None,
+    bandwidth: Any,
+    latency: float | None,
+) -> tuple[list[VirtualSpec], list[dict[str, Any]]]:
+    """Return the clusters of a sweep, and what differs between them."""
+
+    def values(given: Any, default: Any) -> list[Any]:
+        if given is None:
+            return [default]
+        return list(given) if isinstance(given, (list, tuple, range, np.ndarray)) else [given]
+
+    specs, points = [], []
+    constants = {} if latency is None else {"latency": latency}
+    for n_workers, n_threads, speed in itertools.product(
+        values(workers, base.shape.workers),
+        values(threads, base.shape.threads),
+        values(bandwidth, base.model.bandwidth),
+    ):
+        limit = base.shape.memory_limit if memory_limit is None else memory_limit
+        try:
+            shape = replace(base.shape, workers=n_workers, threads=n_threads, memory_limit=limit)
+            model = Model.from_dict({**base.model.to_dict(), **constants, "bandwidth": speed})
+        except ValueError as error:
+            raise UsageError(str(error)) from None
+        specs.append(replace(base, shape=shape, model=model))
+        points.append(
+            {
+                "workers": n_workers,
+                "threads": n_threads,
+                "bandwidth": model.bandwidth,
+                "latency": model.latency,
+            }
+        )
+    return specs, points
+
+
+@dataclass
+class Simulator:
+    """Simulate one graph in an environment, in one process per processor core.
+
+    Parameters
+    ----------
+    graph : VirtualGraph
+        The graph.
+    built : Built
+        The environment as built.
+    environment : Environment
+        The environment.
+    store : Store or path, optional
+        Store for the runs.
+    """
+
+    graph: VirtualGraph
+    built: Built
+    environment: Environment
+    store: Store | str | Path | None
+
+    def run(self, jobs: Sequence[tuple[VirtualSpec, int]], *, keep: bool = True) -> list[Run]:
+        """Simulate the graph on clusters.
+
+        Parameters
+        ----------
+        jobs : sequence of tuple
+            Cluster and number of the draw.
+        keep : bool, default True
+            Whether to store the runs.
+
+        Returns
+        -------
+        list of Run
+            In the order of the jobs.
+
+        Raises
+        ------
+        UsageError
+            The graph or the release cannot be simulated.
+        """
+        content, experiment = self.graph.to_dict(), new_id()
+        facts = {
+            "workload": self.graph.name or "graph",
+            "category": "graph",
+            "environment": self.environment.name,
+            "environment_spec": {**self.environment.to_dict(), "built": self.built.to_dict()},
+            "experiment": experiment,
+        }
+
+        def one(job: tuple[VirtualSpec, int]) -> Run:
+            spec, draw = job
+            recording = simulate_in_environment(
+                self.environment,
+                self.built,
+                content,
+                spec,
+                folder=folder,
+                facts={**facts, "id": new_id(), "tags": {"draw": str(draw)}},
+                draw=draw,
+            )
+            run = Run(run_from_recording(recording))
+            if run.outcome != "ok":
+                raise UsageError(run.error)
+            return run
+
+        with tempfile.TemporaryDirectory(prefix="benchkit-simulation-") as name:
+            folder = Path(name)
+            with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+                runs = list(pool.map(one, jobs))
+        if keep and self.store is not None:
+            store = self.store if isinstance(self.store, Store) else Store(self.store)
+            for run in runs:
+                store.add(run.tree)
+        return runs

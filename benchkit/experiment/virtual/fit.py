@@ -1,0 +1,222 @@
+"""Fit the constants of a model from kept runs of a cluster, and keep them in a file.
+
+Bandwidth and latency come from the recorded transfers. `scale`, the cost of event loops, is chosen
+so that the replays of the runs take as long as the runs: the last step, because it depends on the
+others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+
+from benchkit.errors import UsageError
+from benchkit.experiment.environment.build import build
+from benchkit.experiment.environment.environment import CURRENT, Environment
+from benchkit.experiment.environment.lookup import find_environment
+from benchkit.experiment.paths import folders_of
+from benchkit.experiment.virtual.api import Simulator
+from benchkit.experiment.virtual.graph_of_run import graph_of_run, shape_of_run
+from benchkit.experiment.virtual.process import VirtualSpec
+from benchkit.simulation.model import Model
+from benchkit.store.run import Run
+
+__all__ = ["FittedModel", "fit_model", "read_model", "write_model"]
+
+SUFFIX = ".model.yaml"
+#: Transfers from this size in B on show the bandwidth, below it the latency.
+LARGE_B = 1_000_000
+#: Limits of `scale`, and number of steps of its bisection: 100 / 2^8 is a precision of 4 %.
+SCALES = (0.1, 10.0)
+STEPS = 7
+
+
+@dataclass(frozen=True)
+class FittedModel:
+    """Constants and how well they replay the runs.
+
+    Parameters
+    ----------
+    model : Model
+        The constants.
+    errors : dict of str to float
+        Id of a run -> relative error of its replay.
+    """
+
+    model: Model
+    errors: dict[str, float]
+
+    @property
+    def error(self) -> float:
+        """Median of the absolute errors of the replays."""
+        return float(np.median(np.abs(list(self.errors.values()))))
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return a table of the fitted constants and of the errors.
+
+        Returns
+        -------
+        list of dict
+            Rows with name, value and unit.
+        """
+        fitted = [
+            {"name": entry.name, "value": f"{getattr(self.model, entry.name):.4g}"}
+            | {"unit": entry.metadata["unit"]}
+            for entry in fields(self.model)
+            if entry.metadata["fitted"]
+        ]
+        replays = [
+            {"name": f"replay of {run[:13]}", "value": f"{error:+.1%}", "unit": ""}
+            for run, error in self.errors.items()
+        ]
+        total = {"name": "median error", "value": f"{self.error:.1%}", "unit": ""}
+        return [*fitted, *replays, total]
+
+
+def fit_model(
+    runs: Sequence[Run],
+    environment: str | Environment = CURRENT,
+    *,
+    environment_folders: Sequence[str | Path] = (),
+) -> FittedModel:
+    """Fit bandwidth, latency and the cost of event loops.
+
+    Parameters
+    ----------
+    runs : sequence of Run
+        Measured runs of one cluster.
+    environment : str or Environment, default "current"
+        Environment in which they are replayed.
+    environment_folders : sequence of path, optional
+        Folders of environment files.
+
+    Returns
+    -------
+    FittedModel
+        Constants and errors.
+
+    Raises
+    ------
+    UnsupportedRun, NotRecorded
+        A run cannot be simulated.
+    """
+    inputs = [(graph_of_run(run), shape_of_run(run)) for run in runs]
+    if isinstance(environment, str):
+        environment = find_environment(environment, folders_of("environments", environment_folders))
+    built = build(environment)
+    simulators = [Simulator(graph, built, environment, None) for graph, _ in inputs]
+
+    def replay_errors(model: Model) -> list[float]:
+        errors = []
+        for simulator, (_, shape), run in zip(simulators, inputs, runs, strict=True):
+            (replay,) = simulator.run([(VirtualSpec(shape, model), 0)], keep=False)
+            errors.append(replay.duration / run.duration - 1.0)
+        return errors
+
+    model = _fit_network(runs)
+    low, high = SCALES
+    errors = replay_errors(model)
+    for _ in range(STEPS):
+        if abs(float(np.median(errors))) < 0.005:
+            break
+        if np.median(errors) < 0:
+            low = model.scale
+        else:
+            high = model.scale
+        model = replace(model, scale=float(np.sqrt(low * high)))
+        errors = replay_errors(model)
+    return FittedModel(model, dict(zip([run.id for run in runs], errors, strict=True)))
+
+
+def _fit_network(runs: Sequence[Run]) -> Model:
+    """Return the model with the bandwidth and latency of the recorded transfers."""
+    counts, nbytes, seconds = (
+        np.concatenate([run.tree["transfers"].to_dataset()[name].values.ravel() for run in runs])
+        for name in ("count", "bytes", "seconds")
+    )
+    known = np.isfinite(nbytes) & np.isfinite(seconds) & (counts > 0) & (seconds > 0)
+    size, duration = nbytes[known] / counts[known], seconds[known] / counts[known]
+    large = size >= LARGE_B
+    model = Model()
+    constants = {}
+    if large.any():
+        # A transfer waits for others: the fastest tenth shows the link.
+        constants["bandwidth"] = float(np.quantile(size[large] / duration[large], 0.9))
+    if (~large).any():
+        round_trip = float(np.quantile(duration[~large], 0.1)) - 2 * model.gather
+        constants["latency"] = max(round_trip / 2, 1e-5)
+    return replace(model, **constants)
+
+
+def read_model(folder: Path, name: str) -> Model:
+    """Return the constants in a file.
+
+    Parameters
+    ----------
+    folder : path
+        Folder of environments.
+    name : str
+        Name of the file without suffix.
+
+    Returns
+    -------
+    Model
+        With defaults for absent constants.
+
+    Raises
+    ------
+    UsageError
+        There is no such file, or it is invalid.
+    """
+    path = folder / f"{name}{SUFFIX}"
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        return Model.from_dict(content["constants"])
+    except FileNotFoundError:
+        raise UsageError(
+            f"{path}: no such file: `benchkit simulate --fit RUN --model {name}` makes it"
+        ) from None
+    except (KeyError, TypeError, ValueError, yaml.YAMLError) as error:
+        raise UsageError(f"{path}: {error}") from None
+
+
+def write_model(fitted: FittedModel, folder: Path, name: str) -> Path:
+    """Write constants to a file.
+
+    Parameters
+    ----------
+    fitted : FittedModel
+        Constants and errors.
+    folder : path
+        Folder of environments.
+    name : str
+        Name of the file without suffix.
+
+    Returns
+    -------
+    path
+        The file.
+
+    Raises
+    ------
+    UsageError
+        The name contains a path.
+    """
+    if Path(name).name != name:
+        raise UsageError(f"--model {name!r}: must be a name without folders")
+    path = folder / f"{name}{SUFFIX}"
+    content = {
+        "constants": {
+            entry.name: getattr(fitted.model, entry.name)
+            for entry in fields(fitted.model)
+            if entry.metadata["fitted"]
+        },
+        "replay_errors": {run: round(error, 4) for run, error in fitted.errors.items()},
+    }
+    path.write_text(yaml.safe_dump(content, sort_keys=False), encoding="utf-8")
+    return path

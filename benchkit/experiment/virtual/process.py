@@ -1,0 +1,182 @@
+"""Simulate one run in a process of an environment, and return its recording."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from benchkit.errors import BenchkitError, UsageError
+from benchkit.experiment.environment.cache import Built
+from benchkit.experiment.environment.environment import Environment
+from benchkit.experiment.environment.process_variables import process_variables
+from benchkit.private_folder import private_folder
+from benchkit.simulation.model import ClusterShape, Model
+
+__all__ = ["SimulationProcessError", "VirtualSpec", "parse_shape", "simulate_in_environment"]
+
+#: Limit for one simulation in s.
+TIMEOUT_S = 3600.0
+
+
+class SimulationProcessError(BenchkitError):
+    """Raised if the process of a simulation ends without a recording."""
+
+
+@dataclass(frozen=True)
+class VirtualSpec:
+    """A virtual cluster: its size and its constants.
+
+    Parameters
+    ----------
+    shape : ClusterShape
+        Workers, threads and memory limit.
+    model : Model
+        Constants.
+    durations : {"median", "resample"}
+        How durations of a workload's tasks are taken from kept runs.
+    """
+
+    shape: ClusterShape = field(default_factory=ClusterShape)
+    model: Model = field(default_factory=Model)
+    durations: str = "median"
+
+    @classmethod
+    def from_dict(cls, content: Mapping[str, Any]) -> VirtualSpec:
+        """Return the cluster from its fields as dictionaries, as a plan stores them.
+
+        Parameters
+        ----------
+        content : mapping
+            Of ``dataclasses.asdict``.
+
+        Returns
+        -------
+        VirtualSpec
+            Equal to the stored one.
+        """
+        model = Model.from_dict(content["model"])
+        return cls(ClusterShape(**content["shape"]), model, content["durations"])
+
+
+def parse_shape(text: str) -> VirtualSpec:
+    """Return the virtual cluster that the option ``--virtual`` describes.
+
+    Parameters
+    ----------
+    text : str
+        Such as ``workers=1000,threads=2,memory=4GiB,bandwidth=1e9``: fields of `ClusterShape`, and
+        constants of `Model`.
+
+    Returns
+    -------
+    VirtualSpec
+        With defaults for what is absent.
+
+    Raises
+    ------
+    UsageError
+        A name or a value is invalid.
+    """
+    shape: dict[str, Any] = {}
+    constants: dict[str, float] = {}
+    durations = "median"
+    for part in filter(None, text.split(",")):
+        name, equals, value = (word.strip() for word in part.partition("="))
+        try:
+            if not equals or not value:
+                raise ValueError("must be NAME=VALUE, such as workers=100")
+            if name in ("workers", "threads"):
+                shape[name] = int(value)
+            elif name == "memory":
+                from dask.utils import parse_bytes
+
+                shape["memory_limit"] = int(parse_bytes(value))
+            elif name == "durations":
+                if value not in ("median", "resample"):
+                    raise ValueError("must be median or resample")
+                durations = value
+            else:
+                constants[name] = float(value)
+        except ValueError as error:
+            raise UsageError(f"--virtual {part!r}: {error}") from None
+    try:
+        return VirtualSpec(ClusterShape(**shape), Model.from_dict(constants), durations)
+    except ValueError as error:
+        raise UsageError(f"--virtual: {error}") from None
+
+
+def simulate_in_environment(
+    environment: Environment,
+    built: Built,
+    graph: Mapping[str, Any],
+    virtual: VirtualSpec,
+    *,
+    folder: Path,
+    facts: Mapping[str, Any],
+    draw: int = 0,
+) -> Path:
+    """Simulate one run in a new process of an environment.
+
+    Parameters
+    ----------
+    environment : Environment
+        Provides the Dask configuration and the variables.
+    built : Built
+        The environment as built.
+    graph : mapping
+        See `benchkit.simulation.entrypoint.simulate_request`.
+    virtual : VirtualSpec
+        Size and constants of the cluster.
+    folder : path
+        Folder for recordings.
+    facts : mapping
+        Head of the recording; its ``id`` is the id of the run.
+    draw : int, default 0
+        Number of the draw.
+
+    Returns
+    -------
+    path
+        Folder of the recording.
+
+    Raises
+    ------
+    SimulationProcessError
+        The process ended without a recording.
+    """
+    request = {
+        "graph": dict(graph),
+        "shape": asdict(virtual.shape),
+        "model": virtual.model.to_dict(),
+        "draw": draw,
+        "folder": str(folder.resolve()),
+        "id": facts["id"],
+        "facts": {name: value for name, value in facts.items() if name != "id"},
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    with private_folder() as private:
+        variables = process_variables(environment, built, Path(private))
+        # Keys have hashes of their own; this fixes what remains.
+        variables["PYTHONHASHSEED"] = "0"
+        path = Path(private, "request.json")
+        path.write_text(json.dumps(request), encoding="utf-8")
+        try:
+            ended = subprocess.run(
+                [str(built.python), "-m", "benchkit.simulation.entrypoint", str(path)],
+                env=variables,
+                capture_output=True,
+                text=True,
+                timeout=TIMEOUT_S,
+                check=False,
+            )
+        except subprocess.TimeoutExpired as error:
+            raise SimulationProcessError(f"no end of the simulation in {TIMEOUT_S:g} s") from error
+    recording = folder / f"{facts['id']}.recording"
+    if ended.returncode or not (recording / "tail.json").exists():
+        lines = ended.stderr.strip().splitlines() or [f"exit code {ended.returncode}"]
+        raise SimulationProcessError(f"environment {environment.name}: {lines[-1]}")
+    return recording

@@ -1,0 +1,1 @@
+"""Synthetic task graphs as workloads."""

@@ -1,0 +1,185 @@
+from dataclasses import replace
+
+import pytest
+
+import benchkit
+from benchkit.errors import NotRecorded, UsageError
+from benchkit.experiment.environment.environment import Environment
+from benchkit.experiment.virtual import api
+from benchkit.experiment.virtual.api import simulate
+from benchkit.experiment.virtual.fit import FittedModel, fit_model, read_model, write_model
+from benchkit.experiment.virtual.graph_of_run import UnsupportedRun, graph_of_run, shape_of_run
+from benchkit.experiment.virtual.inputs import GRAPHS
+from benchkit.simulation.model import Model
+from benchkit.simulation.synthetic import make_graph
+
+CLUSTER = {
+    "class": "dask.distributed.LocalCluster",
+    "n_workers": 3,
+    "threads_per_worker": 1,
+    "memory_limit": "500 MiB",
+}
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    """Store with one measured run of sleeping tasks."""
+    store = benchkit.Store(tmp_path_factory.mktemp("store") / "store")
+    benchkit.run(
+        "graph.map_reduce[workers=0]",
+        params={"n": 24, "seconds": 0.4},
+        folders=[GRAPHS],
+        environment=Environment("small", cluster=CLUSTER),
+        store=store,
+    )
+    return store
+
+
+@pytest.fixture
+def measured(store):
+    return store.open(store.runs()["id"].iloc[0])
+
+
+def test_graph_of_a_run_has_its_tasks(measured):
+    expected = make_graph("map_reduce", {"n": 24, "seconds": 0.4})
+
+    graph = graph_of_run(measured)
+
+    assert {str(key) for key in graph.keys} == {str(key) for key in expected.keys}
+    number = {str(key): index for index, key in enumerate(graph.keys)}
+    for key, dependencies, seconds, nbytes in zip(
+        expected.keys, expected.dependencies, expected.seconds, expected.nbytes, strict=True
+    ):
+        index = number[str(key)]
+        assert {str(graph.keys[i]) for i in graph.dependencies[index]} == {
+            str(expected.keys[i]) for i in dependencies
+        }
+        assert graph.seconds[index] == pytest.approx(seconds, abs=0.2)
+        assert graph.nbytes[index] == pytest.approx(nbytes, abs=100)
+    assert sum(len(submission.wanted) for submission in graph.submissions) == 1
+
+
+def test_shape_of_a_run_is_that_of_its_cluster(measured):
+    shape = shape_of_run(measured)
+
+    assert (shape.workers, shape.threads, shape.memory_limit) == (3, 1, 500 * 2**20)
+    assert not shape.shared_loop
+
+
+def test_prediction_replays_the_run_first(measured):
+    simulation = simulate(measured, workers=[3, 6], draws=1)
+
+    assert abs(simulation.replay_error) < api.MAX_REPLAY_ERROR
+    table = simulation.table
+    assert table["workers"].tolist() == [3, 6]
+    # 24 x (0.4 + 0.4 + 0.1) s, and the tree.
+    assert table["duration"].tolist() == pytest.approx([7.4, 3.8], rel=0.25)
+    error = 1 + abs(simulation.replay_error)
+    assert table["low"].tolist() == pytest.approx((table["duration"] / error).tolist())
+    assert table["high"].tolist() == pytest.approx((table["duration"] * error).tolist())
+    assert all(run.simulated and run.workload == measured.workload for run in simulation.runs)
+
+
+def test_nothing_is_predicted_if_the_replay_is_wrong(measured):
+    slow = replace(Model(), execute=2.0)
+
+    with pytest.raises(
+        UsageError, match=r"its replay takes \+\d+% of the measured time: above 15%"
+    ):
+        simulate(measured, workers=10, model=slow, draws=1)
+
+
+def test_simulated_run_is_not_simulated_again(measured):
+    (run,) = simulate(make_graph("tree", {"n": 4}), draws=1).runs
+
+    with pytest.raises(UnsupportedRun, match="it is simulated itself: choose the measured run"):
+        simulate(run)
+
+
+def test_runs_that_cannot_be_simulated_are_refused_with_the_reason(measured):
+    tree = measured.tree.copy(deep=True)
+    run = type(measured)(tree)
+
+    tree.attrs["outcome"] = "failed"
+    with pytest.raises(UnsupportedRun, match="its outcome is failed"):
+        graph_of_run(run)
+    tree.attrs["outcome"] = "ok"
+    tree["seceded_time"] = ((), 1.5)
+    with pytest.raises(UnsupportedRun, match="its tasks submit tasks"):
+        graph_of_run(run)
+    del tree["seceded_time"]
+    tree["workers"]["joined"][1] = 0.5
+    with pytest.raises(UnsupportedRun, match="workers joined or left during the run"):
+        shape_of_run(run)
+    del tree["submissions"]
+    with pytest.raises(NotRecorded, match="the dependencies of its tasks were not recorded"):
+        graph_of_run(run)
+
+
+def test_configuration_changes_the_prediction():
+    graph = make_graph("uneven", {"seconds": 0.1})
+    saturation = {"scheduler.worker-saturation": float("inf")}
+
+    stolen, pinned = (
+        simulate(graph, workers=10, draws=1, config=config)
+        for config in (saturation, {**saturation, "scheduler.work-stealing": False})
+    )
+
+    assert stolen.table["n_steals"].tolist()[0] > 30
+    assert pinned.table["n_steals"].tolist() == [0]
+    assert pinned.table["duration"][0] / stolen.table["duration"][0] > 1.2
+
+
+def test_point_where_the_scheduler_limits_is_named():
+    simulation = simulate(make_graph("independent", {"seconds": 0.01}), workers=[2, 60], draws=1)
+
+    assert simulation.table["binds"].tolist() == [False, True]
+    assert simulation.scheduler_binds_at == 60
+    assert simulation.sentence == "the scheduler limits the duration from 60 workers on"
+
+
+def test_simulated_runs_are_stored_as_simulated(tmp_path):
+    store = benchkit.Store(tmp_path / "store")
+
+    simulate(make_graph("tree", {"n": 8}), workers=2, draws=2, store=store)
+
+    runs = store.runs()
+    assert runs["simulated"].tolist() == [1, 1]
+    assert runs["workload"].tolist() == ["graph.tree[n=8]"] * 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"workers": 0}, "workers=0: must be a whole number of at least 1"),
+        ({"workers": [2, 2.5]}, "workers=2.5: must be a whole number"),
+        ({"bandwidth": 0}, "bandwidth=0: must be above 0"),
+        ({"draws": 0}, "draws"),
+    ],
+)
+def test_invalid_arguments_are_refused(arguments, message):
+    with pytest.raises(UsageError, match=message):
+        simulate(make_graph("tree", {"n": 4}), **arguments)
+
+
+@pytest.mark.slow
+def test_fit_finds_the_cost_of_event_loops(measured):
+    fitted = fit_model([measured])
+
+    assert fitted.error < 0.05
+    assert 0.1 <= fitted.model.scale <= 10.0
+    assert fitted.rows()[-1]["name"] == "median error"
+
+
+def test_fitted_constants_are_read_back(tmp_path):
+    model = replace(Model(), bandwidth=2e8, scale=1.5)
+
+    path = write_model(FittedModel(model, {"01ab": 0.03}), tmp_path, "lan")
+
+    assert path == tmp_path / "lan.model.yaml"
+    assert read_model(tmp_path, "lan") == model
+    with pytest.raises(UsageError, match=r"wan.model.yaml: no such file: `benchkit simulate --fit"):
+        read_model(tmp_path, "wan")
+    path.write_text("constants: {speed: 1}")
+    with pytest.raises(UsageError, match="no constant 'speed': known are"):
+        read_model(tmp_path, "lan")
