@@ -246,6 +246,20 @@ def test_compare_refuses_the_same_runs_twice():
         compare(frame, {"env:a": frame}, names=("env:a", "contender"))
 
 
+def test_compare_refuses_simulated_with_measured_runs():
+    measured, simulated = arm_runs(), arm_runs().assign(simulated=1)
+    simulated["id"] = "s" + simulated["id"].astype(str)
+    measured["simulated"] = None
+
+    with pytest.raises(UsageError, match="some of these runs are simulated, the others measured"):
+        compare(measured, simulated)
+    with pytest.raises(UsageError, match="some of these runs are simulated, the others measured"):
+        compare(measured, pd.concat([measured.head(3), simulated]))
+
+    other = simulated.assign(id="t" + simulated["id"])
+    assert len(compare(simulated, other).frame)
+
+
 def test_compare_names_empty_set():
     frame = arm_runs()
     with pytest.raises(NotEnoughRuns, match=r"^B: no runs are selected$"):

@@ -29,6 +29,12 @@ def test_history_value_is_median_of_ok_runs():
     assert found.outcomes.tolist() == [["failed", "ok"]]
 
 
+def test_history_leaves_simulated_runs_out():
+    rows = [run_record(0, duration=10.0), run_record(0, duration=99.0, simulated=1)]
+
+    assert history(rows).values.tolist() == [[10.0]]
+
+
 def test_history_untagged_runs_belong_to_start_day():
     rows = [
         run_record(0, tagged=False, started=pd.Timestamp("2026-03-01T01:00Z"), duration=10.0),

@@ -34,6 +34,14 @@ def record(**fields):
     return {**base, **fields}
 
 
+def test_comparable_separates_simulated_from_measured_runs():
+    runs = frame([5.0, 7.0, 9.0], simulated=[1, None, 1])
+
+    assert comparable(runs, record())["duration"].tolist() == [7.0]
+    assert comparable(runs, record(simulated=1))["duration"].tolist() == [5.0, 9.0]
+    assert comparable(frame([5.0]), record(simulated=1)).empty
+
+
 def test_against_previous_ratio_is_to_geometric_mean():
     found = against_previous(frame([5.0, 20.0]), record())
 

@@ -1,0 +1,217 @@
+"""Print simulated beside measured runs: ``python benchmarks/virtual.py [--docs] [-n N] [-k TEXT]``.
+
+Measures synthetic graphs of sleeping tasks on a LocalCluster, in one process (`shared`) or in one
+process per worker, and simulates them with the constants of `Model` as they are. With ``--docs``
+the table is written into docs/virtual-cluster.md. ``--scale`` simulates 100,000 tasks on 1,000
+workers and prints seconds of CPU and memory. Run it alone: load falsifies the measured side.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import os
+import resource
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import benchkit
+from benchkit.experiment.environment.environment import Environment
+from benchkit.experiment.virtual.inputs import GRAPHS
+from benchkit.simulation.cluster import simulate_graph
+from benchkit.simulation.model import ClusterShape
+from benchkit.simulation.synthetic import make_graph
+
+PAGE = Path(__file__).parents[1] / "docs" / "virtual-cluster.md"
+BEGIN, END = "<!-- validation: begin -->", "<!-- validation: end -->"
+DRAWS = 3
+NO_STEALING = {"distributed.scheduler.work-stealing": False}
+NO_QUEUING = {"distributed.scheduler.worker-saturation": float("inf")}
+#: Graph, its arguments, and configurations to measure on each shape.
+GRAPHS_MEASURED = [
+    ("map_reduce", {"n": 200, "seconds": 0.5}, [{}]),
+    ("tree", {"n": 128, "seconds": 0.3}, [{}]),
+    ("rechunk", {"n": 24, "seconds": 0.5}, [{}, NO_STEALING]),
+    ("shuffle", {"n": 27, "seconds": 0.5}, [{}]),
+    ("reduction_over_time", {"times": 24, "seconds": 0.3}, [{}, NO_QUEUING]),
+    ("uneven", {"n": 200, "seconds": 0.2}, [{}, NO_QUEUING, {**NO_QUEUING, **NO_STEALING}]),
+    ("pipelines", {"n": 60, "seconds": 0.3}, [{}]),
+    ("stencil", {"n": 24, "seconds": 0.3}, [{}]),
+    ("all_to_all", {"n": 24, "seconds": 0.4}, [{}]),
+    ("independent", {"n": 200, "seconds": 0.3}, [{}]),
+]
+#: Workers, threads, one process for all.
+SHAPES = [(4, 1, False), (10, 1, True), (5, 4, True)]
+
+
+def cases() -> Iterator[tuple[str, dict[str, Any], dict[str, Any], tuple[int, int, bool]]]:
+    """Yield name, arguments, configuration and shape of each case."""
+    for name, arguments, configs in GRAPHS_MEASURED:
+        for shape in SHAPES:
+            for config in configs if shape == SHAPES[1] else configs[:1]:
+                yield name, arguments, config, shape
+
+
+def describe(config: dict[str, Any]) -> str:
+    texts = {"work-stealing": "no stealing", "worker-saturation": "no queuing"}
+    return ", ".join(texts[key.rpartition(".")[2]] for key in config)
+
+
+def measure(
+    name: str,
+    arguments: dict[str, Any],
+    config: dict[str, Any],
+    shape: tuple[int, int, bool],
+    n: int,
+) -> list[benchkit.Run]:
+    """Return n measured runs."""
+    workers, threads, shared = shape
+    cluster = {"n_workers": workers, "threads_per_worker": threads, "memory_limit": "2 GiB"}
+    cluster |= {
+        "class": "dask.distributed.LocalCluster",
+        "protocol": "tcp",
+        "processes": not shared,
+    }
+    nested: dict[str, Any] = {}
+    for key, value in config.items():
+        level = nested
+        *path, last = key.split(".")
+        for part in path:
+            level = level.setdefault(part, {})
+        level[last] = value
+    with tempfile.TemporaryDirectory() as folder:
+        runs = benchkit.run(
+            f"graph.{name}[workers=0]",
+            params=arguments,
+            folders=[GRAPHS],
+            environment=Environment("measured", dask=nested, cluster=cluster),
+            repeats=n,
+            store=Path(folder, "store"),
+        )
+        for run in runs:
+            run.tree.load()
+    return [run for run in runs if run.outcome == "ok"]
+
+
+def compare(
+    name: str,
+    arguments: dict[str, Any],
+    config: dict[str, Any],
+    shape: tuple[int, int, bool],
+    n: int,
+) -> dict[str, Any]:
+    """Return a row of the table."""
+    workers, threads, shared = shape
+    runs = measure(name, arguments, config, shape, n)
+    simulated = [
+        simulate_graph(
+            make_graph(name, arguments),
+            ClusterShape(workers, threads, shared_loop=shared),
+            draw=draw,
+            config=config,
+        )
+        for draw in range(DRAWS)
+    ]
+    durations = [run.duration for run in runs]
+    predicted = [cluster.duration for cluster in simulated]
+    moved = [run.transfer_bytes for run in runs]
+    moved_predicted = [sum(row[1] for row in c.transfers.values()) for c in simulated]
+    return {
+        "graph": name,
+        "cluster": f"{workers}x{threads}{' shared' if shared else ''}",
+        "config": describe(config),
+        "measured": span(durations, 1),
+        "simulated": span(predicted, 1),
+        "error": float(np.median(predicted) / np.median(durations) - 1),
+        "MB measured": span([value / 1e6 for value in moved], 0),
+        "MB simulated": span([value / 1e6 for value in moved_predicted], 0),
+        "steals measured": span([run.n_steals for run in runs], 0),
+        "steals simulated": span([cluster.counts["steals"] for cluster in simulated], 0),
+    }
+
+
+def span(values: list[float], digits: int) -> str:
+    low, high = (f"{value:.{digits}f}" for value in (min(values), max(values)))
+    return low if low == high else f"{low} to {high}"
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    """Return the rows as Markdown, with the summary below."""
+    titles = list(rows[0])
+    lines = [f"| {' | '.join(titles)} |", f"|{'---|' * len(titles)}"]
+    for row in rows:
+        cells = [f"{value:+.1%}" if name == "error" else str(value) for name, value in row.items()]
+        lines.append(f"| {' | '.join(cells)} |")
+    errors = np.abs([row["error"] for row in rows])
+    summary = (
+        f"{len(rows)} cases: median error of the duration {np.median(errors):.1%}, "
+        f"{np.mean(errors <= 0.15):.0%} within 15 %, largest {errors.max():.1%}."
+    )
+    return "\n".join([*lines, "", summary])
+
+
+def write_page(text: str) -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    before, rest = page.split(BEGIN)
+    after = rest.split(END)[1]
+    PAGE.write_text(f"{before}{BEGIN}\n{text}\n{END}{after}", encoding="utf-8")
+
+
+def measure_scale() -> None:
+    """Print the cost of 100,000 tasks on 1,000 workers."""
+    begin = time.process_time()
+    cluster = simulate_graph(make_graph("map_reduce", {"n": 31_200}), ClusterShape(1000, 1))
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    seconds = time.process_time() - begin
+    print(f"{len(cluster.finished)} tasks, 1000 workers: {seconds:.0f} s CPU, {peak:.0f} MiB")
+
+
+def main() -> None:
+    logging.disable(logging.WARNING)
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("-n", type=int, default=3, help="measured runs of each case")
+    parser.add_argument("-k", default="", help="only cases whose name contains this text")
+    parser.add_argument("--docs", action="store_true", help="write the table into the page")
+    parser.add_argument("--json", help="append the rows to this file, and skip those in it")
+    parser.add_argument("--scale", action="store_true", help="only the cost of a large graph")
+    arguments = parser.parse_args()
+    if arguments.scale:
+        return measure_scale()
+    kept = Path(arguments.json) if arguments.json else None
+    rows = (
+        [json.loads(line) for line in kept.read_text().splitlines()]
+        if kept and kept.exists()
+        else []
+    )
+    known = {(row["graph"], row["cluster"], row["config"]) for row in rows}
+    for name, values, config, shape in cases():
+        cluster = f"{shape[0]}x{shape[1]}{' shared' if shape[2] else ''}"
+        if arguments.k not in name or (name, cluster, describe(config)) in known:
+            continue
+        rows.append(compare(name, values, config, shape, arguments.n))
+        print(json.dumps(rows[-1]), file=sys.stderr, flush=True)
+        if kept:
+            with kept.open("a") as file:
+                file.write(json.dumps(rows[-1]) + "\n")
+    text = table(rows)
+    print(text)
+    if arguments.docs:
+        write_page(f"{text}\nDask {benchkit_dask()}, {os.cpu_count()} cores.")
+    return None
+
+
+def benchkit_dask() -> str:
+    import dask
+
+    return str(dask.__version__)
+
+
+if __name__ == "__main__":
+    main()

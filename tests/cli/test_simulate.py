@@ -1,0 +1,143 @@
+import json
+import subprocess
+import sys
+
+import pytest
+from helpers.git_package import PROJECT, git
+
+from benchkit.store.store import Store
+
+#: Placement on the busiest worker: a regression of the scheduler.
+PLANTED = """
+from distributed.scheduler import SchedulerState
+SchedulerState.worker_objective = lambda self, ts, ws: (-len(ws.processing), -ws.nbytes)
+"""
+FILES = """
+[tool.hatch.build.targets.wheel.force-include]
+"sitecustomize.py" = "sitecustomize.py"
+"""
+N_COMMITS, SLOW = 6, 4
+TREE = "graph.tree[n=256,seconds=0.05,workers=4]"
+STENCIL = "graph.stencil[n=40,seconds=0.05,workers=4]"
+
+
+def benchkit(folder, *words):
+    return subprocess.run(
+        [sys.executable, "-m", "benchkit", *words, "--store", "store"],
+        cwd=folder, capture_output=True, text=True, timeout=500,
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Return a folder with a store of simulated runs."""
+    folder = tmp_path_factory.mktemp("simulate")
+    done = benchkit(
+        folder, "run", "--virtual", "workers=3,threads=2", "graph.tree[workers=0]", "--set", "n=16",
+        "-n", "2", "--json",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+def test_run_virtual_stores_simulated_runs(folder):
+    runs = Store(folder / "store").runs()
+
+    assert runs["simulated"].tolist() == [1, 1]
+    assert runs["n_workers"].tolist() == [3, 3]
+    assert runs["n_threads"].tolist() == [6, 6]
+    assert runs["workload"].tolist() == ["graph.tree[n=16,seconds=0.05,workers=0]"] * 2
+
+
+def test_list_runs_marks_simulated_runs(folder):
+    done = benchkit(folder, "list", "runs")
+
+    assert done.stdout.count("ok (simulated)") == 2
+
+
+def test_simulate_prints_a_row_per_cluster(folder):
+    done = benchkit(
+        folder, "simulate", "graph.tree", "--workers", "2,4", "--draws", "1", "--json",
+        "--figure", "tree.html",
+    )  # fmt: skip
+
+    assert done.returncode == 0, done.stderr
+    rows = json.loads(done.stdout)
+    assert [row["workers"] for row in rows] == [2, 4]
+    assert rows[0]["duration"] > 1.8 * rows[1]["duration"]
+    assert "simulated: duration" in (folder / "tree.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["simulate", "latest"], "it is simulated itself: choose the measured run"),
+        (["simulate", "graph.none"], "no graph named 'none': known are all_to_all"),
+        (["simulate", "graph.tree", "--workers", "2,x"], "--workers '2,x': must be numbers"),
+        (["simulate", "latest", "--fit"], "--fit: name the file with --model NAME"),
+        (["simulate", "latest", "latest"], "2 runs: simulate one, or use --fit"),
+        (["simulate", "graph.tree", "--model", "lan"], "lan.model.yaml: no such file"),
+        (["run", "--virtual", "workers=0", TREE], "--virtual: workers=0: must be a whole number"),
+        (["run", "--virtual", "wrkers=5", TREE], "--virtual: no constant 'wrkers'"),
+        (["run", "--virtual", "workers=5", "sched.tree"], "the durations of its tasks are unknown"),
+    ],
+)
+def test_wrong_arguments_give_one_line(folder, words, message):
+    done = benchkit(folder, *words)
+
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert len(Store(folder / "store").runs(workload="sched.tree")) == 0
+
+
+@pytest.mark.slow
+def test_ab_virtual_finds_the_effect_of_a_setting(folder):
+    (folder / "e").mkdir()
+    (folder / "e" / "plain.yaml").write_text("description: defaults\n")
+    (folder / "e" / "unqueued.yaml").write_text(
+        "dask: {distributed: {scheduler: {worker-saturation: .inf}}}\n"
+    )
+
+    done = benchkit(
+        folder, "ab", "plain", "unqueued", "graph.pipelines[workers=4]", "--set", "n=100",
+        "-n", "3", "--virtual", "workers=4", "--environments", "e", "--metric", "memory_peak",
+        "--no-report", "--json",
+    )  # fmt: skip
+
+    assert done.returncode == 1, done.stderr  # more memory is worse
+    (row,) = json.loads(done.stdout)
+    assert row["verdict"] == "more"
+    assert row["ratio"] > 1.02
+
+
+@pytest.mark.slow
+@pytest.mark.environment
+@pytest.mark.timeout(600)
+def test_bisect_virtual_finds_a_planted_regression(tmp_path):
+    package = tmp_path / "naplib"
+    (package / "naplib").mkdir(parents=True)
+    (tmp_path / "e").mkdir()
+    (tmp_path / "e" / "plain.yaml").write_text("packages: [dask, distributed]\n")
+    git(package, "init", "-q", "-b", "main")
+    shas = []
+    for number in range(N_COMMITS):
+        (package / "pyproject.toml").write_text(PROJECT + FILES)
+        (package / "naplib" / "__init__.py").write_text(f"COMMIT = {number}\n")
+        (package / "sitecustomize.py").write_text(PLANTED if number >= SLOW else "")
+        git(package, "add", ".")
+        git(package, "commit", "-qm", f"commit {number}")
+        log = subprocess.run(
+            ["git", "rev-parse", "HEAD"], cwd=package, check=True, capture_output=True, text=True
+        )
+        shas.append(log.stdout.strip())
+
+    done = benchkit(
+        tmp_path, "bisect", STENCIL, "--virtual", "workers=4", "--git", "naplib",
+        "--good", shas[0], "--bad", "main", "-e", "plain", "--environments", "e",
+        "--json",
+    )  # fmt: skip
+
+    assert done.returncode == 0, done.stderr
+    rows = json.loads(done.stdout)
+    assert rows[0]["first_bad"] == shas[SLOW][:10]
