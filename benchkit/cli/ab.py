@@ -164,6 +164,10 @@ def ab(
         if interrupted:
             sys.exit(INTERRUPTED)
         raise
+    if experiment.virtual is not None and not quiet:
+        from benchkit.experiment.virtual.schedules import describe_schedules
+
+        click.echo(describe_schedules(experiment.store, records), err=True)
     if as_json:
         print_json(comparison.to_records())
     else:

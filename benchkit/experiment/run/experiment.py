@@ -211,7 +211,7 @@ class Experiment:
             stack.push(self._remove_recordings)
             stack.callback(self.store.files.publish, f"experiments/{self.id}")
             stack.callback(self._close_kernels)
-            is_alone = try_lock("measuring", stack)
+            is_alone = self.virtual is not None or try_lock("measuring", stack)
             yield Planned(tuple(self.plan), estimate.remaining_seconds, is_alone)
             for measurement in self.plan if plan is None else plan:
                 reason = policy.should_skip(measurement)
