@@ -122,7 +122,7 @@ def simulate(
         click.echo(Table(simulation.rows()).to_text())
         click.echo(f"\nsimulated: {simulation.sentence}")
     if figure:
-        from benchkit.show.plots.simulation import save_simulation_curves
+        from benchkit.show.plots.sweep import save_simulation_curves
 
         save_simulation_curves(simulation.table, simulation.runs[0].workload, figure)
         click.echo(f"figure: {figure}", err=True)

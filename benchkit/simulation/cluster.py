@@ -18,7 +18,7 @@ from benchkit.simulation.refusals import check_graph
 from benchkit.simulation.samples import Samples
 from benchkit.simulation.worker import VirtualWorker
 
-__all__ = ["FinishedTask", "VirtualCluster", "new_scheduler", "simulate_graph"]
+__all__ = ["VirtualCluster", "new_scheduler", "simulate_graph"]
 
 #: Ratio by which the phase of periodic callbacks changes from draw to draw.
 GOLDEN_RATIO = 0.6180339887498949

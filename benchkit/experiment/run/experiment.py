@@ -329,9 +329,7 @@ class Experiment:
             kernel_error = error
         return self._store_run(run_id, measurement, metadata, kernel_error)
 
-    def _metadata(
-        self, kernel: MeasuringKernel, arm: Arm, measurement: Measurement
-    ) -> dict[str, Any]:
+    def _metadata(self, kernel: MeasuringKernel, arm: Arm, entry: Measurement) -> dict[str, Any]:
         spec = arm.environment.to_dict()
         return {
             "id": new_id(),
@@ -340,8 +338,8 @@ class Experiment:
             "variables": spec["variables"],  # without the values of secrets
             "experiment": self.id,
             "arm": arm.name,
-            "block": measurement.block,
-            "order": measurement.order,
+            "block": entry.block,
+            "order": entry.order,
             "tags": dict(self.tags),
             "worker_price": worker_price(arm.environment),
         }
@@ -351,27 +349,26 @@ class Experiment:
         """Graph and cluster of each variant that is simulated."""
         if self.virtual is None:
             return {}
-        variants = {*self.variants, *(self._variant(entry.variant) for entry in self.plan)}
         options = (self.virtual, self.store, self.folders, self.scale)
+        variants = {*self.variants, *(self._variant(entry.variant) for entry in self.plan)}
         return {variant.name: VirtualInput.of(variant, *options) for variant in variants}
 
     def _simulate(
         self, kernel: MeasuringKernel, measurement: Measurement, metadata: dict[str, Any]
     ) -> dict[str, Any]:
-        simulate = self.virtual_inputs[measurement.variant].simulate
+        virtual = self.virtual_inputs[measurement.variant]
         try:
-            path = simulate(kernel, measurement.block, self.recordings, metadata)
+            path = virtual.simulate(kernel, measurement.block, self.recordings, metadata)
         except SimulationProcessError as error:
-            path = self._failure(metadata, measurement, KernelError("raised", str(error)))
+            failed = KernelError("raised", str(error))
+            path = self._failure(metadata, measurement.variant, failed)
         tree = run_from_recording(path)
         self.store.add(tree)
         return json.loads(tree.attrs["record"])
 
-    def _failure(
-        self, metadata: dict[str, Any], measurement: Measurement, error: KernelError
-    ) -> Path:
+    def _failure(self, metadata: dict[str, Any], variant: str, error: KernelError) -> Path:
         head = {**metadata, "scale": self.scale, "capture": self.capture}
-        return write_failure(self.recordings, head, self._variant(measurement.variant), error)
+        return write_failure(self.recordings, head, self._variant(variant), error)
 
     def _variant(self, name: str) -> Variant:
         in_arms = (arm.bind(variant) for arm in self.arms for variant in self.variants)
@@ -389,7 +386,7 @@ class Experiment:
         if not (path / "head.json").exists():
             shutil.rmtree(path, ignore_errors=True)
             error = kernel_error or KernelError("raised", "notebook ended without a recording")
-            path = self._failure(metadata, measurement, error)
+            path = self._failure(metadata, measurement.variant, error)
         elif kernel_error is not None and not (path / "tail.json").exists():
             write_tail(path, kernel_error)
         tree = run_from_recording(path)

@@ -21,7 +21,15 @@ _OPTIONS = ("actor", "priority", "resources", "workers")
 
 
 class UnsupportedRun(UsageError):
-    """Raised for a run that cannot be simulated."""
+    """Raised for a run that cannot be simulated.
+
+    Parameters
+    ----------
+    run : Run
+        The run.
+    reason : str
+        Why it cannot be simulated.
+    """
 
     def __init__(self, run: Run, reason: str) -> None:
         super().__init__(f"run {run.id[:13]} ({run.workload}) cannot be simulated: {reason}")
