@@ -131,7 +131,7 @@ def simulation_curves(table: pd.DataFrame, name: str) -> GridPlot:
     figures: list[figure | None] = []
     for column, (label, divisor) in _PANELS.items():
         title = f"{name}, simulated: {label.rpartition(' (')[0]}"
-        fig = make_figure(title, "workers", label, x_axis_type="log", width=480, height=300)
+        fig = make_figure(title, "workers", label, x_axis_type="log", height=300)
         groups = table.groupby(["threads", "bandwidth"], sort=True)
         for number, ((threads, bandwidth), rows) in enumerate(groups):
             rows = rows.sort_values("workers")
@@ -157,7 +157,7 @@ def simulation_curves(table: pd.DataFrame, name: str) -> GridPlot:
         top = table["high"].max() if column == "duration" else table[column].max() / divisor
         fig.y_range = Range1d(start=0, end=1.05 * float(top) or 1.0)
         figures.append(fig)
-    return gridplot(figures, ncols=2)
+    return gridplot(figures, ncols=2, sizing_mode="stretch_width")
 
 
 def save_simulation_curves(table: pd.DataFrame, name: str, path: str | Path) -> None:
