@@ -287,7 +287,7 @@ class Internals:
         client_class: Any = self.client_module.Client
 
         class UnconnectedClient(client_class):
-            asynchronous = True
+            asynchronous = on_message is None  # collections refuse to compute otherwise
 
             def __init__(self) -> None:
                 self._refcount_lock = threading.RLock()

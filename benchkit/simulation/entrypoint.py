@@ -14,6 +14,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import dask
+
 from benchkit._compat.distributed_internals import UnsupportedRelease
 from benchkit.measure.errors import error_summary
 from benchkit.simulation.cluster import VirtualCluster
@@ -31,8 +33,8 @@ def simulate_request(request: Mapping[str, Any]) -> Path:
     Parameters
     ----------
     request : mapping
-        ``graph`` (of `VirtualGraph.to_dict`, or arguments of `workload_graph`), ``model``,
-        ``draw``, ``folder`` for the recording, ``id`` of the run, and ``facts`` for its head.
+        ``graph`` (of `VirtualGraph.to_dict`, or arguments of `workload_graph`), ``shape``, ``model``,
+        ``draw``, ``config``, ``folder`` for recordings, ``id`` of the run, ``facts`` for its head.
 
     Returns
     -------
@@ -49,8 +51,9 @@ def simulate_request(request: Mapping[str, Any]) -> Path:
             graph = workload_graph(shape=shape, **content)
         else:
             graph = VirtualGraph.from_dict(content)
-        cluster = VirtualCluster(graph, shape, model, draw=request["draw"])
-        cluster.run()
+        with dask.config.set(request.get("config", {})):
+            cluster = VirtualCluster(graph, shape, model, draw=request["draw"])
+            cluster.run()
     except (UnsupportedGraph, UnsupportedRelease) as error:
         writer.tail(outcome="skipped", error=str(error), phase="prepare")
     except Exception as error:

@@ -56,7 +56,7 @@ def workload_graph(
     """
     variant = find_variant(workload, workloads, params)
     if not shape.memory_limit:
-        raise UnsupportedGraph(f"{workload}: its size follows the memory: set memory=, as in 1GiB")
+        raise UnsupportedGraph("its size follows the memory: set memory=, as in 1GiB")
     size = Scale(
         shape.workers * shape.memory_limit, shape.workers * shape.threads, shape.workers, scale
     )
@@ -102,14 +102,14 @@ def _first_message(variant: Any, client: Any, size: Scale) -> dict[str, Any]:
             message: dict[str, Any] = submitted.args[0]
             return message
         raise UnsupportedGraph(
-            f"{variant.name}: its preparation submits tasks: simulate a kept run of it instead"
+            "its preparation submits tasks: simulate a kept run of it instead"
         ) from None
     except Exception as error:
         raise UnsupportedGraph(
-            f"{variant.name}: needs a real cluster ({type(error).__name__}: {error}): "
+            f"needs a real cluster ({type(error).__name__}: {error}): "
             "simulate a kept run of it instead"
         ) from None
-    raise UnsupportedGraph(f"{variant.name}: submits no tasks")
+    raise UnsupportedGraph("submits no tasks")
 
 
 def _tasks(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import os
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
@@ -226,8 +225,9 @@ def simulate(
                 f"time: above {MAX_REPLAY_ERROR:.0%} nothing is predicted; `benchkit simulate "
                 "--fit` fits the constants to this machine"
             )
-    if config:
-        simulator.environment = replace(environment, dask=_merged(environment.dask, config))
+    names = {name: name.removeprefix("distributed.") for name in config or {}}
+    values = {f"distributed.{names[name]}": value for name, value in (config or {}).items()}
+    base = replace(base, config=values)
     specs, points = _grid(base, workers, threads, memory_limit, bandwidth, latency)
     jobs = [(spec, draw) for spec in specs for draw in range(draws)]
     runs = simulator.run(jobs)
@@ -256,20 +256,6 @@ def graph_of_name(name: str) -> VirtualGraph:
         return make_graph(name.partition(".")[2])
     except ValueError as error:
         raise UsageError(str(error)) from None
-
-
-def _merged(dask: Mapping[str, Any], config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return Dask configuration with values by dotted name."""
-    merged = json.loads(json.dumps(dask, default=str))
-    for name, value in config.items():
-        *path, last = (name if name.startswith("distributed.") else f"distributed.{name}").split(
-            "."
-        )
-        level = merged
-        for part in path:
-            level = level.setdefault(part, {})
-        level[last] = value
-    return dict(merged)
 
 
 def _grid(

@@ -38,11 +38,14 @@ class VirtualSpec:
         Constants.
     durations : {"median", "resample"}
         How durations of a workload's tasks are taken from kept runs.
+    config : mapping
+        Dask configuration by full name, in addition to that of the environment.
     """
 
     shape: ClusterShape = field(default_factory=ClusterShape)
     model: Model = field(default_factory=Model)
     durations: str = "median"
+    config: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> VirtualSpec:
@@ -152,6 +155,7 @@ def simulate_in_environment(
         "graph": dict(graph),
         "shape": asdict(virtual.shape),
         "model": virtual.model.to_dict(),
+        "config": dict(virtual.config),
         "draw": draw,
         "folder": str(folder.resolve()),
         "id": facts["id"],

@@ -1,6 +1,7 @@
 from dataclasses import replace
 
 import pytest
+import xarray as xr
 
 import benchkit
 from benchkit.errors import NotRecorded, UsageError
@@ -104,7 +105,7 @@ def test_runs_that_cannot_be_simulated_are_refused_with_the_reason(measured):
     with pytest.raises(UnsupportedRun, match="its outcome is failed"):
         graph_of_run(run)
     tree.attrs["outcome"] = "ok"
-    tree["seceded_time"] = ((), 1.5)
+    tree["seceded_time"] = xr.DataArray(1.5)
     with pytest.raises(UnsupportedRun, match="its tasks submit tasks"):
         graph_of_run(run)
     del tree["seceded_time"]
