@@ -18,7 +18,8 @@ from benchkit.cli.data import data
 from benchkit.cli.doctor import doctor
 from benchkit.cli.env import env
 from benchkit.cli.init import init
-from benchkit.cli.insight import whatif
+from benchkit.cli.insight.diagnose import diagnose_command
+from benchkit.cli.insight.whatif import whatif
 from benchkit.cli.list import list_command
 from benchkit.cli.mark import mark
 from benchkit.cli.nightly import nightly_command
@@ -118,6 +119,7 @@ for command in (
     dashboard,
     query_command,
     store_group,
+    diagnose_command,
     whatif,
     data,
     env,

@@ -263,6 +263,16 @@ class Run(RunTables):
         """
         return self._accessor("limits")
 
+    def diagnose(self) -> Any:
+        """Return what makes this run slower than it has to be.
+
+        Returns
+        -------
+        Diagnosis
+            Findings with cost, evidence and what to change. Renders itself in a notebook.
+        """
+        return self._accessor("diagnose")
+
     def whatif(self, **changes: Any) -> Any:
         """Predict the duration of this run after a change, by a replay of its graph.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -44,13 +44,15 @@ def graph_run(
     submissions: Sequence[tuple[float, int]] = (),
     calls: Sequence[tuple[float | None, float, float]] = (),
     wanted: Sequence[Sequence[int]] = (),
+    left: Mapping[int, float] | None = None,
     **tables: Any,
 ) -> Run:
     """Return a run of these tasks.
 
     A submission is the time at which its first tasks were sent to workers and its number of tasks;
     by default all tasks are submitted at 0. Of each submission, `calls` are the client's phases,
-    and `wanted` the places of the tasks that the client wants.
+    and `wanted` the places of the tasks that the client wants. `left` are times at which workers
+    left.
     """
     names = list(dict.fromkeys(task.group for task in tasks))
     places = {task.key: place for place, task in enumerate(tasks)}
@@ -79,7 +81,14 @@ def graph_run(
         for action, start, stop in tasks[place].events
     ]
     made = segment(
-        workers=[worker(number, nthreads=nthreads) for number in range(n_workers)],
+        workers=[
+            worker(
+                number,
+                nthreads=nthreads,
+                left=ON + left[number] if left and number in left else None,
+            )
+            for number in range(n_workers)
+        ],
         keys=[tasks[place].key for place in by_end],
         tasks=[
             {

@@ -128,7 +128,7 @@ class Limits:
         )
 
     def __repr__(self) -> str:
-        return "\n".join([*self.sentences, "", str(self.to_table())])
+        return "\n".join([*self.sentences, "", self.to_table().to_text()])
 
     def _repr_html_(self) -> str:
         return f"<p>{' '.join(self.sentences)}</p>{self.to_table().to_html()}"

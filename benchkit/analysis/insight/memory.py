@@ -85,7 +85,7 @@ class MemoryPeaks:
         )
 
     def __repr__(self) -> str:
-        return str(self.to_table())
+        return self.to_table().to_text()
 
     def _repr_html_(self) -> str:
         return self.to_table().to_html()

@@ -109,7 +109,7 @@ class Answer:
         )
 
     def __repr__(self) -> str:
-        return f"{self.to_table()}\n{self.sentence}"
+        return f"{self.to_table().to_text()}\n{self.sentence}"
 
     def _repr_html_(self) -> str:
         return f"{self.to_table().to_html()}<p>{self.sentence}</p>"

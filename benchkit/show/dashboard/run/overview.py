@@ -11,6 +11,7 @@ from bokeh.plotting import figure
 from benchkit.show.dashboard.components import tables, ui
 from benchkit.show.dashboard.components.filters import select
 from benchkit.show.dashboard.components.metrics import metric_terms
+from benchkit.show.dashboard.run.conclusion import conclusion
 from benchkit.show.dashboard.run.task_groups import GroupTable
 from benchkit.show.dashboard.state.time_window import NO_TIMES, Window
 from benchkit.show.plots.base import has
@@ -36,7 +37,11 @@ def overview(window: Window, baseline: pd.DataFrame | None = None) -> pn.Column:
     panel.Column
         The tab.
     """
-    return ui.column(_memory(window), ui.guard(lambda: _below_memory(window, baseline)))
+    return ui.column(
+        ui.deferred(lambda: conclusion(window.run), "Where the time went"),
+        _memory(window),
+        ui.guard(lambda: _below_memory(window, baseline)),
+    )
 
 
 def _below_memory(window: Window, baseline: pd.DataFrame | None) -> pn.Column:

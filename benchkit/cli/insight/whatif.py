@@ -1,4 +1,4 @@
-"""`benchkit whatif` and `benchkit diagnose`: conclusions from stored runs."""
+"""`benchkit whatif`: predict the duration of a run after a change."""
 
 from __future__ import annotations
 
@@ -93,5 +93,5 @@ def whatif(
     if as_json:
         print_json(answer.to_records())
     else:
-        click.echo(answer.to_table())
+        click.echo(answer.to_table().to_text())
         click.echo(f"\n{answer.sentence}")

@@ -1,0 +1,170 @@
+"""Diagnose a run: apply all rules and order what they find by its cost."""
+
+from __future__ import annotations
+
+import pkgutil
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, replace
+from importlib import import_module
+from typing import Any
+
+from benchkit.analysis.insight import rules
+from benchkit.analysis.insight.findings import Case, Finding
+from benchkit.formatting import counted, format_quantity
+from benchkit.store.run import Run
+from benchkit.table import Table
+
+__all__ = ["Diagnosis", "all_rules", "diagnose"]
+
+#: Findings that cost less than this share of the duration are not reported.
+MIN_SHARE = 0.03
+
+
+@dataclass(frozen=True, eq=False)
+class Diagnosis:
+    """What was found in a run.
+
+    Parameters
+    ----------
+    run_id, workload : str
+        The run.
+    duration : float
+        Its wall time in s; NaN if the clock never stopped.
+    conclusion : list of str
+        Two sentences: where the time went, and what bounds it; empty without a task graph.
+    findings : list of Finding
+        The most expensive first.
+    """
+
+    run_id: str
+    workload: str
+    duration: float
+    conclusion: list[str]
+    findings: list[Finding]
+
+    def to_records(self) -> list[dict[str, Any]]:
+        """Return a flat object per finding, for ``--json``.
+
+        Returns
+        -------
+        list of dict
+            Fields of `Finding`, and ``run``, ``workload``, ``share`` of the duration, and
+            ``prove``: the command that would prove it, or empty.
+        """
+        return [
+            {
+                "run": self.run_id,
+                "workload": self.workload,
+                **asdict(found),
+                "settings": dict(found.settings or {}),
+                "share": found.seconds / self.duration if self.duration else None,
+                "prove": self.command(found),
+            }
+            for found in self.findings
+        ]
+
+    def command(self, found: Finding) -> str:
+        """Return the command whose result would prove a finding; empty if there is none.
+
+        Parameters
+        ----------
+        found : Finding
+            A finding of this diagnosis.
+
+        Returns
+        -------
+        str
+            A shell command; it needs an environment file with the changed settings.
+        """
+        if not found.settings:
+            return ""
+        return f"benchkit ab baseline {found.rule.replace('_', '-')} -k '{self.workload}'"
+
+    def to_table(self) -> Table:
+        """Return the findings as a table.
+
+        Returns
+        -------
+        Table
+            A row per finding.
+        """
+        return Table(
+            [
+                {
+                    "cost": format_quantity(found.seconds, "s"),
+                    "finding": found.what,
+                    "evidence": found.evidence,
+                    "change": found.change,
+                }
+                for found in self.findings
+            ]
+        )
+
+    @property
+    def sentence(self) -> str:
+        """Number of findings, in one line."""
+        if not self.findings:
+            return "nothing found that costs 3 % of the duration or more"
+        return f"{counted(len(self.findings), 'finding')}, the most expensive first"
+
+    def __repr__(self) -> str:
+        parts = [*self.conclusion, "", self.sentence]
+        return "\n".join([*parts, self.to_table().to_text()] if self.findings else parts)
+
+    def _repr_html_(self) -> str:
+        from html import escape
+
+        text = f"<p>{escape(' '.join(self.conclusion))}</p><p>{escape(self.sentence)}</p>"
+        return text + (self.to_table().to_html() if self.findings else "")
+
+
+def all_rules() -> dict[str, Callable[[Case], Finding | None]]:
+    """Return the rules.
+
+    Returns
+    -------
+    dict of str to callable
+        Function that takes a `Case` and returns a `Finding` or None, by name of its module.
+    """
+    return dict(_rules())
+
+
+def _rules() -> Iterator[tuple[str, Callable[[Case], Finding | None]]]:
+    for module in pkgutil.walk_packages(rules.__path__, f"{rules.__name__}."):
+        if not module.ispkg:
+            yield module.name.rpartition(".")[2], import_module(module.name).find
+
+
+def diagnose(run: Run) -> Diagnosis:
+    """Return what makes a run slower than it has to be.
+
+    Parameters
+    ----------
+    run : Run
+        A run. Without a task graph (an older file, capture level "light") fewer rules apply.
+
+    Returns
+    -------
+    Diagnosis
+        Findings that cost at least 3 % of the duration.
+    """
+    case = Case(run)
+    found = []
+    if case.duration > 0 and "workers" in run.tree.children:
+        for name, rule in _rules():
+            finding = rule(case)
+            if finding is not None and finding.seconds >= MIN_SHARE * case.duration:
+                seconds = min(finding.seconds, case.duration)
+                found.append(replace(finding, rule=name, seconds=float(seconds)))
+    return Diagnosis(
+        run_id=run.id,
+        workload=run.workload,
+        duration=case.duration,
+        conclusion=_conclusion(case),
+        findings=sorted(found, key=lambda finding: -finding.seconds),
+    )
+
+
+def _conclusion(case: Case) -> list[str]:
+    has_data = case.duration > 0 and "workers" in case.run.tree.children
+    return case.limits.sentences if has_data and case.limits else []

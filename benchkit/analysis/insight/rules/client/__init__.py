@@ -1,0 +1,1 @@
+"""Rules about the client and the time before the first task."""

@@ -1,0 +1,41 @@
+"""Find graphs that take long to serialise, to send and to unpack."""
+
+from __future__ import annotations
+
+from benchkit.analysis.insight.findings import Case, Finding
+from benchkit.formatting import format_quantity
+
+__all__ = ["find"]
+
+#: Share of the duration.
+MIN_SHARE = 0.1
+
+
+def find(case: Case) -> Finding | None:
+    """Return the finding of this rule.
+
+    Parameters
+    ----------
+    case : Case
+        The run.
+
+    Returns
+    -------
+    Finding or None
+        None: nothing found.
+    """
+    if case.limits is None:
+        return None
+    graph = case.run.task_graph()
+    calls, sent = graph.calls, graph.submissions
+    packing = float((calls["sent"] - calls["serialised"]).sum())
+    unpacking = float((sent["started"] - sent["received"]).sum())
+    if packing + unpacking < MIN_SHARE * case.duration:
+        return None
+    return Finding(
+        what="graphs take long to send and to unpack",
+        seconds=min(packing + unpacking, case.blamed("client", "graph")),
+        evidence=f"{format_quantity(packing, 's')} to serialise, "
+        f"{format_quantity(unpacking, 's')} on the scheduler ({len(graph)} tasks)",
+        change="no data in the graph: scatter or load it in tasks; fewer, larger tasks",
+    )

@@ -1,0 +1,41 @@
+"""Find a long time before the first task."""
+
+from __future__ import annotations
+
+from benchkit.analysis.insight.findings import Case, Finding
+from benchkit.formatting import format_quantity
+
+__all__ = ["find"]
+
+#: Share of the duration before the first task.
+MIN_SHARE = 0.1
+MIN_S = 0.5
+
+
+def find(case: Case) -> Finding | None:
+    """Return the finding of this rule.
+
+    Parameters
+    ----------
+    case : Case
+        The run.
+
+    Returns
+    -------
+    Finding or None
+        None: nothing found.
+    """
+    if case.tasks.empty or case.limits is None:
+        return None
+    first = float(case.tasks["start"].min())
+    if first < max(MIN_S, MIN_SHARE * case.duration):
+        return None
+    calls = case.run.task_graph().calls
+    built = calls["optimised"].fillna(calls["serialised"])
+    build = f"; the client began to send a graph after {format_quantity(built.min(), 's')}"
+    return Finding(
+        what="it takes long until the first task starts",
+        seconds=first,
+        evidence=f"{format_quantity(first, 's')}{build if len(built) else ''}",
+        change="a smaller graph: larger chunks, fewer layers, map_blocks for many operations",
+    )

@@ -1,0 +1,45 @@
+"""Find workers whose event loop was blocked by their tasks."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from benchkit.analysis.insight.findings import Case, Finding
+from benchkit.formatting import format_quantity
+
+__all__ = ["find"]
+
+#: Shorter delays are usual on a busy machine.
+LONG_S = 0.5
+
+
+def find(case: Case) -> Finding | None:
+    """Return the finding of this rule.
+
+    Parameters
+    ----------
+    case : Case
+        The run.
+
+    Returns
+    -------
+    Finding or None
+        None: nothing found.
+    """
+    ticks = case.workers["tick_max"].values
+    if not np.isfinite(ticks).any():
+        return None
+    seconds = np.nansum(np.where(ticks > LONG_S, ticks, 0.0), axis=0)
+    worker = int(seconds.argmax())
+    if seconds[worker] < 0.1 * case.duration:
+        return None
+    name = str(case.workers["name"].values[worker])
+    return Finding(
+        what="the event loop of a worker was blocked",
+        seconds=float(seconds[worker]) / 2,
+        evidence=f"worker {name}: {format_quantity(float(seconds[worker]), 's')}, in which it "
+        "sends and fetches nothing",
+        change="code that holds the GIL or writes spilled data blocks it: more processes with "
+        "fewer threads",
+        worker=name,
+    )

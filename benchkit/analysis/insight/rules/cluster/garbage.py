@@ -1,0 +1,35 @@
+"""Find garbage collections that take a noticeable part of the time."""
+
+from __future__ import annotations
+
+from benchkit.analysis.insight.findings import Case, Finding
+from benchkit.formatting import format_quantity
+
+__all__ = ["find"]
+
+
+def find(case: Case) -> Finding | None:
+    """Return the finding of this rule.
+
+    Parameters
+    ----------
+    case : Case
+        The run.
+
+    Returns
+    -------
+    Finding or None
+        None: nothing found.
+    """
+    scheduler = float(case.increase(case.scheduler, "gc_time").max())
+    workers = float(case.increase(case.workers, "gc_time").max(initial=0.0))
+    seconds = scheduler + workers
+    if seconds < 0.05 * case.duration:
+        return None
+    where = "the scheduler" if scheduler > workers else "the slowest worker"
+    return Finding(
+        what="garbage collection takes much time",
+        seconds=seconds,
+        evidence=f"{format_quantity(max(scheduler, workers), 's')} on {where}",
+        change="fewer Python objects in results: arrays and tables instead of lists and dicts",
+    )

@@ -1,0 +1,32 @@
+"""Find other processes that take the processors of the workers."""
+
+from __future__ import annotations
+
+from benchkit.analysis.insight.findings import Case, Finding
+
+__all__ = ["find"]
+
+
+def find(case: Case) -> Finding | None:
+    """Return the finding of this rule.
+
+    Parameters
+    ----------
+    case : Case
+        The run.
+
+    Returns
+    -------
+    Finding or None
+        None: nothing found.
+    """
+    cores = case.other_cores
+    if not cores:
+        return None
+    return Finding(
+        what="other processes use the processors of the workers",
+        seconds=case.duration * min(0.5, cores / (cores + case.n_threads)),
+        evidence=f"processes other than workers, scheduler and client used {cores:g} cores of "
+        "the workers' machines",
+        change="stop them, or measure on a machine of its own",
+    )

@@ -1,0 +1,36 @@
+"""Find workers that were paused because their memory was full."""
+
+from __future__ import annotations
+
+from benchkit.analysis.insight.findings import Case, Finding
+from benchkit.formatting import counted, format_quantity
+
+__all__ = ["find"]
+
+
+def find(case: Case) -> Finding | None:
+    """Return the finding of this rule.
+
+    Parameters
+    ----------
+    case : Case
+        The run.
+
+    Returns
+    -------
+    Finding or None
+        None: nothing found.
+    """
+    seconds = case.blamed("worker paused")
+    status = case.events("worker-status-change")
+    paused = status[['"status": "paused"' in message for message in status["message"]]]
+    if not len(paused):
+        return None
+    return Finding(
+        what="workers were paused",
+        seconds=max(seconds, 0.05 * case.duration),
+        evidence=f"{counted(len(paused), 'time')}; the walk back waited "
+        f"{format_quantity(seconds, 's')} for them",
+        change="more memory per worker, or smaller chunks",
+        worker=str(case.workers["name"].values[int(paused["worker"].iloc[0])]),
+    )

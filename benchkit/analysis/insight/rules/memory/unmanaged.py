@@ -1,0 +1,44 @@
+"""Find memory outside of results: leaks, caches, fragmentation."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from benchkit.analysis.insight.findings import Case, Finding
+
+__all__ = ["find"]
+
+#: Share of the memory limit from which on results have too little room.
+LARGE = 0.5
+
+
+def find(case: Case) -> Finding | None:
+    """Return the finding of this rule.
+
+    Parameters
+    ----------
+    case : Case
+        The run.
+
+    Returns
+    -------
+    Finding or None
+        None: nothing found.
+    """
+    limit = case.workers["memory_limit"].values
+    unmanaged = case.workers["unmanaged_old"].values
+    if not len(limit) or not limit.all() or not np.isfinite(unmanaged).any():
+        return None
+    share = np.nanmax(unmanaged, axis=0) / limit
+    if np.nanmax(share) < LARGE:
+        return None
+    worker = int(np.nanargmax(share))
+    return Finding(
+        what="memory that Dask does not manage fills the workers",
+        seconds=max(case.blamed("disk", "worker paused"), 0.05 * case.duration),
+        evidence=f"{np.nanmax(share):.0%} of the limit of worker "
+        f"{case.workers['name'].values[worker]} for more than 30 s",
+        change="look for leaks and caches in tasks; MALLOC_TRIM_THRESHOLD_=65536",
+        settings={"variables.MALLOC_TRIM_THRESHOLD_": "65536"},
+        worker=str(case.workers["name"].values[worker]),
+    )

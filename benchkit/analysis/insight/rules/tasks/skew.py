@@ -1,0 +1,53 @@
+"""Find groups of which single tasks take many times as long as the others."""
+
+from __future__ import annotations
+
+from benchkit.analysis.insight.findings import Case, Finding
+from benchkit.formatting import format_quantity
+
+__all__ = ["find"]
+
+#: Longest duration / median from which on a group is skewed; first tasks import modules.
+SKEWED = 5.0
+MIN_TASKS = 8
+#: Tasks below this duration are never skewed in a way that matters.
+MIN_S = 0.02
+
+
+def find(case: Case) -> Finding | None:
+    """Return the finding of this rule.
+
+    Parameters
+    ----------
+    case : Case
+        The run.
+
+    Returns
+    -------
+    Finding or None
+        None: nothing found.
+    """
+    tasks = case.tasks
+    if tasks.empty or case.limits is None:
+        return None
+    on_path = case.limits.blame.loc[case.limits.blame["cause"] != "scheduler", "group"]
+    worst, cost, evidence = "", 0.0, ""
+    for name, durations in tasks.groupby("task_group", observed=True)["duration"]:
+        if len(durations) < MIN_TASKS or name not in set(on_path):
+            continue
+        longest, median = durations.max(), durations.median()
+        if longest > SKEWED * max(median, MIN_S) and longest - median > cost:
+            worst, cost = str(name), float(longest - median)
+            evidence = (
+                f"the longest of {len(durations)} tasks takes {format_quantity(longest, 's')}, "
+                f"the median {format_quantity(median, 's')}"
+            )
+    if not worst or cost < 0.1 * case.duration:
+        return None
+    return Finding(
+        what="one task has much more work than the others of its group",
+        seconds=cost / 2,
+        evidence=evidence,
+        change="divide the data evenly: repartition, or another key for grouping and shuffling",
+        group=worst,
+    )

@@ -1,0 +1,45 @@
+"""Find tasks that wait for something: storage, locks, other services."""
+
+from __future__ import annotations
+
+from benchkit.analysis.insight.findings import Case, Finding
+from benchkit.formatting import format_quantity
+
+__all__ = ["find"]
+
+
+def find(case: Case) -> Finding | None:
+    """Return the finding of this rule.
+
+    Parameters
+    ----------
+    case : Case
+        The run.
+
+    Returns
+    -------
+    Finding or None
+        None: nothing found.
+    """
+    fine = case.run.fine_metrics()
+    if fine.empty:
+        return None
+    own = fine[(fine["context"] == "execute") & (fine["unit"] == "seconds")]
+    waits = own[own["activity"] == "thread-noncpu"].groupby("prefix")["value"].sum()
+    works = own[own["activity"] == "thread-cpu"].groupby("prefix")["value"].sum()
+    waits = (waits - works.reindex(waits.index).fillna(0.0) / 3).clip(lower=0)
+    if waits.empty or waits.max() < 0.3 * own["value"].sum():
+        return None
+    # Tasks also wait for the GIL, and for processors that other processes use.
+    if case.metric("gil_contention_mean") > 0.3 or case.other_cores > 0.5:
+        return None
+    prefix = str(waits.idxmax())
+    return Finding(
+        what="tasks wait instead of computing",
+        seconds=float(waits.max()) / case.n_threads / 2,
+        evidence=f"{format_quantity(waits.max(), 's')} in tasks of {prefix} without using a "
+        "processor: storage, network, locks, sleeping",
+        change="more threads per worker, fewer and larger reads, or storage that is nearer",
+        settings={"cluster.threads_per_worker": 2 * int(case.workers["nthreads"].values.max())},
+        group=prefix,
+    )

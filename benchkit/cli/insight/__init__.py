@@ -1,0 +1,1 @@
+"""Commands that draw conclusions from stored runs."""

@@ -1,0 +1,50 @@
+"""`benchkit diagnose`: say what makes runs slower than they have to be."""
+
+from __future__ import annotations
+
+import click
+
+from benchkit.cli.options import common, print_json
+
+__all__ = ["diagnose_command"]
+
+
+@click.command("diagnose")
+@click.argument("selection", default="latest", metavar="[RUN|SEL]")
+@common("store", "json")
+def diagnose_command(selection: str, store: str | None, as_json: bool) -> None:
+    """Say what makes runs slower than they have to be.
+
+    RUN is an id, the beginning of one, or `latest`; SEL selects several runs, as in
+    `benchkit compare`, such as `experiment:ID`. Each finding has its cost, its evidence and what to
+    change. Findings that cost less than 3 % of the duration are not reported.
+
+    \b
+    Examples:
+      benchkit diagnose
+      benchkit diagnose experiment:latest --json
+    """
+    from benchkit.analysis.insight.diagnose import diagnose
+    from benchkit.store.selector import select_sets
+    from benchkit.store.store import Store
+
+    run_store = Store(store, create=False)
+    ids = [selection]
+    if ":" in selection:
+        ids = list(select_sets(run_store, [selection])[selection]["id"])
+    found = [diagnose(run_store.open(run_id)) for run_id in ids]
+    if as_json:
+        print_json([row for diagnosis in found for row in diagnosis.to_records()])
+        return
+    for diagnosis in found:
+        if len(found) > 1:
+            click.echo(f"\n{diagnosis.run_id[:13]} {diagnosis.workload}")
+        for line in diagnosis.conclusion:
+            click.echo(line)
+        click.echo(f"\n{diagnosis.sentence}")
+        if diagnosis.findings:
+            click.echo(diagnosis.to_table().to_text())
+        for finding in diagnosis.findings:
+            if command := diagnosis.command(finding):
+                settings = ", ".join(f"{k}: {v}" for k, v in (finding.settings or {}).items())
+                click.echo(f"to prove it ({settings}): {command}")

@@ -1,0 +1,222 @@
+"""Each rule finds its planted fault, and a healthy run has no findings."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from helpers.graph_runs import MadeTask, graph_run
+from helpers.synthetic_recordings import MB, ON
+
+from benchkit.analysis.insight.diagnose import all_rules, diagnose
+from benchkit.analysis.insight.findings import Case
+
+
+def busy(count=40, group="work", seconds=0.25, n_threads=4, **more):
+    """Return tasks that keep all threads busy from 0 on."""
+    return [
+        MadeTask(
+            f"{group}-{n}", n // n_threads * seconds, n // n_threads * seconds + seconds,
+            worker=n % n_threads // 2, thread=n % n_threads, **more,
+        )
+        for n in range(count)
+    ]  # fmt: skip
+
+
+def run_of(folder, tasks=None, *, duration=2.5, n_workers=2, nthreads=2, **more):
+    tasks = busy() if tasks is None else tasks
+    return graph_run(
+        folder, tasks, duration=duration, n_workers=n_workers, nthreads=nthreads, **more
+    )
+
+
+def sample(moment, index, **values):
+    return {"time": ON + moment, "worker": index, **values}
+
+
+def event(topic, worker=-1, moment=1.0, **message):
+    return [ON + moment, topic, worker, json.dumps(message)]
+
+
+def alone():
+    """Return tasks of which the last one runs alone for most of the time."""
+    return [*busy(8), MadeTask("work-8", 0.5, 9.5, thread=0)]
+
+
+#: Rule -> tasks and arguments of a run with its fault.
+PLANTED = {
+    "tiny_tasks": {
+        "tasks": [MadeTask(f"t-{n}", n * 0.01, n * 0.01 + 0.001) for n in range(600)],
+        "duration": 6.0,
+    },
+    "too_few_tasks": {
+        "tasks": [MadeTask(f"c-{n}", n, n + 1, [f"c-{n - 1}"] if n else []) for n in range(5)],
+        "duration": 5.0,
+    },
+    "stragglers": {"tasks": [*busy(12), MadeTask("work-x", 0.5, 3.0, thread=5)], "duration": 3.0},
+    "skew": {"tasks": [*busy(12), MadeTask("work-99", 0.75, 5.0, thread=0)], "duration": 5.0},
+    "recomputed": {
+        "tasks": [
+            *busy(8),
+            MadeTask("a-0", 0.5, 2.4, worker=1, thread=2),
+            MadeTask("a-0", 2.5, 4.9, worker=0, thread=0),
+        ],
+        "duration": 5.0,
+        "left": {1: 2.45},
+        "events": [event("worker-removed", 1, 2.45, expected=False, n_lost=1)],
+    },
+    "failed_attempts": {"fine": [["execute", "work", "failed", "seconds", 2.0, ""]]},
+    "waiting_inside": {
+        "fine": [
+            ["execute", "work", "thread-noncpu", "seconds", 8.0, ""],
+            ["execute", "work", "thread-cpu", "seconds", 2.0, ""],
+        ]
+    },
+    "spilling": {
+        "fine": [
+            ["execute", "work", "disk-write", "seconds", 1.0, ""],
+            ["execute", "work", "disk-read", "seconds", 1.0, ""],
+        ]
+    },
+    "large_results": {"tasks": busy(nbytes=300 * MB)},
+    "unmanaged": {"samples": [sample(t, i, unmanaged_old=7e8) for t in (1, 2) for i in (0, 1)]},
+    "paused_workers": {
+        "events": [
+            event("worker-status-change", 0, 1.0, status="paused", before="running"),
+            event("worker-status-change", 0, 2.0, status="running", before="paused"),
+        ]
+    },
+    "lost_workers": {"events": [event("worker-removed", 1, 2.0, expected=False, n_lost=1)]},
+    "slow_worker": {
+        "tasks": [
+            MadeTask(f"work-{n}-{w}", n * d, n * d + d, worker=w, thread=2 * w)
+            for w, d, count in ((0, 0.1, 30), (1, 0.3, 10))
+            for n in range(count)
+        ],
+        "duration": 3.0,
+    },
+    "scheduler_busy": {
+        "tasks": [MadeTask(f"t-{n}", n * 0.1, n * 0.1 + 0.03) for n in range(30)],
+        "duration": 3.0,
+        "scheduler": [
+            {"time": ON + t, "monitor_time": ON + t, "cpu": 95.0} for t in (0.5, 1, 1.5, 2, 2.5, 3)
+        ],
+    },
+    "network": {
+        "tasks": [
+            MadeTask("a-0", 0, 1, worker=1, thread=2),
+            MadeTask("b-0", 2.5, 3, ["a-0"], events=[("transfer", 1, 2.5)]),
+        ],
+        "duration": 3.0,
+    },
+    "too_many_threads": {
+        "tasks": [MadeTask(f"c-{n}", n, n + 1, [f"c-{n - 1}"] if n else []) for n in range(5)],
+        "duration": 5.0,
+    },
+    "neighbours": {
+        "samples": [
+            sample(t, i, process_number=i, machine_number=1, cpu_time=t, machine_cpu_time=4 * t)
+            for t in (0.1, 2.4)
+            for i in (0, 1)
+        ]
+    },
+    "oversubscribed": {
+        "samples": [
+            sample(t, i, process_number=i, cpu_time=20 * t) for t in (0, 2.5) for i in (0, 1)
+        ]
+    },
+    "gil": {
+        "samples": [
+            sample(t, i, gil=0.9, monitor_time=ON + t) for t in (0.5, 1.5, 2.5) for i in (0, 1)
+        ]
+    },
+    "blocked_loop": {
+        "events": [event("loop-blocked", seconds=0.8, stack="parse (x.py:1)\nread (y.py:2)")]
+    },
+    "blocked_worker": {"samples": [sample(t, 0, tick_max=0.9) for t in (1, 2)]},
+    "garbage": {
+        "scheduler": [{"time": ON + t, "gc_time": 10 + 0.4 * t} for t in (0, 1, 2)],
+    },
+    "slow_start": {
+        "tasks": [task._replace(start=task.start + 3, stop=task.stop + 3) for task in busy()],
+        "duration": 5.5,
+        "submissions": [(2.9, 40)],
+        "calls": [(2.0, 2.2, 2.5)],
+    },
+    "large_graph": {
+        "tasks": [task._replace(start=task.start + 3, stop=task.stop + 3) for task in busy()],
+        "duration": 5.5,
+        "submissions": [(2.9, 40)],
+        "calls": [(0.1, 0.2, 2.5)],
+    },
+}  # fmt: skip
+
+
+def test_every_rule_has_a_planted_fault():
+    assert sorted(PLANTED) == sorted(all_rules())
+
+
+@pytest.mark.parametrize("rule", PLANTED)
+def test_rule_finds_its_planted_fault(tmp_path, rule):
+    run = run_of(tmp_path, **PLANTED[rule])
+
+    found = all_rules()[rule](Case(run))
+
+    assert found is not None
+    assert 0 < found.seconds
+    assert all([found.what, found.evidence, found.change])
+    names = [each.rule for each in diagnose(run).findings]
+    assert rule in names, f"it costs {found.seconds:.3f} s"
+
+
+def test_healthy_run_has_no_findings(tmp_path):
+    samples = [
+        sample(t, i, process=300 * MB, gil=0.02, tick_max=0.02, unmanaged_old=100 * MB,
+               cpu_time=4.9 * t / 2.5, process_number=i, machine_number=1, gc_time=0.01 * t,
+               machine_cpu_time=10 * t / 2.5, monitor_time=ON + t)
+        for t in (0.0, 0.5, 1.0, 1.5, 2.0, 2.5)
+        for i in (0, 1)
+    ]  # fmt: skip
+    scheduler = [
+        {"time": ON + t, "monitor_time": ON + t, "cpu": 8.0, "gc_time": 0.001 * t}
+        for t in (0.5, 1, 1.5, 2, 2.5)
+    ]
+    run = run_of(tmp_path, samples=samples, scheduler=scheduler)
+
+    diagnosis = diagnose(run)
+
+    assert diagnosis.findings == []
+    assert diagnosis.sentence == "nothing found that costs 3 % of the duration or more"
+    assert "100%" in diagnosis.conclusion[0]
+
+
+def test_findings_are_ordered_by_cost_and_have_a_command(tmp_path):
+    faults = {**PLANTED["gil"], **PLANTED["blocked_loop"]}
+
+    diagnosis = diagnose(run_of(tmp_path, **faults))
+
+    assert [found.rule for found in diagnosis.findings] == ["gil", "blocked_loop"]
+    costs = [found.seconds for found in diagnosis.findings]
+    assert costs == sorted(costs, reverse=True)
+    first, second = diagnosis.to_records()
+    assert first["settings"] == {"cluster.n_workers": 4, "cluster.threads_per_worker": 1}
+    assert first["prove"] == "benchkit ab baseline gil -k 't.made[size=1]'"
+    assert second["prove"] == ""
+    assert "parse < read" in repr(diagnosis)
+
+
+def test_run_without_graph_gets_the_rules_that_need_none(tmp_path):
+    run = run_of(tmp_path, **PLANTED["blocked_loop"])
+    del run.tree["submissions"]
+
+    diagnosis = diagnose(run)
+
+    assert diagnosis.conclusion == []
+    assert [found.rule for found in diagnosis.findings] == ["blocked_loop"]
+
+
+def test_run_without_capture_has_no_findings(tmp_path):
+    run = run_of(tmp_path)
+    for name in list(run.tree.children):
+        del run.tree[name]
+    assert diagnose(run).findings == []
