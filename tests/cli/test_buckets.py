@@ -110,9 +110,9 @@ def test_commands_work_on_a_real_server(real_bucket, folder, browser, monkeypatc
     monkeypatch.setenv("BENCHKIT_CACHE", str(folder / "elsewhere"))  # as on another machine
     page = browser.new_page()
     with served(real_bucket, page=page) as url:
-        open_page(page, f"{url}/?view=runs")
+        open_page(page, f"{url}?view=runs")
         sees(page, "own.short")
-        open_page(page, f"{url}/?view=run&id={stored.ids()[0]}")
+        open_page(page, f"{url}?view=run&id={stored.ids()[0]}")
         sees(page, "own.short")
     page.close()
 

@@ -114,7 +114,7 @@ def fill(folder):
         night = derived_id(moment, "night")
         store.add(make_run("array.mean", groups=False, id=night, duration=10.0))
     arms = [{"name": "main"}, {"name": "dev"}]
-    write_plan(Store(folder / "benchkit-store"), EXPERIMENT, [], {"arms": arms})
+    write_plan(store, EXPERIMENT, [], {"arms": arms})
     orphan = make_run(groups=False, id=derived_id(NIGHT + 1, "orphan"))
     store.files.create(run_name(orphan.attrs["id"]), encode_run(orphan)[2])
     mark = store.mark("exclude", runs=[store.ids()[-1]])

@@ -18,6 +18,7 @@ from benchkit.measure.run_ids import derived_id, new_id
 from benchkit.store.check import CheckReport
 from benchkit.store.runfile import digest
 from benchkit.store.runfile.file import encode_run, run_name
+from benchkit.store.storage import RECORDINGS
 
 pytestmark = pytest.mark.store_kinds("folder", "bucket", "real_bucket")
 
@@ -264,6 +265,7 @@ def full_disk(monkeypatch):
     return lambda: monkeypatch.setattr("benchkit.store.files.os.fsync", full)
 
 
+@pytest.mark.store_kinds("folder")
 def test_check_on_full_disk_reports_what_it_cannot_repair(filled, make_run, full_disk):
     orphan = put_unlisted(filled, make_run(groups=False))
     run_id = filled.ids()[0]
@@ -282,7 +284,7 @@ def test_check_on_full_disk_reports_what_it_cannot_repair(filled, make_run, full
 
 def finished_recording(store, pid):
     """Write a finished recording of a process."""
-    writer = RecordingWriter(store.path / "tmp" / "recordings", new_id())
+    writer = RecordingWriter(store.files.workspace(RECORDINGS), new_id())
     writer.head(id=writer.path.stem)
     head = json.loads((writer.path / "head.json").read_text())
     head["writer"]["pid"] = pid
