@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import time
+from concurrent.futures import ThreadPoolExecutor
+
 import h5py
 import numpy as np
 import pandas as pd
@@ -130,3 +133,33 @@ def test_encode_tree_compresses_with_zlib_4_and_shuffle(make_run, tmp_path):
     with h5py.File(tmp_path / "run.nc") as file:
         process = file["workers/process"]
         assert (process.compression, process.compression_opts, process.shuffle) == ("gzip", 4, True)
+
+
+def test_encode_tree_needs_a_fraction_of_the_time_of_xarray(make_run, tmp_path):
+    run = make_run()
+    encode_tree(run)
+    times = []
+    for _ in range(5):
+        for write in (
+            encode_tree,
+            lambda tree: tree.to_netcdf(tmp_path / "x.nc", engine="h5netcdf"),
+        ):
+            start = time.process_time()
+            write(run)
+            times.append(time.process_time() - start)
+
+    assert min(times[0::2]) < min(times[1::2]) / 3
+
+
+def test_encode_tree_gives_the_same_bytes_for_the_same_run(make_run):
+    run = make_run(seed=1)
+
+    assert encode_tree(run) == encode_tree(run.copy(deep=True))
+
+
+def test_encode_tree_in_threads_writes_separate_files(make_run):
+    runs = [make_run(seed=seed) for seed in range(4)]
+    expected = [encode_tree(run) for run in runs]
+
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(encode_tree, runs * 3)) == expected * 3
