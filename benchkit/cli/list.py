@@ -6,7 +6,8 @@ Rows are flat dictionaries, the same for a table and for JSON.
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from shutil import get_terminal_size
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -25,6 +26,21 @@ __all__ = ["list_command", "run_row"]
 
 #: Runs shown without --all.
 _DEFAULT_RUNS = 30
+#: Runs read at once for --json, and runs converted at once.
+_RUNS_PER_PART, _RECORDS_PER_PART = 50_000, 1000
+#: Fields of the runs that the table shows or selects by.
+_SHOWN_FIELDS = (
+    "id",
+    "started",
+    "workload",
+    "category",
+    "environment",
+    "outcome",
+    "duration",
+    "memory_peak",
+    "tags",
+    "error",
+)
 _KINDS = ["workloads", "environments", "runs", "metrics", "noise"]
 _EMPTY = {
     "runs": "no runs: `benchkit run` measures some",
@@ -69,7 +85,10 @@ def list_command(
     empty = ""
     if what == "runs":
         filters = {"since": since, "outcome": outcome, "tags": tags or None}
-        frame = _runs(store, expression, **filters)
+        if as_json:
+            print_json(_records_of_runs(store, expression, **filters))
+            return
+        frame = _runs(store, expression, columns=_SHOWN_FIELDS, **filters)
         if frame.empty:
             from benchkit.store.selector import explain_no_runs
             from benchkit.store.store import Store
@@ -77,9 +96,6 @@ def list_command(
             run_store = Store(store, create=False)
             reason = explain_no_runs(run_store, filters)
             empty = reason or (f"none of {len(run_store)} runs matches" if len(run_store) else "")
-        if as_json:
-            print_json(_as_records(frame))
-            return
         last = frame if everything else frame.tail(_DEFAULT_RUNS)
         if len(last) < len(frame):
             click.echo(f"the last {_DEFAULT_RUNS} of {len(frame)} runs; --all shows all", err=True)
@@ -173,6 +189,21 @@ def _runs(store: str | None, expression: str | None = None, **filters: Any) -> p
         for row in frame[["workload", "category", "tags"]].itertuples(index=False)
     ]
     return frame[keep]
+
+
+def _records_of_runs(
+    store: str | None, expression: str | None, **filters: Any
+) -> Iterator[dict[str, Any]]:
+    """Yield the records of runs, oldest first, in parts: a million at once need 9 GB."""
+    started = _runs(store, columns=["started"], **filters)["started"]
+    starts = [*started.iloc[::_RUNS_PER_PART].drop_duplicates(), None]
+    parts = [{"since": since, "until": until} for since, until in pairwise(starts)]
+    if started.isna().any() or len(parts) < 2:
+        parts = [{}]
+    for part in parts:
+        frame = _runs(store, expression, **{**filters, **part})
+        for first in range(0, len(frame), _RECORDS_PER_PART):
+            yield from _as_records(frame.iloc[first : first + _RECORDS_PER_PART])
 
 
 class _SelectableRun(NamedTuple):

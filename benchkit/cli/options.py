@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import textwrap
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib.util import find_spec
+from itertools import islice
 from typing import Any
 
 import click
@@ -28,6 +30,8 @@ __all__ = [
 
 #: Fields of records that are stored as JSON text.
 _JSON_FIELDS = tuple(name for name, kind in RECORD_FIELDS.items() if kind == "json")
+#: Rows of JSON that are written at once.
+_ROWS_PER_WRITE = 1000
 #: Options of the commands that measure.
 MEASUREMENT = "scale capture prometheus store workloads environments tag quiet json".split()
 
@@ -236,23 +240,26 @@ def check_folder(option: str, folder: str) -> None:
         raise UsageError(f"{option} {folder}: cannot be written: {error.strerror}") from error
 
 
-def print_json(rows: list[dict[str, Any]]) -> None:
+def print_json(rows: Iterable[dict[str, Any]]) -> None:
     """Print rows as one JSON array; missing values are null, JSON stored as text is decoded.
 
     Parameters
     ----------
-    rows : list of dict
-        Column name -> value.
+    rows : iterable of dict
+        Column name -> value; printed in parts, so that not all rows are in memory.
     """
-    click.echo(as_json_text(rows))
+    pieces = _json_pieces(rows)
+    while part := "".join(islice(pieces, _ROWS_PER_WRITE)):
+        click.echo(part, nl=False)
+    click.echo()
 
 
-def as_json_text(rows: list[dict[str, Any]]) -> str:
+def as_json_text(rows: Iterable[dict[str, Any]]) -> str:
     """Return rows as the text that `print_json` prints.
 
     Parameters
     ----------
-    rows : list of dict
+    rows : iterable of dict
         Column name -> value.
 
     Returns
@@ -260,7 +267,17 @@ def as_json_text(rows: list[dict[str, Any]]) -> str:
     str
         A JSON array.
     """
-    return json.dumps([_json_row(row) for row in rows], default=str, indent=1)
+    return "".join(_json_pieces(rows))
+
+
+def _json_pieces(rows: Iterable[dict[str, Any]]) -> Iterator[str]:
+    """Yield the text of a JSON array in pieces, one for each row and one for the end."""
+    start = "[\n"
+    for row in rows:
+        text = json.dumps(_json_row(row), default=str, indent=1)
+        yield start + textwrap.indent(text, " ")
+        start = ",\n"
+    yield "[]" if start == "[\n" else "\n]"
 
 
 def _json_row(row: dict[str, Any]) -> dict[str, Any]:

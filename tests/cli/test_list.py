@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+import benchkit.cli.list as list_module
 from benchkit.cli.main import benchkit
+from benchkit.cli.options import print_json
 from benchkit.measure.run_ids import new_id
 from benchkit.store.store import Store
 
@@ -185,3 +187,34 @@ def test_list_workloads_refuses_folder_of_pytest_tests(tmp_path):
         f"error: no workloads in {tmp_path}: no file there declares one with benchkit; for tests "
         "of pytest see `pytest --help`, option --benchkit\n"
     )
+
+
+@pytest.mark.parametrize("without_start", [False, True])
+def test_list_runs_in_parts_has_the_records_of_all(tmp_path, monkeypatch, without_start):
+    store = Store(tmp_path / "s")
+    store.create()
+    hours = [1, 1, 1, 2, 3, 3, 4, 5, 5, 5]
+    records = [
+        {"id": new_id(), "workload": f"made.w{n % 2}", "started": f"2026-08-01T0{hour}:00:00"}
+        for n, hour in enumerate(hours)
+    ]
+    records += [{"id": new_id(), "workload": "made.w1"}] if without_start else []
+    store.catalogue.add_many(records)
+    whole = list(list_module._records_of_runs(str(store.path), None))
+    monkeypatch.setattr(list_module, "_RUNS_PER_PART", 3)
+    monkeypatch.setattr(list_module, "_RECORDS_PER_PART", 2)
+
+    parts = list(list_module._records_of_runs(str(store.path), None))
+    some = list(list_module._records_of_runs(str(store.path), "w1", since="2026-08-01T03:00"))
+
+    assert [row["id"] for row in whole] == [record["id"] for record in records]
+    assert parts == whole
+    assert [row["id"] for row in some] == [records[n]["id"] for n in (5, 7, 9)]
+
+
+@pytest.mark.parametrize("rows", [[], [{"a": 1, "tags": '{"b": 2}'}, {"a": float("nan")}]])
+def test_json_in_pieces_is_the_text_of_the_array(rows, capsys):
+    print_json(iter(rows))
+
+    expected = [{"a": 1, "tags": {"b": 2}}, {"a": None}] if rows else []
+    assert capsys.readouterr().out == json.dumps(expected, indent=1) + "\n"
