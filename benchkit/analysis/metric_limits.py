@@ -6,7 +6,7 @@ Definitions have versions, see `METRICS`; notes are those of `Run.quality`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from benchkit.formatting import counted
 from benchkit.values import decode_json
 
-__all__ = ["newest_definitions", "quality_warnings", "same_definitions"]
+__all__ = ["decode_column", "newest_definitions", "quality_warnings", "same_definitions"]
 
 VERSIONS = "metric_versions"
 LOSSES = "capture_losses"
@@ -49,12 +49,13 @@ def newest_definitions(
     if by:
         fields = pd.concat([table[list(by)] for table in tables])
         series = fields.groupby(list(by), dropna=False).ngroup().to_numpy()
+    decoded = [_decoded_versions(table) for table in tables]
     for metric in metrics:
         n_removed = 0
-        versions = [_versions(table, metric) for table in tables]
-        joined = pd.Series(np.concatenate([[], *versions]))
-        if joined.nunique() < 2:
+        if len({o.get(metric, 1) for _, objects in decoded for o in objects}) < 2:
             continue
+        versions = [_versions(table, metric) for table in decoded]
+        joined = pd.Series(np.concatenate([[], *versions]))
         newest = joined.groupby(series).transform("max")
         older = np.split((joined < newest).to_numpy(), np.cumsum([*map(len, versions)])[:-1])
         for index, is_older in enumerate(older):
@@ -88,10 +89,10 @@ def same_definitions(
     DataFrame
         The runs, with NaN in place of values of other definitions.
     """
-    own = decode_json(record.get(VERSIONS))
+    own, decoded = decode_json(record.get(VERSIONS)), _decoded_versions(runs)
     for metric in metrics:
         if metric in runs:
-            runs = _without(runs, metric, _versions(runs, metric) != own.get(metric, 1))
+            runs = _without(runs, metric, _versions(decoded, metric) != own.get(metric, 1))
     return runs
 
 
@@ -136,8 +137,36 @@ def quality_warnings(arms: Mapping[str, pd.DataFrame], metrics: Sequence[str]) -
     return warnings
 
 
-def _versions(table: pd.DataFrame, metric: str) -> NDArray[np.int64]:
-    """Return the version of a metric's definition in each run."""
+def decode_column(column: pd.Series) -> tuple[NDArray[np.int64], list[dict[str, Any]]]:
+    """Return the JSON objects of a column, each distinct text decoded once.
+
+    Parameters
+    ----------
+    column : Series of str
+        JSON texts, such as the tags of runs.
+
+    Returns
+    -------
+    codes : ndarray of int
+        Position in `objects` for each row.
+    objects : list of dict
+        Objects of the distinct texts; empty for a text that is no JSON object.
+    """
+    codes, texts = pd.factorize(column, use_na_sentinel=False)
+    return codes, [decode_json(text) for text in texts]
+
+
+_Decoded: TypeAlias = tuple[NDArray[np.int64], list[dict[str, Any]]]
+
+
+def _decoded_versions(table: pd.DataFrame) -> _Decoded:
+    """Return the versions of definitions of each run."""
     if VERSIONS not in table:
-        return np.ones(len(table), np.int64)
-    return np.array([decode_json(value).get(metric, 1) for value in table[VERSIONS]], np.int64)
+        return np.zeros(len(table), np.int64), [{}]
+    return decode_column(table[VERSIONS])
+
+
+def _versions(decoded: _Decoded, metric: str) -> NDArray[np.int64]:
+    """Return the version of a metric's definition in each run."""
+    codes, objects = decoded
+    return np.array([versions.get(metric, 1) for versions in objects], np.int64)[codes]

@@ -37,12 +37,12 @@ from benchkit.store.run import Run
 from benchkit.store.runfile.file import open_run, run_name
 from benchkit.store.schema import METRICS, RECORD_FIELDS
 
-__all__ = ["StoreReader"]
+__all__ = ["MARK_COLUMNS", "StoreReader"]
 
 #: Minimum length of an abbreviated id.
 SHORTEST_ID = 4
 #: Columns of `StoreReader.runs` that are computed from the marks.
-_MARK_COLUMNS = ("comparable", "reason")
+MARK_COLUMNS = ("comparable", "reason")
 
 
 class StoreReader:
@@ -341,7 +341,7 @@ class StoreReader:
             check_names(apply_marks(table, marks), filters, fields)
 
     def _field_names(self, requested: set[str]) -> list[str]:
-        fields = [*RECORD_FIELDS, *METRICS, *_MARK_COLUMNS]
+        fields = [*RECORD_FIELDS, *METRICS, *MARK_COLUMNS]
         if requested <= set(fields):
             return fields
         return fields + sorted(self.catalogue.names() - set(fields))  # fields of a newer benchkit

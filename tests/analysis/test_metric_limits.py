@@ -7,6 +7,7 @@ import pandas as pd
 
 import benchkit
 from benchkit.analysis.metric_limits import (
+    decode_column,
     newest_definitions,
     quality_warnings,
     same_definitions,
@@ -145,3 +146,10 @@ def test_history_of_a_metric_begins_with_its_newest_definition():
     assert np.isnan(values["memory_mean"][:2]).all()
     assert values["memory_mean"][2:].tolist() == [5.0, 5.0]
     assert np.isfinite(values["duration"]).all()
+
+
+def test_decode_column_decodes_each_distinct_text_once():
+    codes, objects = decode_column(pd.Series(['{"a": 1}', None, "no", '{"a": 1}']))
+
+    assert [objects[code] for code in codes] == [{"a": 1}, {}, {}, {"a": 1}]
+    assert len(objects) == 3

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 import numpy as np
 import pandas as pd
 
+from benchkit.analysis.metric_limits import decode_column
 from benchkit.analysis.run.baseline import is_simulated
-from benchkit.values import decode_json
 
 __all__ = ["future_nights", "nightly_runs"]
 
@@ -38,19 +38,20 @@ def nightly_runs(runs: pd.DataFrame, columns: Iterable[str] = ()) -> pd.DataFram
     DataFrame
         With the column ``moment``: the start of the night, UTC, without a zone.
     """
-    runs = runs.copy()
+    runs = runs.copy(deep=False)  # only whole columns are replaced
     for name in (*columns, "arm", "experiment"):
         if name not in runs:
             runs[name] = None
     if "comparable" not in runs:
         runs["comparable"] = True
     runs["comparable"] = runs["comparable"].astype(bool)
-    tags = [decode_json(text) for text in runs["tags"]]
-    tagged = np.array(["night" in t for t in tags], bool)
-    excluded = np.array([any(name in t for name in NON_NIGHTLY_TAGS) for t in tags], bool)
+    codes, tags = decode_column(runs["tags"])
+    tagged = np.array(["night" in t for t in tags], bool)[codes]
+    excluded = np.array([any(name in t for name in NON_NIGHTLY_TAGS) for t in tags], bool)[codes]
     n_arms = runs.groupby("experiment")["arm"].transform("nunique").fillna(0).to_numpy()
     excluded |= is_simulated(runs).to_numpy()
-    runs = runs[~excluded & (tagged | (n_arms <= 1))].copy()
+    keep = ~excluded & (tagged | (n_arms <= 1))
+    runs = runs.copy(deep=False) if keep.all() else runs[keep].copy()
     runs["moment"] = _night_times(runs)
     return runs.reset_index(drop=True)
 
@@ -77,7 +78,8 @@ def future_nights(moments: pd.Series) -> pd.Series:
 
 def _night_times(runs: pd.DataFrame) -> pd.Series:
     """Return the night of each run: its tag ``night``, else the UTC day of its start."""
-    nights = [decode_json(text).get("night") for text in runs["tags"]]
-    tagged = pd.Series(nights, index=runs.index, dtype=object)
-    moments = pd.to_datetime(tagged, utc=True, errors="coerce", format="ISO8601")
+    codes, tags = decode_column(runs["tags"])
+    nights = pd.Series([t.get("night") for t in tags], dtype=object)
+    moments = pd.to_datetime(nights, utc=True, errors="coerce", format="ISO8601")
+    moments = moments.take(codes).set_axis(runs.index)
     return moments.fillna(runs["started"].dt.floor("D")).dt.tz_localize(None)

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 import pandas as pd
 import panel as pn
+import pyarrow as pa
 import xarray as xr
 
 from benchkit.analysis.run.baseline import metrics_against_previous
@@ -24,7 +25,9 @@ from benchkit.analysis.run.timeline import TaskTimeline
 from benchkit.errors import BenchkitError
 from benchkit.experiment.paths import collect_workloads
 from benchkit.measure.discovery import Collection
+from benchkit.store.reader import MARK_COLUMNS
 from benchkit.store.run import Run
+from benchkit.store.schema import METRICS, RECORD_FIELDS
 from benchkit.store.storage import in_parallel
 from benchkit.store.store import Store
 
@@ -38,6 +41,7 @@ __all__ = [
     "noise_of",
     "open_run",
     "open_store",
+    "runs_by_time",
     "runs_table",
     "store_version",
     "workload_catalogue",
@@ -46,6 +50,8 @@ __all__ = [
 T = TypeVar("T")
 #: Environment variable with the path of the store.
 STORE_VARIABLE = "BENCHKIT_STORE"
+#: Columns of the index that pages show; texts that differ in each run need 80 MB in a million.
+_COLUMNS = [name for name in (*RECORD_FIELDS, *METRICS, *MARK_COLUMNS) if name != "digest"]
 #: Number of newest run files to try, in case files are damaged.
 MOST_FILES = 3
 
@@ -86,7 +92,26 @@ def runs_table() -> pd.DataFrame:
 
 @pn.cache(max_items=1)
 def _newest_first(path: str, version: str) -> pd.DataFrame:
-    return open_store().runs().iloc[::-1].reset_index(drop=True)
+    return runs_by_time().iloc[::-1].reset_index(drop=True)
+
+
+def runs_by_time() -> pd.DataFrame:
+    """Return the index of the store; do not modify.
+
+    Returns
+    -------
+    DataFrame
+        Records of all runs, oldest first.
+    """
+    store = open_store()
+    return _oldest_first(str(store.path), store_version(store))
+
+
+@pn.cache(max_items=1)
+def _oldest_first(path: str, version: str) -> pd.DataFrame:
+    runs = open_store().runs(columns=_COLUMNS)
+    pa.default_memory_pool().release_unused()  # 540 MB after reading a million runs
+    return runs
 
 
 def store_version(store: Store) -> str:
@@ -172,16 +197,15 @@ def load_run(run_id: str) -> RunPage:
     run = open_run(run_id)
 
     def baseline() -> pd.DataFrame:
-        return metrics_against_previous(runs_table().iloc[::-1], run.record)
+        return metrics_against_previous(runs_by_time(), run.record)
 
     timeline = _timeline(str(open_store().path), run.id)
     return RunPage(run, timeline, cached(baseline, "baseline", run.id))
 
 
 def _resolved(run_id: str) -> str:
-    """Return the complete id of a run, from the cached ids: listing all ids takes long."""
-    ids = cached(lambda: frozenset(runs_table()["id"].astype(str)), "ids")
-    return run_id if run_id in ids else open_store().resolve(run_id)
+    """Return the complete id of a run."""
+    return open_store().resolve(run_id)
 
 
 # Eight runs: several pages of a few users.

@@ -12,7 +12,13 @@ from benchkit.analysis.regression.history import History, build_history, night_n
 from benchkit.analysis.regression.level_events import worse_direction
 from benchkit.analysis.regression.regression import Regression, read_ledger
 from benchkit.analysis.regression.status import SeriesStatus, series_statuses
-from benchkit.show.dashboard.state.cache import cached, noise_of, open_store, store_version
+from benchkit.show.dashboard.state.cache import (
+    cached,
+    noise_of,
+    open_store,
+    runs_by_time,
+    store_version,
+)
 from benchkit.store.schema import METRICS
 
 __all__ = [
@@ -146,8 +152,7 @@ def regressions() -> list[Regression]:
 @pn.cache(max_items=1)
 def _nights(path: str, version: str) -> History:
     directed = [name for name in METRICS if worse_direction(name)]
-    store = open_store()
-    return build_history(store.runs(), metrics=directed, marks=store.marks())
+    return build_history(runs_by_time(), metrics=directed, marks=open_store().marks())
 
 
 def warm_up() -> None:
