@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import gc
 import itertools
-import json
 import os
 import pickle
 import random
@@ -23,7 +22,7 @@ import traceback
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
@@ -32,15 +31,13 @@ from typing import Any
 import pyarrow as pa
 from _fault_steps import FILE_FAULTS, SYSTEM_FAULTS, FileFaults, SystemFaults
 from _store_damage import damage_all
-from helpers.synthetic_runs import make_run
+from _store_operations import NEW, OLD, OLD_IDS, OPERATIONS, unequal_files
 
 from benchkit.errors import BenchkitError
-from benchkit.measure.run_ids import derived_id
 from benchkit.store import files
 from benchkit.store.files import LocalFiles
 from benchkit.store.index import catalogue
-from benchkit.store.manifest import STORE_FILE
-from benchkit.store.runfile.file import encode_run, run_name
+from benchkit.store.runfile.file import run_name
 from benchkit.store.store import Store
 
 __all__ = ["Case", "Harness", "Injection", "main_store"]
@@ -50,50 +47,9 @@ HANG_S = 30
 #: Segments above which an index is compacted during the injections: few, because reading each takes
 #: a millisecond.
 COMPACT_SEGMENTS = 2
-#: Start of the times of all runs: 2026-08-01.
-NIGHT = 1785549600.0
 #: Conditions at the start: no store; runs that are not compacted; an index that must be compacted;
 #: a file system without hard links.
 SHAPES = ("new", "records", "segments", "no links")
-
-
-def small_run(number: int) -> Any:
-    """Return run `number`, always the same."""
-    moment = NIGHT + 86400 * 20 * number
-    return make_run(groups=False, id=derived_id(moment, str(number)), seed=number)
-
-
-#: New runs of `add`, `add_many` and of the source of `copy`.
-NEW = [small_run(number) for number in range(20, 23)]
-NEW_FILES = {run_name(tree.attrs["id"]): encode_run(tree)[2] for tree in NEW}
-#: Runs that each store contains at the start, unless it is new.
-OLD = [small_run(number) for number in range(3)]
-OLD_IDS = [tree.attrs["id"] for tree in OLD]
-
-
-def _mark(store: Store) -> str:
-    return store.mark("exclude", runs=[OLD_IDS[0]], reason="disk") if len(store) else _event(store)
-
-
-def _event(store: Store) -> str:
-    return str(store.add_event("night", runs=1)["id"])
-
-
-def _check(store: Store) -> str:
-    report = store.check()
-    return "" if report.healthy else repr(report)
-
-
-#: Operation -> function; its result is what it confirms.
-OPERATIONS: dict[str, Callable[[Store], Any]] = {
-    "add": lambda store: store.add(NEW[0]),
-    "add_many": lambda store: store.add_many(NEW[:2]),
-    "copy": lambda store: Store(store.path.parent / "source").copy(store),
-    "mark": _mark,
-    "compact": lambda store: store.compact(),
-    "prune": lambda store: store.prune(OLD_IDS[:1]),
-    "check": _check,
-}
 
 
 @dataclass(frozen=True)
@@ -314,7 +270,7 @@ class Harness:
         with _limit("a check of the store"):
             store = Store(stage / "store")
             before = self.content[case.shape]
-            problems += _unequal_files(store.files, before)
+            problems += unequal_files(store.files, before)
             left = store.files.list("tmp")
             denied = case.fault in ("no permission", "read-only")
             if answer["outcome"] != "killed" and not denied:
@@ -339,7 +295,7 @@ class Harness:
             if not number % 2:
                 OPERATIONS[case.operation](store)
                 self._require_effect(store, case, require)
-            problems += _unequal_files(store.files, before)
+            problems += unequal_files(store.files, before)
         return problems
 
     def _require_effect(
@@ -369,30 +325,6 @@ class Harness:
                 require(may_be_listed or run_id not in ids, f"pruned run {run_id} is listed")
                 trashed = store.files.exists(f"trash/{run_name(run_id)}")
                 require(trashed, f"pruned run {run_id} is not in the trash")
-
-
-def _unequal_files(store_files: LocalFiles, before: dict[str, str]) -> list[str]:
-    """Return what is wrong with the visible files of a store."""
-    problems = []
-    seen = {}
-    for name in store_files.walk():
-        data = store_files.read(name)
-        plain = name.removeprefix("trash/")
-        seen[plain] = sha256(data).hexdigest()
-        if not STORE_FILE.fullmatch(name):
-            problems.append(f"{name}: not a file of a store")
-        elif plain in before:
-            if seen[plain] != before[plain]:
-                problems.append(f"{name}: other bytes than before")
-        elif plain in NEW_FILES:
-            if data != NEW_FILES[plain]:
-                problems.append(f"{name}: not the bytes that were added")
-        elif name.endswith(".json"):
-            with suppress(ValueError):
-                json.loads(data)
-                continue
-            problems.append(f"{name}: half written")
-    return problems + [f"{name}: lost" for name in before if name not in seen]
 
 
 @contextmanager

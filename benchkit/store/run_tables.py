@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from benchkit.errors import NotRecorded, UsageError
+from benchkit.errors import NotRecorded, UnreadableRun, UsageError
 from benchkit.store.task_graph import TaskGraph, has_task_graph
 
 __all__ = ["RunTables", "worker_names"]
@@ -151,13 +151,19 @@ class RunTables:
         ------
         NotRecorded
             The run has no graph: an older file, capture level "light", or an incomplete capture.
+        UnreadableRun
+            Another program wrote a graph that contradicts itself.
         """
         if not has_task_graph(self.tree):
             raise NotRecorded(
                 f"run {self.tree.attrs['id']}: the dependencies of its tasks were not recorded: "
                 "measure it again at capture level full (run files from format 2 on have them)"
             )
-        return TaskGraph.of(self.tree)
+        try:
+            return TaskGraph.of(self.tree)
+        except (IndexError, KeyError, ValueError) as error:
+            text = f"run {self.tree.attrs.get('id')}: its task graph is inconsistent: {error}"
+            raise UnreadableRun(text.splitlines()[0]) from error
 
     def task_keys(self, rows: np.ndarray | None = None) -> list[str]:
         """Return the keys of tasks: all, or those of some rows of `task_stream`.

@@ -55,6 +55,7 @@ ARGUMENTS = {
     "env list": [],
     "env remove": ["--unused"],
     "env show": ["other"],
+    "init": ["project"],
     "list": ["runs"],
     "mark accept": ["array.sum", "-m", "why"],
     "mark bankruptcy": ["-m", "why"],
@@ -81,6 +82,7 @@ ARGUMENTS = {
     "store import": ["results.json"],
     "store info": [],
     "store prune": [RUN, "--yes"],
+    "whatif": [RUN],  # the graph of the synthetic run is inconsistent: exit code 3
 }
 
 
@@ -155,7 +157,7 @@ READERS = {
     "store info",
 }
 #: Exit code 2 if the place that the user named cannot be written.
-OWN_PLACE = {"notebooks copy", "report grafana", "report trace", "store export"}
+OWN_PLACE = {"init", "notebooks copy", "report grafana", "report trace", "store export"}
 
 
 def own_files(names):

@@ -293,6 +293,7 @@ def finished_recording(store, pid):
     return writer.path
 
 
+@pytest.mark.store_kinds("folder")
 def test_check_counts_recordings_that_wait_for_adoption(filled):
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from helpers.synthetic_recordings import MB, ON, group, record, segment, stacks
 
-from benchkit.errors import UsageError
+from benchkit.errors import UnreadableRun, UsageError
 from benchkit.store.build.run_from_recording import run_from_recording
 from benchkit.store.run import ACCESSORS, Run
 from benchkit.store.schema import METRICS
@@ -188,3 +188,10 @@ def test_run_has_a_method_for_each_declared_accessor():
         module, _, attribute = target.partition(":")
         assert callable(getattr(import_module(module), attribute))
         assert name in vars(Run), name
+
+
+def test_task_graph_that_contradicts_itself_is_unreadable(store, make_run):
+    run = store.open(store.add(make_run()))  # random numbers as dependencies
+
+    with pytest.raises(UnreadableRun, match=f"run {run.id}: its task graph is inconsistent: "):
+        run.task_graph()

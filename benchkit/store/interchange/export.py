@@ -139,7 +139,8 @@ def _write_whole(path: Path, write: Callable[[Path], None]) -> None:
         write(draft)
         draft.replace(path)
     except (sqlite3.Error, OSError) as error:
-        raise UsageError(f"{path}: cannot be written: {error}") from error
+        reason = getattr(error, "strerror", None) or error
+        raise UsageError(f"{path}: cannot be written: {reason}") from error
     finally:
         with suppress(OSError):  # a read-only folder must not hide the first error
             shutil.rmtree(draft) if draft.is_dir() else draft.unlink(missing_ok=True)
