@@ -48,6 +48,7 @@ ARGUMENTS = {
     "data list": [],
     "data make": ["tpch", "--size", "tiny"],
     "data originals": [],
+    "diagnose": [RUN],
     "doctor": [],
     "env build": ["other"],
     "env diff": ["other", "current"],
@@ -66,6 +67,7 @@ ARGUMENTS = {
     "nightly": ["--no-measure", "--output", "night", "--publish", "site", "--issues", "file"],
     "notebooks copy": ["copied"],
     "notebooks list": [],
+    "query": ["select count(*) from runs"],
     "regressions": [],
     "report ab": ["latest"],
     "report annotations": [],
@@ -75,6 +77,7 @@ ARGUMENTS = {
     "report trace": [RUN, "--output", "trace.json"],
     "report site": ["--output", "site"],
     "run": [*TINY, "-q"],
+    "simulate": [RUN],
     "store check": [],
     "store compact": [],
     "store copy": ["benchkit-store", "copy"],
@@ -82,7 +85,7 @@ ARGUMENTS = {
     "store import": ["results.json"],
     "store info": [],
     "store prune": [RUN, "--yes"],
-    "whatif": [RUN],  # the graph of the synthetic run is inconsistent: exit code 3
+    "whatif": [RUN],  # like diagnose and simulate refuses the inconsistent graph of this run
 }
 
 
@@ -152,6 +155,7 @@ READERS = {
     "list",
     "mark list",
     "notebooks list",
+    "query",
     "regressions",
     "report annotations",
     "store info",
