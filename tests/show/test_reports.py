@@ -37,8 +37,9 @@ def test_run_report_has_figures_without_code_or_urls(store, a_run):
     assert "plots.memory_by_kind" not in text
     assert "Is this result usual?" not in text  # the first run has no earlier runs
     heads = re.findall(r"<h2[^>]*>([\w ?]+)", text)
-    assert heads.index("Which task groups kept the threads busy?") == 0
-    assert heads.index("How was memory used?") == 1
+    assert heads.index("What bounds this run") == 0
+    assert heads.index("Which task groups kept the threads busy?") == 1
+    assert heads.index("How was memory used?") == 2
     assert "Metrics" in heads
     assert re.search(r"Were there problems.*?<p>Nothing\.</p>", text, re.DOTALL)
     assert re.search(r">memory_limit<.*?>[\d.]+ [KMG]iB<", text)
