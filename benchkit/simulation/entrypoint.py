@@ -33,8 +33,8 @@ def simulate_request(request: Mapping[str, Any]) -> Path:
     Parameters
     ----------
     request : mapping
-        ``graph`` (of `VirtualGraph.to_dict`, or arguments of `workload_graph`), ``shape``, ``model``,
-        ``draw``, ``config``, ``folder`` for recordings, ``id`` of the run, ``facts`` for its head.
+        ``graph`` (of `VirtualGraph.to_dict`, or arguments of `workload_graph`), ``shape``,
+        ``model``, ``draw``, ``config``, ``folder`` for recordings, ``id``, ``facts`` for the head.
 
     Returns
     -------

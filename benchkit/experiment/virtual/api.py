@@ -221,9 +221,9 @@ def simulate(
         replay_error = float(np.median([r.duration for r in replays])) / measured.duration - 1
         if abs(replay_error) > MAX_REPLAY_ERROR:
             raise UsageError(
-                f"run {measured.id[:13]}: its replay takes {replay_error:+.0%} of the measured "
-                f"time: above {MAX_REPLAY_ERROR:.0%} nothing is predicted; `benchkit simulate "
-                "--fit` fits the constants to this machine"
+                f"run {measured.id[:13]}: its replay differs by {replay_error:+.0%} from the "
+                f"measured time: above {MAX_REPLAY_ERROR:.0%} nothing is predicted; "
+                "`benchkit simulate --fit` fits the constants to this machine"
             )
     names = {name: name.removeprefix("distributed.") for name in config or {}}
     values = {f"distributed.{names[name]}": value for name, value in (config or {}).items()}

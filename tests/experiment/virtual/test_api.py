@@ -85,7 +85,7 @@ def test_nothing_is_predicted_if_the_replay_is_wrong(measured):
     slow = replace(Model(), execute=2.0)
 
     with pytest.raises(
-        UsageError, match=r"its replay takes \+\d+% of the measured time: above 15%"
+        UsageError, match=r"its replay differs by \+\d+% from the measured time: above 15%"
     ):
         simulate(measured, workers=10, model=slow, draws=1)
 
