@@ -7,7 +7,8 @@ nothing. *Restless* nights are those that the fleet step calls unclear when ther
 environment.
 
 Protocol: windows of 110 nights; a detector gets only the nights so far; nights 0 to 29 are
-history. *Quiet* windows have no change of level of max(3 %, 1.5 sigma) between any two halves of
+history. The whole path (screen, simulated re-runs of suspects, opening) is scored on the same
+windows. *Quiet* windows have no change of level of max(3 %, 1.5 sigma) between any two halves of
 30 nights and no 5 nights in a row beyond max(3 %, 3 sigma): every alarm for a rise is false.
 *Planted* windows are the same ones times 1.05 to 2 from a night on: found if placed no earlier
 than 5 nights before that night and reported within 20 nights. *Real* steps are visible with
@@ -29,6 +30,7 @@ sys.path.insert(0, str(HERE.parent))
 sys.path.append(str(HERE))  # at the end: `statistics` here must not replace the standard library's
 
 import numpy as np  # noqa: E402
+from _reruns import follow  # noqa: E402
 from _rival_detectors import available  # noqa: E402
 from numpy.lib.stride_tricks import sliding_window_view  # noqa: E402
 
@@ -254,6 +256,37 @@ def measure(
     print(f"  CPU for 1000 series, replay of {NIGHTS} nights: {seconds:.3f} s\n", flush=True)
 
 
+def whole_path(series: list[np.ndarray], stride: int) -> None:
+    """Print false and found regressions of the screen together with simulated re-runs."""
+    logs = [np.log(values) for values in series]
+    windows = [
+        log[at : at + NIGHTS]
+        for log in logs
+        for at in range(0, log.size - NIGHTS + 1, stride)
+        if is_quiet(log[at : at + NIGHTS])
+    ]
+    quiet = np.exp(windows)
+    n_nights = len(quiet) * (NIGHTS - HISTORY)
+    never = np.full(len(quiet), NIGHTS)
+    null = follow(quiet, never, 1.0, HISTORY, seed=7)
+    print(
+        f"with re-runs: {len(quiet)} quiet windows\n"
+        f"  false regressions / 100 series-nights {100 * null.n_false / n_nights:.4f}, measured "
+        f"again {100 * null.n_suspects / n_nights:.2f} with "
+        f"{null.n_blocks / max(null.n_suspects, 1):.1f} blocks each"
+    )
+    start = np.random.default_rng(5).integers(40, NIGHTS - WITHIN - 2, len(quiet))
+    planted = np.arange(NIGHTS) >= start[:, None]
+    for size in SIZES[:3]:
+        path = follow(quiet * np.where(planted, size, 1), start, size, HISTORY, seed=8)
+        delay = np.where(path.opened >= 0, path.opened - start + 1, np.inf)
+        found = ", ".join(
+            f"by night {night} {np.mean(delay <= night):.3f}" for night in (1, 3, WITHIN)
+        )
+        print(f"  step of {size - 1:4.0%}: {found}", flush=True)
+    print()
+
+
 def speed() -> None:
     rng = np.random.default_rng(2)
     for n_series, n_nights in ((1000, 60), (1000, 110), (1000, 365), (100, 2000)):
@@ -288,6 +321,7 @@ def main() -> None:
     series = read_series(args.series) if real else simulated_series()
     print(f"{len(series)} {'real' if real else 'simulated'} series\n")
     measure("benchkit", ours, series, args.stride)
+    whole_path(series, args.stride)
     if not args.quick:
         measure("last 3 above mean + 3 sd of 10", three_above_ten, series, args.stride)
         measure("last 1 above mean + 5 sd of 100", far_from_mean, series, args.stride)

@@ -31,6 +31,7 @@ KINDS = (
     "improved",  # a change for the better
     "set_aside",  # caused by the machine, not by the code
     "dismissed",  # not reproduced when measured again
+    "undecided",  # suspected, measured again, neither confirmed nor dismissed
     "night",  # summary of a night: counts per kind
 )
 

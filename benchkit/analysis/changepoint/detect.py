@@ -15,10 +15,19 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import stdtrit
 
+from benchkit.analysis.changepoint.candidates import (
+    CANDIDATE_CHANGE,
+    CANDIDATE_UNITS,
+    find_candidates,
+    find_short_candidates,
+)
+from benchkit.analysis.changepoint.rule import FEWEST_REFERENCE_NIGHTS
 from benchkit.analysis.changepoint.scan import Events, LatestReference, scan
 from benchkit.errors import UsageError
 
 __all__ = ["ChangePoint", "Marks", "LatestNight", "detect", "detect_many", "latest_night"]
+
+Floats = NDArray[np.float64]
 
 #: Coverage of the interval of a ratio.
 LEVEL = 0.95
@@ -94,11 +103,36 @@ class LatestNight:
     suspect : ndarray of int
         1 or -1 where the last night differs by six noise units or more, and by 3 %; else 0. One
         night does not prove a change: measure a suspect series again.
+    candidate : ndarray of int
+        1 or -1 where re-runs should decide: the last night differs by 2.5 noise units and 2.5 %,
+        or the last nights together differ, or there are too few nights for a reference and the
+        last night differs by 5 % and by 2.5 deviations of the nights before; else 0.
+    since : ndarray of int
+        Night from which on a candidate differs, as a position in the series: runs before it are
+        of the last good build.
+    n_before : ndarray of int
+        Number of nights before the last one, since the last restart.
     """
 
     ratio: NDArray[np.float64]
     units: NDArray[np.float64]
     suspect: NDArray[np.int64]
+    candidate: NDArray[np.int64]
+    since: NDArray[np.int64]
+    n_before: NDArray[np.int64]
+
+    @property
+    def is_short(self) -> NDArray[np.bool_]:
+        """Where a series has too few nights for a reference, shape (series,)."""
+        return np.isnan(self.units) & (self.n_before < FEWEST_REFERENCE_NIGHTS)
+
+    @property
+    def is_jump(self) -> NDArray[np.bool_]:
+        """Where the last night alone makes the series a candidate, shape (series,)."""
+        with np.errstate(invalid="ignore"):
+            large = np.abs(np.log(self.ratio)) >= CANDIDATE_CHANGE
+            far = np.abs(self.units) >= CANDIDATE_UNITS
+        return (large & far) | (self.is_short & (self.candidate != 0))
 
 
 def detect(times: ArrayLike, values: ArrayLike, *, marks: Marks | None = None) -> list[ChangePoint]:
@@ -176,10 +210,8 @@ def detect_many(
     Examples
     --------
     >>> quiet = [1.0, 1.01, 0.99, 1.0] * 6
-    >>> faster = quiet[:20] + [0.8] * 4
-    >>> [[], [change]] = detect_many([quiet, faster])
-    >>> change.direction, change.index
-    (-1, 20)
+    >>> [(change.direction, change.index) for change in detect_many([quiet[:20] + [0.8] * 4])[0]]
+    [(-1, 20)]
     """
     rows = _Rows.of(values, times, marks)
     events, _ = scan(rows.y)
@@ -208,8 +240,7 @@ def latest_night(
         Change of each series and the suspect series; `fleet_step` takes the noise units.
     """
     rows = _Rows.of(values, times, marks)
-    # Exclude the last night and the night before it from the reference.
-    _, reference = scan(rows.without_last(2))
+    _, reference = scan(rows.without_latest())
     return rows.latest_night(reference)
 
 
@@ -293,20 +324,32 @@ class _Rows:
             )
         ]
 
-    def without_last(self, n: int) -> NDArray[np.float64]:
-        """Return the rows without their last nights."""
-        keep = np.arange(self.y.shape[1]) < self.length[:, None] - n
+    def without_latest(self) -> Floats:
+        """Return the rows without the last night, and without that before it if enough remain."""
+        n_left_out = np.where(self.length > FEWEST_REFERENCE_NIGHTS + 1, 2, 1)
+        keep = np.arange(self.y.shape[1]) < (self.length - n_left_out)[:, None]
         return np.where(keep, self.y, np.nan)
 
     def latest_night(self, reference: LatestReference) -> LatestNight:
         """Return the last night relative to a reference that ends before it."""
         ratio, units = np.full((2, self.n_series), np.nan)
-        suspect = np.zeros(self.n_series, int)
+        suspect, candidate, n_before = np.zeros((3, self.n_series), int)
+        since = np.full(self.n_series, self.n_nights - 1)
         row = np.flatnonzero(self.length >= 2)
         row = row[self.night[row, self.length[row] - 1] == self.n_nights - 1]
         change = self.y[row, self.length[row] - 1] - reference.level[row]
         series = self.series[row]
+        n_before[series] = self.length[row] - 1
         ratio[series], units[series] = np.exp(change), change / reference.noise[row]
-        far = (np.abs(units) >= SUSPECT_UNITS) & (np.abs(np.log(ratio)) >= SUSPECT_CHANGE)
+        with np.errstate(invalid="ignore"):
+            far = (np.abs(units) >= SUSPECT_UNITS) & (np.abs(np.log(ratio)) >= SUSPECT_CHANGE)
         suspect[far] = np.sign(units[far])
-        return LatestNight(ratio, units, suspect)
+        candidate[series], first = find_candidates(self.y, self.length, row, change, reference)
+        since[series] = self.night[row, first]
+        short = np.isnan(change) & (n_before[series] < FEWEST_REFERENCE_NIGHTS)
+        sign, short_ratio = find_short_candidates(self.y, self.length, row[short])
+        candidate[series[short]] = sign
+        # The build of the first night is the reference of a short series.
+        since[series[short]] = self.night[row[short]][:, 1:2].ravel()
+        ratio[series[short]] = np.where(sign != 0, short_ratio, np.nan)
+        return LatestNight(ratio, units, suspect, candidate, since, n_before)

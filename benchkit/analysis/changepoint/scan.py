@@ -28,7 +28,7 @@ from benchkit.analysis.changepoint.rule import (
     sorted_quantile,
 )
 
-__all__ = ["Events", "LatestReference", "scan"]
+__all__ = ["DRIFT_NIGHTS", "Events", "LatestReference", "scan"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -52,6 +52,8 @@ FEWEST_LEFT_OUT = 7
 #: Nights between two reverted changes, of any length, below which both stay in the reference: what
 #: happened twice is the habit of the series.
 HABIT_NIGHTS = 60
+#: Nights at the end of a series in which a slow change is looked for.
+DRIFT_NIGHTS = 8
 #: Nights processed together; any value gives the same events.
 CHUNK_NIGHTS = 64
 
@@ -89,13 +91,15 @@ class LatestReference:
     level, noise : ndarray of float
         Median and robust standard deviation of the reference, in logarithms. NaN while the
         reference is too short.
-    start : ndarray of int
-        First night of the reference.
+    earlier_level, earlier_noise : ndarray of float
+        The same of a reference that ends `DRIFT_NIGHTS` earlier, to which the nights since then
+        can be compared; of the whole reference where that is too short.
     """
 
     level: Floats
     noise: Floats
-    start: Ints
+    earlier_level: Floats
+    earlier_noise: Floats
 
 
 @dataclass
@@ -321,9 +325,21 @@ def _leave_out(y: Floats, clean: Floats, row: Ints, end: Ints, state: _State) ->
 
 
 def _latest_reference(y: Floats, clean: Floats, state: _State) -> LatestReference:
-    """Return the reference of the next night."""
+    """Return the reference of the next night, and of the night `DRIFT_NIGHTS` before it."""
     end = np.isfinite(y).sum(axis=1)
-    start = state.start
+    level, noise = _reference(clean, state.start, end)
+    earlier_level, earlier_noise = _reference(clean, state.start, end - DRIFT_NIGHTS)
+    short = np.isnan(earlier_level)
+    return LatestReference(
+        level,
+        noise,
+        np.where(short, level, earlier_level),
+        np.where(short, noise, earlier_noise),
+    )
+
+
+def _reference(clean: Floats, start: Ints, end: Ints) -> tuple[Floats, Floats]:
+    """Return level and noise of each row before a night; NaN where there are too few nights."""
     level, noise = np.full((2, end.size), np.nan)
     row = np.flatnonzero(end - start >= FEWEST_REFERENCE_NIGHTS)
     nights, n = reference_values(clean, row, start[row], end[row])
@@ -331,4 +347,4 @@ def _latest_reference(y: Floats, clean: Floats, state: _State) -> LatestReferenc
     row, nights, n = row[enough], nights[enough], n[enough]
     level[row] = sorted_quantile(nights, n, 0.5)
     noise[row] = robust_noise(nights, n, level[row])
-    return LatestReference(level, noise, start)
+    return level, noise

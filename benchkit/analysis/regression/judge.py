@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from benchkit.analysis.changepoint.detect import LatestNight
 from benchkit.analysis.regression.fleet import FleetGroup, fleet_step
 from benchkit.analysis.regression.history import SERIES_FIELDS, History, night_name
 from benchkit.analysis.regression.level_events import NOT_ATTEMPTED, NightLevels, worse_direction
@@ -24,10 +25,12 @@ from benchkit.analysis.regression.regression import (
 )
 from benchkit.values import json_safe
 
-__all__ = ["Judgement", "judge_night"]
+__all__ = ["FALSE_ALARMS_WITH_RERUNS", "Judgement", "judge_night"]
 
-#: Alarms per series and night on real series without a change, from benchmarks/detection.py.
+#: False regressions per series and night on real series without a change, opened by the detector or
+#: by re-runs of suspects, from benchmarks/detection.py: without re-runs, and with re-runs.
 FALSE_ALARMS = 0.020 / 100
+FALSE_ALARMS_WITH_RERUNS = 0.016 / 100
 #: Consecutive nights that ended ok before a failure is reported as new.
 OK_NIGHTS_BEFORE = 3
 #: Consecutive nights that ended ok before a failure counts as recovered.
@@ -126,11 +129,11 @@ def judge_night(
     recoveries = levels.recoveries()
     closed = {str(event["regression"]) for event in recoveries}
     changes, proposed = levels.changes(alarms, fleet.cause, reasons, closed)
-    proposed += levels.suspects(latest.suspect, latest.ratio, proposed)
+    proposed += levels.suspects(latest, proposed, _measured_again(events))
     failures, other_events = _judge_outcomes(history, night, unjudged, active, control)
     new_events = changes + recoveries + other_events
     proposed += failures
-    nights = _night_events(history, night, unjudged, new_events, proposed)
+    nights = _night_events(history, night, unjudged, new_events, proposed, latest)
     return Judgement(night, new_events, proposed, nights, fleet.groups)
 
 
@@ -154,12 +157,23 @@ def _unjudged_groups(
     return {group: judged for group, judged in last_judged.items() if judged < night}
 
 
+def _measured_again(events: Sequence[Mapping[str, Any]]) -> dict[tuple[str, ...], str]:
+    """Return the last night on which each series was measured again without a confirmation."""
+    nights: dict[tuple[str, ...], str] = {}
+    for event in events:
+        if event["kind"] in ("dismissed", "undecided"):
+            name, seen = series_name(event), str(event["seen"])
+            nights[name] = max(nights.get(name, ""), seen)
+    return nights
+
+
 def _night_events(
     history: History,
     night: str,
     unjudged: Mapping[tuple[str, str], str],
     events: Sequence[Mapping[str, Any]],
     proposed: Sequence[Mapping[str, Any]],
+    latest: LatestNight,
 ) -> list[dict[str, Any]]:
     """Return an event with counts for each environment and host."""
     series = history.series
@@ -168,7 +182,9 @@ def _night_events(
     nights = []
     for environment, host in sorted(unjudged):
         here = ((series["environment"] == environment) & (series["host"] == host)).to_numpy(bool)
-        n_series = int((here & measured & judged).sum())
+        here = here & measured & judged
+        n_series = int(here.sum())
+        short = here & latest.is_short
         related = [
             event
             for event in (*events, *proposed)
@@ -183,6 +199,8 @@ def _night_events(
                 "environment": environment,
                 "host": host,
                 "n_series": n_series,
+                "n_short": int(short.sum()),
+                "short_nights": int(latest.n_before[short].max(initial=0)),
                 "n_alarms": sum(not suspect for suspect in suspects),
                 "n_suspects": sum(bool(suspect) for suspect in suspects),
                 "n_set_aside": kinds.count("set_aside"),

@@ -9,13 +9,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchkit.analysis.changepoint.detect import ChangePoint
+from benchkit.analysis.changepoint.detect import SUSPECT_UNITS, ChangePoint, LatestNight
+from benchkit.analysis.changepoint.rule import FEWEST_REFERENCE_NIGHTS
 from benchkit.analysis.regression.history import SERIES_FIELDS, History, night_name
 from benchkit.analysis.regression.regression import FAILING, Regression, regression_id, series_name
 from benchkit.store.schema import METRICS
 from benchkit.values import json_safe
 
-__all__ = ["NOT_ATTEMPTED", "NightLevels", "worse_direction"]
+__all__ = ["NOT_ATTEMPTED", "REST_NIGHTS", "NightLevels", "worse_direction"]
+
+#: Nights for which a series that was measured again without a result is not measured again.
+REST_NIGHTS = 3
 
 #: Outcomes of a night that say nothing about the workload.
 NOT_ATTEMPTED = ("", "skipped", "infrastructure")
@@ -250,39 +254,60 @@ class NightLevels:
 
     def suspects(
         self,
-        suspect: NDArray[np.int64],
-        ratio: NDArray[np.float64],
+        latest: LatestNight,
         proposed: Sequence[Mapping[str, Any]],
+        measured_again: Mapping[tuple[str, ...], str],
     ) -> list[dict[str, Any]]:
-        """Return suspected regressions of one night, which need a second measurement.
+        """Return suspected regressions, which need a second measurement.
 
         Parameters
         ----------
-        suspect : ndarray of int, shape (series,)
-            Direction of the deviation of the last night: 1, -1, or 0 for none.
-        ratio : ndarray of float, shape (series,)
-            Last night / level of the reference.
+        latest : LatestNight
+            The last night of each series of the history.
         proposed : sequence of mapping
             Proposed regressions; their series are skipped.
+        measured_again : mapping of series name to str
+            Last night on which a suspect was measured again and not confirmed.
 
         Returns
         -------
         list of dict
-            Events of kind ``opened`` with ``suspect`` true.
+            Events of kind ``opened`` with ``suspect`` true. ``good_until`` is the first night that
+            may have the change: the build of the night before it is the last good one.
         """
         taken = {series_name(event) for event in proposed}
         last = len(self.history.times) - 1
+        is_jump = latest.is_jump
         events = []
-        for row in np.flatnonzero(suspect != 0).tolist():
+        for row in np.flatnonzero((latest.candidate != 0) & self.unjudged_rows).tolist():
             about = self.history.series.iloc[row]
             name, worse = series_name(about), worse_direction(about["metric"])
-            if not self.unjudged_rows[row] or name in taken or name in self.active:
+            if name in taken or name in self.active or latest.candidate[row] != worse or not worse:
                 continue
-            if worse and suspect[row] == worse:
-                fact = self._fact(row, last, float(ratio[row]), None, None)
-                fact |= {"cause": "unclear", "reason": "one night, not confirmed yet"}
-                events.append({**fact, "kind": "opened", "suspect": True})
+            again = measured_again.get(name)
+            since = night_name(self.history.times[latest.since[row]])
+            if again is not None and not self._may_repeat(
+                again, since, float(latest.units[row]), bool(is_jump[row])
+            ):
+                continue
+            has_reference = bool(np.isfinite(latest.units[row]))
+            first = int(latest.since[row]) if has_reference else last
+            fact = self._fact(row, first, float(latest.ratio[row]), None, None)
+            reason = "one night" if first == last else f"{last - first + 1} nights"
+            if not has_reference:
+                reason = f"{latest.n_before[row]} of {FEWEST_REFERENCE_NIGHTS} nights of history"
+            fact |= {"cause": "unclear", "reason": f"{reason}, not confirmed yet"}
+            large = not has_reference or abs(latest.units[row]) >= SUSPECT_UNITS
+            units = float(latest.units[row]) if has_reference else None
+            fact |= {"good_until": since, "units": units, "large": bool(large)}
+            events.append({**fact, "kind": "opened", "suspect": True})
         return events
+
+    def _may_repeat(self, again: str, since: str, units: float, is_jump: bool) -> bool:
+        """Return whether a series that was measured again on a night is measured again now."""
+        distance = len(self.history.times) - 1 - self._position(again)
+        rests = distance <= REST_NIGHTS and not abs(units) >= SUSPECT_UNITS
+        return not rests and (is_jump or since > again)
 
     def recoveries(self) -> list[dict[str, Any]]:
         """Return events for regressions that recovered, or whose segment ended.
@@ -325,6 +350,8 @@ class NightLevels:
             float(np.nanmedian(part)) if np.isfinite(part).any() else None
             for part in (values[start:index], values[index:])
         )
+        if before and np.isfinite(ratio):
+            after = before * float(ratio)  # the levels give the change that stands beside them
         night = night_name(self.history.times[index])
         return {
             **json_safe(about),

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from benchkit.analysis.changepoint.rule import FEWEST_REFERENCE_NIGHTS
 from benchkit.analysis.metric_limits import decode_column
 from benchkit.analysis.run.baseline import is_simulated
 
-__all__ = ["future_nights", "nightly_runs"]
+__all__ = ["future_nights", "is_reported", "night_notes", "nightly_runs"]
 
 #: Hours after the present from which on a night is in the future: clocks differ a little.
 CLOCK_HOURS = 24
@@ -74,6 +76,61 @@ def future_nights(moments: pd.Series) -> pd.Series:
     n_future, n_past = moments[future].nunique(), moments[~future].nunique()
     is_exception = 0 < n_future <= max(MOST_FUTURE_NIGHTS, MOST_FUTURE_SHARE * n_past)
     return future if is_exception and n_past else future & False
+
+
+def is_reported(event: Mapping[str, Any]) -> bool:
+    """Return whether an event of the ledger is reported alone, not only in the counts of a night.
+
+    Parameters
+    ----------
+    event : mapping
+        Event of the ledger.
+
+    Returns
+    -------
+    bool
+        False for the kinds ``night`` and ``placed``, and for suspects that are little more than
+        noise and that were not reproduced: on an ordinary night these are 3 % of the series.
+    """
+    small = event.get("suspect") and not event.get("large")
+    hidden = ("night", "placed", *(("dismissed", "set_aside") if small else ()))
+    return event["kind"] not in hidden
+
+
+def night_notes(events: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Return what could not be judged in a night, and what became of its suspects.
+
+    Parameters
+    ----------
+    events : iterable of mapping
+        Events of the ledger of one night.
+
+    Returns
+    -------
+    list of str
+        A line each; empty if all series were judged and none was suspect.
+    """
+    nights = [event for event in events if event["kind"] == "night"]
+
+    def total(name: str) -> int:
+        return sum(int(night.get(name) or 0) for night in nights)
+
+    notes = []
+    if total("n_short"):
+        most = max(int(night.get("short_nights") or 0) for night in nights)
+        notes.append(
+            f"judged {total('n_series') - total('n_short')} of {total('n_series')} series: "
+            f"{most} of {FEWEST_REFERENCE_NIGHTS} nights of history"
+        )
+    fates = {name: total(f"n_{name}") for name in ("confirmed", "dismissed", "undecided")}
+    if any(fates.values()):
+        counts = [f"{count} {name}" for name, count in fates.items() if count]
+        notes.append(f"suspects measured again: {', '.join(counts)}")
+    if total("n_not_measured"):
+        notes.append(f"suspects not measured again: {total('n_not_measured')}")
+    if total("n_set_aside"):
+        notes.append(f"changes attributed to the machine: {total('n_set_aside')}")
+    return notes
 
 
 def _night_times(runs: pd.DataFrame) -> pd.Series:

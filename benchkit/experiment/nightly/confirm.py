@@ -6,30 +6,39 @@ regression can be reported on its first night, and a slow machine is not reporte
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
-from benchkit.analysis.compare.compare_runs import compare_experiment
 from benchkit.analysis.regression.diagnosis import adjacent_runs
+from benchkit.analysis.regression.fleet import COMMON_SERIES, COMMON_SHARE
 from benchkit.analysis.regression.history import History
+from benchkit.analysis.regression.level_events import NOT_ATTEMPTED, worse_direction
 from benchkit.analysis.regression.regression import FAILING
+from benchkit.analysis.stats.confirmation import CONFIRMATION_LOOKS, judge_reruns
 from benchkit.errors import BenchkitError
 from benchkit.experiment.environment.build import build
 from benchkit.experiment.environment.environment import Environment
 from benchkit.experiment.environment.from_run import environment_of_run
 from benchkit.experiment.run.api import Selection, plan_experiment
 from benchkit.experiment.run.events import Event
+from benchkit.experiment.run.experiment import Experiment
+from benchkit.experiment.run.plan import NULL_ARM, Measurement
+from benchkit.formatting import counted
 from benchkit.measure.provenance import host_name
 from benchkit.store.store import Store
 
-__all__ = ["Confirmation", "Progress", "confirm"]
+__all__ = ["Confirmation", "Progress", "confirm", "judge_events"]
 
-#: Blocks of the re-run; in each the last good build runs twice (null arm).
-BLOCKS = 5
+#: Number of workloads that represent the suspects of a night and machine: they are measured first,
+#: and if none of them is confirmed, the machine caused all. On real series half of the suspects are
+#: of nights on which a tenth of the machine's series rose.
+REPRESENTATIVES = 3
 #: Maximum number of workloads to measure again: a larger number has one common cause.
 MAX_WORKLOADS = 12
 #: Names of the arms.
@@ -93,54 +102,92 @@ def confirm(
     -------
     Confirmation
         The events; those of other hosts, of failures and of builds that cannot be rebuilt stay
-        undecided.
+        undecided. Three workloads are measured first; if none of them reproduces its change, the
+        events of all others are attributed to the machine.
     """
     events = [{**event, "confirmed": event.get("confirmed")} for event in proposed]
     failures: list[str] = []
     experiments: list[str] = []
-    for (name, good_id), group in _groups(history, events).items():
-        try:
-            good = environment_of_run(store.open(good_id).tree.attrs, GOOD, environments.get(name))
-            build(good)
-            tonight = replace(environments[name], name=TONIGHT)
-            experiment, _ = plan_experiment(
-                Selection(
-                    sorted({str(event["workload"]) for event in group}),
-                    folders=folders,
-                    environments=[good, tonight],
-                    null=True,
-                ),
-                repeats=BLOCKS,
-                store=store,
-                scale=float(group[0]["scale"]),
-                tags={"confirm": night},
-            )
-            for _ in progress(experiment.run()):
-                pass
-            experiments.append(experiment.id)
-            _add_verdicts(store, experiment.id, group)
-        except KeyError:
-            failures.append(f"{name}: not confirmed: environment not measured in this night")
-        except BenchkitError as error:
-            failures.append(f"{name}: not confirmed: {error}")
+    workloads = _ordered_workloads(events)
+    first, others = workloads[:REPRESENTATIVES], workloads[REPRESENTATIVES:MAX_WORKLOADS]
+    for names in (first, others):
+        if names is others and _is_machine(history, events, first):
+            _attribute_to_machine(events, len(first))
+            break
+        for (name, good_id), group in _groups(history, events, names).items():
+            try:
+                environment = environments.get(name)
+                good = environment_of_run(store.open(good_id).tree.attrs, GOOD, environment)
+                build(good)
+                experiment, _ = plan_experiment(
+                    Selection(
+                        sorted({str(event["workload"]) for event in group}),
+                        folders=folders,
+                        environments=[good, replace(environments[name], name=TONIGHT)],
+                        null=True,
+                    ),
+                    repeats=CONFIRMATION_LOOKS[-1],
+                    store=store,
+                    scale=float(group[0]["scale"]),
+                    tags={"confirm": night},
+                )
+                experiments.append(experiment.id)
+                for _ in progress(experiment.run(_until_decided(experiment, group))):
+                    pass
+            except KeyError:
+                failures.append(f"{name}: not confirmed: environment not measured in this night")
+            except BenchkitError as error:
+                failures.append(f"{name}: not confirmed: {error}")
     return Confirmation(events, failures, experiments)
 
 
+def _ordered_workloads(events: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the workloads that this machine can measure again, the most certain change first."""
+    own = [event for event in events if _is_own(event)]
+    # Alarms first: their change lasted for some nights, a suspect is often one noisy night.
+    own.sort(key=lambda e: (bool(e.get("suspect")), -abs(float(e.get("units") or 0))))
+    return list(dict.fromkeys(str(event["workload"]) for event in own))
+
+
+def _is_own(event: Mapping[str, Any]) -> bool:
+    """Return whether this machine can measure the series of an event again."""
+    return event["metric"] != FAILING and str(event["host"]) == host_name()
+
+
+def _is_machine(
+    history: History, events: Sequence[Mapping[str, Any]], measured: Collection[str]
+) -> bool:
+    """Return whether many series are suspect and none of the representatives was reproduced."""
+    again = [e for e in events if e["workload"] in measured and e.get("again")]
+    n_suspects = sum(bool(event.get("suspect")) and _is_own(event) for event in events)
+    here = (history.series["host"] == host_name()).to_numpy() & np.isfinite(history.values[:, -1])
+    common = n_suspects >= max(COMMON_SERIES, COMMON_SHARE * here.sum())
+    return common and bool(again) and all(event["confirmed"] is False for event in again)
+
+
+def _attribute_to_machine(events: Sequence[dict[str, Any]], n_measured: int) -> None:
+    """Set aside the suspects of workloads that are not measured again."""
+    for event in events:
+        if _is_own(event) and event.get("suspect") and not event.get("again"):
+            event |= {"confirmed": False, "cause": "infrastructure"}
+            event["reason"] = (
+                f"{counted(n_measured, 'workload')} with larger changes measured again: "
+                "not reproduced"
+            )
+
+
 def _groups(
-    history: History, events: Sequence[dict[str, Any]]
+    history: History, events: Sequence[dict[str, Any]], workloads: Collection[str]
 ) -> dict[tuple[str, str], list[dict[str, Any]]]:
     """Return events by environment and id of a run of the last good build."""
     groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
     representative: dict[tuple[str, str], str] = {}
     hashes = dict(zip(history.runs["id"], history.runs["packages_hash"], strict=True))
-    own = [e for e in events if e["metric"] != FAILING and str(e["host"]) == host_name()]
-    own.sort(key=lambda event: -abs(float(event.get("ratio") or 1) - 1))
-    workloads: dict[str, None] = {}
-    for event in own:
-        workloads.setdefault(str(event["workload"]))
-        if str(event["workload"]) not in list(workloads)[:MAX_WORKLOADS]:
+    for event in events:
+        if not _is_own(event) or str(event["workload"]) not in workloads:
             continue
-        before, _ = adjacent_runs(history, event)
+        good_until = event.get("good_until") or event["night"]
+        before, _ = adjacent_runs(history, {**event, "night": good_until})
         if not before:
             continue
         key = str(event["environment"]), str(hashes.get(before[-1], before[-1]))
@@ -149,24 +196,69 @@ def _groups(
     return groups
 
 
-def _add_verdicts(store: Store, experiment: str, events: Sequence[dict[str, Any]]) -> None:
-    """Write the verdict of the re-run into each event."""
-    metrics = sorted({str(event["metric"]) for event in events})
-    comparison = compare_experiment(store.runs(experiment=experiment), experiment, metrics=metrics)
-    frame = comparison.frame[comparison.frame["contender"] == TONIGHT]
-    rows = {(row["workload"], row["metric"]): row for row in frame.to_dict("records")}
+def _until_decided(
+    experiment: Experiment, events: Sequence[dict[str, Any]]
+) -> Iterator[Measurement]:
+    """Yield the measurements of a re-run, until at a look all events of a workload are decided."""
+    waiting = {measurement.variant for measurement in experiment.plan}
+    for start, stop in pairwise((0, *CONFIRMATION_LOOKS)):
+        for measurement in experiment.plan:
+            if start <= measurement.block < stop and measurement.variant in waiting:
+                yield measurement
+        runs = experiment.store.runs(experiment=experiment.id)
+        waiting &= judge_events(runs, events, experiment.id)
+        if not waiting:
+            return
+
+
+def judge_events(runs: pd.DataFrame, events: Sequence[dict[str, Any]], experiment: str) -> set[str]:
+    """Write the result of re-runs into events.
+
+    Parameters
+    ----------
+    runs : DataFrame
+        Runs of the re-run up to now.
+    events : sequence of dict
+        Proposed events; ``confirmed``, ``again``, and of confirmed events ``cause`` and ``reason``
+        are set.
+    experiment : str
+        Id of the re-run.
+
+    Returns
+    -------
+    set of str
+        Workloads with an event for which further blocks are useful.
+    """
+    waiting = set()
     for event in events:
-        row = rows.get((event["workload"], event["metric"]))
-        if row is None:
+        if (event.get("again") or {}).get("stopped"):
+            continue  # another metric of the workload needs more blocks
+        own = runs[runs["workload"] == event["workload"]]
+        sides = [own[own["arm"].isin(arms)] for arms in ((GOOD, NULL_ARM), (TONIGHT,))]
+        attempted = [side[~side["outcome"].isin(NOT_ATTEMPTED)] for side in sides]
+        if not all(len(side) for side in attempted):
             continue
+        failed = [float((side["outcome"] != "ok").mean()) for side in attempted]
+        values = [
+            side.loc[side["outcome"] == "ok", event["metric"]].to_numpy(float)[None]
+            for side in attempted
+        ]
+        direction = worse_direction(str(event["metric"]))
+        result = judge_reruns(values[0], values[1], [direction])
+        numbers = {name: float(getattr(result, name)[0]) for name in ("ratio", "low", "high", "p")}
+        decision = int(result.decision[0])
+        reason = f"{100 * (numbers['ratio'] - 1):+.1f} %"
+        if failed[1] > failed[0]:
+            decision, reason = 1, f"{failed[1]:.0%} of its runs fail, {failed[0]:.0%} before"
         event["again"] = {
-            name: None if pd.isna(row[name]) else float(row[name])
-            for name in ("ratio", "low", "high", "p")
-        } | {"verdict": str(row["verdict"]), "experiment": experiment}
-        if row["worse"]:
-            event["confirmed"] = True
-            failed = row["verdict"] == "failed"
-            result = row["note"] if failed else f"{100 * (row['ratio'] - 1):+.1f} %"
-            event["cause"], event["reason"] = "code", f"both builds measured again: {result}"
-        elif row["changed"] or row["verdict"] == "same":
-            event["confirmed"] = False
+            **{name: None if np.isnan(number) else number for name, number in numbers.items()},
+            "verdict": {1: "confirmed", -1: "dismissed", 0: "undecided"}[decision],
+            "experiment": experiment,
+            "stopped": bool(result.stopped[0]) or decision != 0,
+        }
+        event["confirmed"] = {1: True, -1: False, 0: None}[decision]
+        if decision == 1:
+            event["cause"], event["reason"] = "code", f"both builds measured again: {reason}"
+        elif not event["again"]["stopped"]:
+            waiting.add(str(event["workload"]))
+    return waiting

@@ -11,6 +11,7 @@ import pandas as pd
 
 from benchkit.analysis.metric_limits import quality_warnings
 from benchkit.analysis.regression.history import DEFAULT_METRICS
+from benchkit.analysis.regression.nights import is_reported, night_notes
 from benchkit.analysis.regression.regression import Regression, read_ledger
 from benchkit.errors import UsageError
 from benchkit.formatting import counted
@@ -30,6 +31,7 @@ CHANGE_KINDS = (
     "improved",
     "set_aside",
     "dismissed",
+    "undecided",
 )
 
 
@@ -66,7 +68,7 @@ class Night:
     @property
     def changes(self) -> list[dict[str, Any]]:
         """Events to report, most important first (see `CHANGE_KINDS`)."""
-        events = [event for event in self.events if event["kind"] in CHANGE_KINDS]
+        events = [e for e in self.events if e["kind"] in CHANGE_KINDS and is_reported(e)]
         return sorted(events, key=lambda event: CHANGE_KINDS.index(event["kind"]))
 
     @property
@@ -88,6 +90,11 @@ class Night:
         return quality_warnings(dict(list(runs.groupby("environment"))), DEFAULT_METRICS)
 
     @property
+    def notes(self) -> list[str]:
+        """What could not be judged, and what became of suspects, a line each."""
+        return night_notes(self.events)
+
+    @property
     def sentence(self) -> str:
         """One-sentence summary of the night."""
         kinds = [event["kind"] for event in self.events]
@@ -100,6 +107,7 @@ class Night:
                 ("improved", "improved"),
                 ("set_aside", "caused by the machine"),
                 ("dismissed", "not reproduced"),
+                ("undecided", "measured again and undecided"),
             )
             if kind in kinds
         ]
@@ -118,6 +126,7 @@ class Night:
             for regression in self.regressions
             if regression.is_open
         ]
+        lines += [f"  {text}" for text in self.notes]
         lines += [f"  failed: {text}" for text in self.failures]
         return "\n".join([*lines, *(f"  limited: {text}" for text in self.limits)])
 
@@ -127,6 +136,7 @@ class Night:
             for regression in self.regressions
             if regression.is_open
         ]
+        rows += [{"state": "note", "regression": text} for text in self.notes]
         rows += [{"state": "failed", "regression": text} for text in self.failures]
         rows += [{"state": "limited", "regression": text} for text in self.limits]
         return f"<p>{html.escape(self.sentence)}</p>{Table(rows).to_html() if rows else ''}"

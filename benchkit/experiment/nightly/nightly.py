@@ -14,7 +14,11 @@ from typing import Any
 
 from benchkit.analysis.metric_names import check_metrics
 from benchkit.analysis.regression.history import DEFAULT_METRICS, History, build_history
-from benchkit.analysis.regression.judge import Judgement, judge_night
+from benchkit.analysis.regression.judge import (
+    FALSE_ALARMS_WITH_RERUNS,
+    Judgement,
+    judge_night,
+)
 from benchkit.analysis.regression.nights import nightly_runs
 from benchkit.analysis.regression.regression import read_ledger
 from benchkit.errors import BenchkitError, UsageError
@@ -35,6 +39,9 @@ from benchkit.store.index.query import parse_moment
 from benchkit.store.store import Store
 
 __all__ = ["judge_and_record", "nightly"]
+
+#: Counts of suspects in the event of a night, by what became of them.
+_FATES = ("n_confirmed", "n_dismissed", "n_undecided", "n_not_measured")
 
 
 def nightly(
@@ -177,13 +184,18 @@ def judge_and_record(
     runs = store.runs()
     if len(runs):
         history = build_history(runs, metrics=metrics, marks=marks)
+        if history.future:
+            ids = ", ".join(history.future[:3]) + (", ..." if len(history.future) > 3 else "")
+            result.failures.append(
+                f"{counted(len(history.future), 'run')} of a night in the future left out: {ids}"
+            )
         judgement = judge_night(history, events, marks=marks, control=control)
         if not result.records:  # nothing measured: use the last night in the store
             result.night = judgement.night
         proposed = judgement.proposed
         if arms and proposed:
             proposed = _confirmed(result, history, proposed, arms, folders, progress)
-        _write(result, history, judgement, proposed)
+        _write(result, history, judgement, proposed, again=bool(arms))
     result.regressions = read_ledger(store.events(), marks)
 
 
@@ -268,6 +280,8 @@ def _write(
     history: History,
     judgement: Judgement,
     proposed: Sequence[dict[str, Any]],
+    *,
+    again: bool,
 ) -> None:
     """Add the events, night events last: after a crash the night is then judged again."""
     store = result.store
@@ -281,17 +295,20 @@ def _write(
     counts: dict[tuple[str, str], dict[str, int]] = {}
     for event in proposed:
         group = str(event["environment"]), str(event["host"])
-        count = counts.setdefault(group, {"n_confirmed": 0, "n_dismissed": 0})
+        count = counts.setdefault(group, dict.fromkeys(_FATES, 0))
         facts = diagnose(store, history, event)
         kind = _kind_of(event, facts)
+        count["n_not_measured"] += kind is None and bool(event.get("large"))
         if kind is None:
             continue
         count["n_confirmed"] += event.get("confirmed") is True
         count["n_dismissed"] += kind == "dismissed"
-        again = event.get("again")
-        if again and event.get("low") is None:  # one night has no interval, the re-run has one
-            event = {**event, "low": again["low"], "high": again["high"]}
-        if kind == "set_aside":
+        count["n_undecided"] += kind == "undecided"
+        rerun = event.get("again")
+        if rerun and event.get("low") is None:  # one night has no interval, the re-run has one
+            event = {**event, **{name: rerun[name] for name in ("ratio", "low", "high")}}
+            event["after"] = event["before"] and event["before"] * (rerun["ratio"] or 1.0)
+        if kind == "set_aside" and event.get("confirmed") is None:
             event = {**event, "cause": "infrastructure", "reason": "nothing changed in the build"}
         add({**event, "kind": kind, "facts": facts})
     for event in judgement.events:
@@ -299,15 +316,21 @@ def _write(
             event = {**event, "facts": diagnose(store, history, event)}
         add(event)
     for event in judgement.nights:
-        add({**event, **counts.get((event["environment"], event["host"]), {})})
+        fates = counts.get((event["environment"], event["host"]), {})
+        if again:
+            expected = round(event["n_series"] * FALSE_ALARMS_WITH_RERUNS, 5)
+            event = {**event, "expected_false_alarms": expected}
+        add({**event, **fates})
 
 
 def _kind_of(event: Mapping[str, Any], facts: Mapping[str, Any]) -> str | None:
-    """Return the kind of a proposed event; None if one night suspects it without confirmation."""
+    """Return the kind of a proposed event; None for a suspect that was not measured again."""
     if event.get("confirmed") is False:
-        return "dismissed"
+        is_machine = event.get("cause") == "infrastructure"
+        return "set_aside" if is_machine else "dismissed"
+    suspect = event.get("suspect") and not event.get("confirmed")
     if event.get("confirmed") is None and facts.get("same_build"):
-        return "set_aside"
-    if event.get("suspect") and not event.get("confirmed"):
-        return None
+        return None if suspect and not event.get("large") else "set_aside"
+    if suspect:
+        return "undecided" if event.get("again") else None
     return "opened"

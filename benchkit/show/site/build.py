@@ -16,6 +16,7 @@ from typing import Any
 from uuid import uuid4
 
 from benchkit import __version__
+from benchkit.analysis.regression.nights import night_notes
 from benchkit.analysis.regression.regression import Regression
 from benchkit.analysis.regression.status import workload_owners
 from benchkit.errors import SiteError, UsageError
@@ -177,7 +178,9 @@ class _Writer:
         news = sorted(self.data.news, key=lambda event: event["kind"] == "set_aside")
         regressions = {regression.id: regression for regression in self.data.regressions}
         lists = {"workloads": self.data.workloads, "news": news, "regressions": regressions}
-        self._page("index.html", "index.html", "Overview", **lists)
+        judged = max((night["seen"] for night in self.data.nights), default="")
+        notes = night_notes(night for night in self.data.nights if night["seen"] == judged)
+        self._page("index.html", "index.html", "Overview", notes=notes, **lists)
 
     def _workload(self, name: str) -> None:
         page = page_name(name)

@@ -19,6 +19,7 @@ import pandas as pd
 from benchkit.analysis.changepoint.detect import ChangePoint
 from benchkit.analysis.regression.history import History, build_history, night_name
 from benchkit.analysis.regression.level_events import worse_direction
+from benchkit.analysis.regression.nights import is_reported
 from benchkit.analysis.regression.regression import Regression, read_ledger, series_name
 from benchkit.analysis.regression.status import improvements, reported_change, series_label
 from benchkit.errors import UnreadableRun
@@ -87,11 +88,7 @@ class SiteData:
     def news(self) -> list[Mapping[str, Any]]:
         """Events of the last judged night, without the kinds "night" and "placed"."""
         last = max((str(e["seen"]) for e in self.events if e.get("seen")), default="")
-        return [
-            event
-            for event in self.events
-            if event.get("seen") == last and event["kind"] not in ("night", "placed")
-        ]
+        return [event for event in self.events if event.get("seen") == last and is_reported(event)]
 
     @cached_property
     def workloads(self) -> list[str]:

@@ -24,3 +24,44 @@ def test_latest_night_rarely_suspects_noise(rng):
 
     assert np.mean(latest.suspect != 0) < 0.002
     assert np.nanstd(latest.units) == pytest.approx(1, rel=0.2)
+
+
+def test_latest_night_candidates_are_rare_without_change(rng):
+    latest = latest_night(lognormal(rng, 3000, 0.02))
+
+    assert 0.004 < np.mean(latest.candidate == 1) < 0.02
+
+
+def test_latest_night_candidate_after_slow_change_names_its_first_night(rng):
+    values = lognormal(rng, 500, 0.02)
+    values[:, 104:] *= 1.05
+
+    latest = latest_night(values)
+
+    found = latest.candidate == 1
+    # In a quarter of the series the detector has found the change, so that its level is new.
+    assert np.mean(found | np.isnan(latest.units)) > 0.95
+    assert 103 <= np.median(latest.since[found]) <= 105
+    # The reference is not affected by the last nights.
+    assert np.nanmedian(latest.ratio) == pytest.approx(1.05, abs=0.01)
+
+
+@pytest.mark.parametrize("n_before", [1, 3, 7, 9])
+def test_latest_night_candidates_in_first_nights(n_before, rng):
+    values = lognormal(rng, 200, 0.01)[:, : n_before + 1]
+    values[:100, -1] *= 1.4
+
+    latest = latest_night(values)
+
+    assert latest.candidate[:100].tolist() == [1] * 100
+    assert np.mean(latest.candidate[100:] != 0) <= 0.03
+    assert set(latest.since[:100]) == {1}  # the build of the first night is the good one
+    assert set(latest.n_before) == {n_before}
+    assert np.median(latest.ratio[:100]) == pytest.approx(1.4, abs=0.02)
+
+
+def test_latest_night_has_reference_of_ten_nights(rng):
+    ten, nine = (latest_night(lognormal(rng, 20)[:, : n + 1]) for n in (10, 9))
+
+    assert np.isfinite(ten.units).all()
+    assert np.isnan(nine.units).all()

@@ -8,6 +8,7 @@ from helpers.run_records import FIRST, run_record
 
 from benchkit.analysis.regression.history import build_history
 from benchkit.analysis.regression.judge import judge_night
+from benchkit.analysis.regression.nights import night_notes
 from benchkit.analysis.regression.regression import read_ledger
 from benchkit.measure.run_ids import new_id
 
@@ -214,3 +215,41 @@ def test_judge_ignores_judged_night_of_the_future():
     judgement = judge_night(history, [night])
 
     assert [event["kind"] for event in judgement.proposed] == ["opened"]
+
+
+def test_judge_suspects_change_in_first_nights():
+    values = np.append(noise(1, 7), 14.0)
+    rows = [run_record(night, duration=value) for night, value in enumerate(values)]
+    found = judge_night(build_history(pd.DataFrame(rows), metrics=["duration"]))
+
+    (event,) = found.proposed
+    assert event["suspect"]
+    assert event["reason"] == "7 of 10 nights of history, not confirmed yet"
+    assert event["good_until"][:10] == str(FIRST + pd.Timedelta(days=1))[:10]
+    assert event["night"][:10] == str(FIRST + pd.Timedelta(days=7))[:10]
+    assert 1.35 < event["ratio"] < 1.45
+    (night,) = found.nights
+    assert (night["n_series"], night["n_short"], night["short_nights"]) == (1, 1, 7)
+    assert night_notes(found.nights) == ["judged 0 of 1 series: 7 of 10 nights of history"]
+
+
+def test_judge_waits_after_a_suspect_was_dismissed():
+    values = noise(1)
+    values[N - 1] *= 1.045  # four to five noise units
+    rows = [run_record(night, duration=value) for night, value in enumerate(values)]
+    history = build_history(pd.DataFrame(rows), metrics=["duration"])
+    (suspect,) = judge_night(history).proposed
+    assert not suspect["large"]
+
+    def proposed_after(nights_ago, kind="dismissed"):
+        seen = str(history.times[-1 - nights_ago])[:19]
+        return judge_night(history, [{**suspect, "kind": kind, "seen": seen}]).proposed
+
+    assert [len(proposed_after(ago)) for ago in (1, 3, 4)] == [0, 0, 1]
+    assert len(proposed_after(2, "undecided")) == 0
+
+
+def test_judge_levels_give_the_change_beside_them():
+    events = replay({("a.x", "tip"): stepped(1, 1.2)})
+    (regression,) = read_ledger(events)
+    assert abs(regression.after / regression.before / regression.ratio - 1) < 1e-9

@@ -1,0 +1,112 @@
+"""Find series whose last nights differ enough that re-runs should decide.
+
+More sensitive than the detector, because a re-run is cheap and a false candidate opens nothing.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchkit.analysis.changepoint.scan import DRIFT_NIGHTS, LatestReference
+
+__all__ = ["CANDIDATE_CHANGE", "CANDIDATE_UNITS", "find_candidates", "find_short_candidates"]
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+#: Distance of one night, in noise units, from which on the series is a candidate for re-runs.
+CANDIDATE_UNITS = 2.5
+#: Smallest change of such a night, as logarithm of a ratio.
+CANDIDATE_CHANGE = 0.025
+#: Slow changes: the sum of distances, in noise units, less `SUM_ALLOWANCE` a night, from which on a
+#: series is a candidate (CUSUM).
+SUM_UNITS = 5.0
+SUM_ALLOWANCE = 0.5
+#: Distances that count in the sum.
+SUM_CLIP = (-3.0, 4.0)
+#: Smallest median change of the last `SLOW_NIGHTS` of a slow change, as logarithm of a ratio.
+SLOW_CHANGE = 0.02
+SLOW_NIGHTS = 5
+#: Smallest change, as logarithm of a ratio, of a series without enough nights for a reference.
+SHORT_CHANGE = 0.05
+#: Lowest noise assumed for such a series.
+SHORT_NOISE = 0.02
+
+
+def find_candidates(
+    y: Floats, length: Ints, row: Ints, change: Floats, reference: LatestReference
+) -> tuple[Ints, Ints]:
+    """Return direction and first night of suspected changes of rows that have a reference.
+
+    Parameters
+    ----------
+    y : ndarray, shape (rows, nights)
+        Logarithms of the values; NaN after the last night of a row.
+    length : ndarray of int, shape (rows,)
+        Number of nights of each row.
+    row : ndarray of int, shape (n,)
+        Rows to examine.
+    change : ndarray, shape (n,)
+        Last night minus level of the reference.
+    reference : LatestReference
+        References of all rows.
+
+    Returns
+    -------
+    direction : ndarray of int, shape (n,)
+        1 or -1 for a candidate, else 0.
+    first : ndarray of int, shape (n,)
+        Position in the row of the first night that may have the change; else of the last night.
+    """
+    size = min(DRIFT_NIGHTS + 2, y.shape[1])
+    at = np.maximum(length[row, None] - size + np.arange(size), 0)
+    distance = y[row[:, None], at] - reference.earlier_level[row, None]
+    units = distance / reference.earlier_noise[row, None]
+    direction, first = np.zeros(row.size, int), length[row] - 1
+    with np.errstate(invalid="ignore"):
+        jump = change / reference.noise[row]
+        middle = np.median(distance[:, -SLOW_NIGHTS:], axis=1)
+        for sign in (1, -1):
+            total, begin = np.zeros(row.size), np.full(row.size, size - 1)
+            for night in range(size):
+                begin = np.where(total > 0, begin, night)
+                step = np.clip(sign * units[:, night], *SUM_CLIP) - SUM_ALLOWANCE
+                total = np.maximum(total + step, 0)
+            slow = (total >= SUM_UNITS) & (sign * middle >= SLOW_CHANGE)
+            fast = (sign * jump >= CANDIDATE_UNITS) & (sign * change >= CANDIDATE_CHANGE)
+            found = slow | fast
+            direction[found] = sign
+            first[found] = at[found, begin[found]]
+    return direction, first
+
+
+def find_short_candidates(y: Floats, length: Ints, row: Ints) -> tuple[Ints, Floats]:
+    """Return direction and ratio of the last night of rows with too few nights for a reference.
+
+    Parameters
+    ----------
+    y : ndarray, shape (rows, nights)
+        Logarithms of the values; NaN after the last night of a row.
+    length : ndarray of int, shape (rows,)
+        Number of nights of each row.
+    row : ndarray of int, shape (n,)
+        Rows to examine, with two nights at least.
+
+    Returns
+    -------
+    direction : ndarray of int, shape (n,)
+        1 or -1 for a candidate, else 0.
+    ratio : ndarray of float, shape (n,)
+        Last night / median of the nights before; NaN without a candidate.
+    """
+    direction, ratio = np.zeros(row.size, int), np.full(row.size, np.nan)
+    for place, at in enumerate(row.tolist()):
+        before = y[at, : length[at] - 1]
+        middle = np.median(before)
+        noise = max(1.4826 * np.median(np.abs(before - middle)), SHORT_NOISE)
+        change = y[at, length[at] - 1] - middle
+        limit = max(SHORT_CHANGE, CANDIDATE_UNITS * noise * np.sqrt(1 + 1 / before.size))
+        if abs(change) >= limit:
+            direction[place], ratio[place] = np.sign(change), np.exp(change)
+    return direction, ratio

@@ -1,0 +1,131 @@
+"""Decide whether re-runs of a suspected change, interleaved with the last good build, confirm it.
+
+Takes the runs of both builds up to a look; returns a decision. The looks and limits are those with
+which `benchmarks/detection.py` measures the rates of false and of found changes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import ndtr, ndtri, stdtr, stdtrit
+
+__all__ = ["CONFIRMATION_LOOKS", "Rerun", "judge_reruns"]
+
+#: Numbers of interleaved blocks after which re-runs are judged; the last is the largest number.
+CONFIRMATION_LOOKS = (3, 5, 8, 12)
+#: Largest two-sided p value that confirms a change, at each look.
+MOST_P = 0.002
+#: Smallest change (logarithm of a ratio) that is confirmed.
+LEAST_CHANGE = 0.015
+#: Change below which re-runs are stopped: the estimate plus 1.3 standard errors is less.
+SMALL_CHANGE = 0.03
+#: Number of these standard errors.
+STOP_ERRORS = 1.3
+#: Probability of a confirmation at the last look below which re-runs are stopped.
+LEAST_POWER = 0.15
+#: Lowest noise of a run that is assumed (logarithm of a ratio).
+LEAST_NOISE = 0.006
+#: Confidence of the interval.
+LEVEL = 0.95
+
+
+@dataclass(frozen=True)
+class Rerun:
+    """Result of re-runs at a look; one element of each array per change.
+
+    Parameters
+    ----------
+    ratio, low, high : ndarray of float
+        Build of the night / last good build, with its 95 % interval.
+    p : ndarray of float
+        Two-sided p value of no change.
+    decision : ndarray of int
+        1 confirmed, -1 dismissed, 0 undecided.
+    stopped : ndarray of bool
+        Whether more blocks are useless: decided, unlikely to be confirmed, or the last look.
+    """
+
+    ratio: NDArray[np.float64]
+    low: NDArray[np.float64]
+    high: NDArray[np.float64]
+    p: NDArray[np.float64]
+    decision: NDArray[np.int64]
+    stopped: NDArray[np.bool_]
+
+
+def judge_reruns(good: ArrayLike, tonight: ArrayLike, direction: ArrayLike) -> Rerun:
+    """Judge the re-runs of suspected changes.
+
+    Parameters
+    ----------
+    good : array_like, shape (changes, runs)
+        Runs of the last good build, which runs twice in a block; NaN is missing.
+    tonight : array_like, shape (changes, blocks)
+        Runs of the build of the night.
+    direction : array_like, shape (changes,)
+        1 if the suspected change is an increase, -1 for a decrease.
+
+    Returns
+    -------
+    Rerun
+        Decisions for the number of blocks of `tonight`.
+
+    Notes
+    -----
+    Student's t test of two samples on logarithms. A change is confirmed in its direction with
+    p < 0.002 at any look and if it is more than 1.5 %. It is dismissed if the estimate plus 1.3
+    standard errors is less than 3 %.
+
+    Examples
+    --------
+    >>> rerun = judge_reruns([[10.0, 10.1, 9.9, 10.0, 10.1, 9.9]], [[11.0, 11.1, 11.0]], [1])
+    >>> rerun.decision.tolist(), rerun.ratio.round(2).tolist()
+    ([1], [1.1])
+    """
+    sides = [np.asarray(side, float) for side in (good, tonight)]
+    n_blocks = sides[1].shape[1]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        logs = [np.where(side > 0, np.log(side), np.nan) for side in sides]
+        n_runs = [np.isfinite(log).sum(axis=1) for log in logs]
+        means = [np.nansum(log, axis=1) / n for log, n in zip(logs, n_runs, strict=True)]
+        squares = sum(
+            np.nansum((log - mean[:, None]) ** 2, axis=1)
+            for log, mean in zip(logs, means, strict=True)
+        )
+        df = np.maximum(n_runs[0] + n_runs[1] - 2, 0)
+        testable = (np.minimum(*n_runs) >= 2) & (df >= 1)
+        variance = np.maximum(squares / np.maximum(df, 1), LEAST_NOISE**2)
+        se = np.sqrt(variance * (1 / n_runs[0] + 1 / n_runs[1]))
+        estimate = means[1] - means[0]
+        signed = estimate * np.asarray(direction, float)
+        p = np.where(testable, 2 * stdtr(np.maximum(df, 1), -np.abs(estimate) / se), np.nan)
+        confirmed = testable & (p < MOST_P) & (signed > LEAST_CHANGE)
+        dismissed = testable & ~confirmed & (signed + STOP_ERRORS * se < SMALL_CHANGE)
+        half = stdtrit(np.maximum(df, 1), (1 + LEVEL) / 2) * np.where(testable, se, np.nan)
+        unlikely = _power(signed, se, n_blocks) < LEAST_POWER
+    last = n_blocks >= CONFIRMATION_LOOKS[-1]
+    return Rerun(
+        ratio=np.exp(estimate),
+        low=np.exp(estimate - half),
+        high=np.exp(estimate + half),
+        p=p,
+        decision=np.where(confirmed, 1, np.where(dismissed, -1, 0)),
+        stopped=confirmed | dismissed | (testable & unlikely) | last,
+    )
+
+
+def _power(
+    signed: NDArray[np.float64], se: NDArray[np.float64], n_blocks: int
+) -> NDArray[np.float64]:
+    """Return the probability that the last look confirms, given the blocks so far."""
+    last = CONFIRMATION_LOOKS[-1]
+    if n_blocks >= last:
+        return np.zeros(len(signed))
+    final = se * np.sqrt(n_blocks / last)
+    spread = se * np.sqrt(1 - n_blocks / last)
+    limit = np.maximum(-ndtri(MOST_P / 2) * final, LEAST_CHANGE)
+    power: NDArray[np.float64] = ndtr((signed - limit) / spread)
+    return power
