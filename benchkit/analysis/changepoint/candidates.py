@@ -10,7 +10,13 @@ from numpy.typing import NDArray
 
 from benchkit.analysis.changepoint.scan import DRIFT_NIGHTS, LatestReference
 
-__all__ = ["CANDIDATE_CHANGE", "CANDIDATE_UNITS", "find_candidates", "find_short_candidates"]
+__all__ = [
+    "CANDIDATE_CHANGE",
+    "CANDIDATE_UNITS",
+    "find_candidates",
+    "find_short_candidates",
+    "recent_distances",
+]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -34,10 +40,10 @@ SHORT_CHANGE = 0.05
 SHORT_NOISE = 0.02
 
 
-def find_candidates(
-    y: Floats, length: Ints, row: Ints, change: Floats, reference: LatestReference
-) -> tuple[Ints, Ints]:
-    """Return direction and first night of suspected changes of rows that have a reference.
+def recent_distances(
+    y: Floats, length: Ints, row: Ints, reference: LatestReference
+) -> tuple[Floats, Ints]:
+    """Return the distances of the last nights of rows from a reference that ends before them.
 
     Parameters
     ----------
@@ -45,6 +51,32 @@ def find_candidates(
         Logarithms of the values; NaN after the last night of a row.
     length : ndarray of int, shape (rows,)
         Number of nights of each row.
+    row : ndarray of int, shape (n,)
+        Rows to examine.
+    reference : LatestReference
+        References of all rows.
+
+    Returns
+    -------
+    distance : ndarray of float, shape (n, nights)
+        Logarithms of ratios; NaN without a reference.
+    at : ndarray of int, shape (n, nights)
+        Positions of the nights in the row, the last night last.
+    """
+    size = max(1, min(DRIFT_NIGHTS + 2, y.shape[1]))  # also without any night
+    at = np.maximum(length[row, None] - size + np.arange(size), 0)
+    return y[row[:, None], at] - reference.earlier_level[row, None], at
+
+
+def find_candidates(
+    distance: Floats, at: Ints, row: Ints, change: Floats, reference: LatestReference
+) -> tuple[Ints, Ints]:
+    """Return direction and first night of suspected changes of rows that have a reference.
+
+    Parameters
+    ----------
+    distance, at : ndarray, shape (n, nights)
+        As returned by `recent_distances`.
     row : ndarray of int, shape (n,)
         Rows to examine.
     change : ndarray, shape (n,)
@@ -59,11 +91,9 @@ def find_candidates(
     first : ndarray of int, shape (n,)
         Position in the row of the first night that may have the change; else of the last night.
     """
-    size = min(DRIFT_NIGHTS + 2, y.shape[1])
-    at = np.maximum(length[row, None] - size + np.arange(size), 0)
-    distance = y[row[:, None], at] - reference.earlier_level[row, None]
+    size = at.shape[1]
     units = distance / reference.earlier_noise[row, None]
-    direction, first = np.zeros(row.size, int), length[row] - 1
+    direction, first = np.zeros(row.size, int), at[:, -1].copy()
     with np.errstate(invalid="ignore"):
         jump = change / reference.noise[row]
         middle = np.median(distance[:, -SLOW_NIGHTS:], axis=1)

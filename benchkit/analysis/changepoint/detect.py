@@ -20,6 +20,7 @@ from benchkit.analysis.changepoint.candidates import (
     CANDIDATE_UNITS,
     find_candidates,
     find_short_candidates,
+    recent_distances,
 )
 from benchkit.analysis.changepoint.rule import FEWEST_REFERENCE_NIGHTS
 from benchkit.analysis.changepoint.scan import Events, LatestReference, scan
@@ -112,6 +113,9 @@ class LatestNight:
         of the last good build.
     n_before : ndarray of int
         Number of nights before the last one, since the last restart.
+    recent_units : ndarray of float, shape (series, nights)
+        Distances of the last ten nights from a reference that ends before them, in noise units;
+        NaN on other nights.
     """
 
     ratio: NDArray[np.float64]
@@ -120,6 +124,7 @@ class LatestNight:
     candidate: NDArray[np.int64]
     since: NDArray[np.int64]
     n_before: NDArray[np.int64]
+    recent_units: NDArray[np.float64]
 
     @property
     def is_short(self) -> NDArray[np.bool_]:
@@ -344,12 +349,16 @@ class _Rows:
         with np.errstate(invalid="ignore"):
             far = (np.abs(units) >= SUSPECT_UNITS) & (np.abs(np.log(ratio)) >= SUSPECT_CHANGE)
         suspect[far] = np.sign(units[far])
-        candidate[series], first = find_candidates(self.y, self.length, row, change, reference)
+        distance, at = recent_distances(self.y, self.length, row, reference)
+        candidate[series], first = find_candidates(distance, at, row, change, reference)
         since[series] = self.night[row, first]
+        recent = np.full((self.n_series, self.n_nights), np.nan)
+        recent_units = distance / reference.earlier_noise[row, None]
+        recent[series[:, None], self.night[row[:, None], at]] = recent_units
         short = np.isnan(change) & (n_before[series] < FEWEST_REFERENCE_NIGHTS)
         sign, short_ratio = find_short_candidates(self.y, self.length, row[short])
         candidate[series[short]] = sign
         # The build of the first night is the reference of a short series.
         since[series[short]] = self.night[row[short]][:, 1:2].ravel()
         ratio[series[short]] = np.where(sign != 0, short_ratio, np.nan)
-        return LatestNight(ratio, units, suspect, candidate, since, n_before)
+        return LatestNight(ratio, units, suspect, candidate, since, n_before, recent)

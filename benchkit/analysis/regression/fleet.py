@@ -18,9 +18,12 @@ from benchkit.errors import UsageError
 
 __all__ = ["FleetGroup", "FleetNight", "fleet_step"]
 
-#: Share of the series of a group from which on a common deviation makes the cause unclear. True
-#: on a tenth of the nights of 301 real series, with 15 of the 27 false alarms of the detector.
+#: Share of the series of a group from which on a common deviation of one night makes the cause
+#: unclear. True on a tenth of the nights of 301 real series, with 15 of the 27 false alarms.
 COMMON_SHARE = 0.10
+#: The same share on average over all nights of a change: a series of busy nights is not always at
+#: its worst on the last one.
+COMMON_MEAN_SHARE = 0.05
 #: Smallest number of such series.
 COMMON_SERIES = 3
 #: Deviation of the last night, in noise units, from which on a series counts as moved.
@@ -92,6 +95,8 @@ def fleet_step(
     metric: ArrayLike,
     workload: ArrayLike | None = None,
     control: str | None = None,
+    recent: ArrayLike | None = None,
+    since: ArrayLike | None = None,
 ) -> FleetNight:
     """Group the alarms of a night and estimate the cause of each.
 
@@ -108,6 +113,10 @@ def fleet_step(
         environment, which detects causes that affect few workloads, such as a busy disk.
     control : str, optional
         The control environment: its software never changes, so only the machine affects it.
+    recent : array_like of float, shape (series, nights), optional
+        `LatestNight.recent_units`: the same for the last nights.
+    since : array_like of int, shape (series,), optional
+        Position of the first night of each alarm's change in `recent`.
 
     Returns
     -------
@@ -123,7 +132,8 @@ def fleet_step(
     -----
     With a measured control: ``infrastructure`` if the control moved in the same direction (more of
     its series than chance explains, or the same workload), else ``code``. Without a control:
-    ``unclear`` if a tenth of the group's series, and at least three, moved, else ``code``. Alarms
+    ``unclear`` if a tenth of the group's series, and at least three, moved, or a twentieth on
+    average over the nights of the change (if `recent` and `since` are given), else ``code``. Alarms
     of the control itself are always ``infrastructure``. On real series without a control, a ninth
     of the alarms of inserted steps and more than half of the false alarms are unclear: confirm
     these by an interleaved measurement.
@@ -163,12 +173,44 @@ def fleet_step(
         group = _group(np.flatnonzero(series & (alarm == direction)), key, control, counts)
         groups.append(group)
         cause[group.members] = group.cause
+        if (
+            recent is not None
+            and since is not None
+            and group.cause == "code"
+            and not group.n_control
+        ):
+            shares = _mean_shares(group.members, series, direction, recent, since)
+            cause[group.members[shares >= COMMON_MEAN_SHARE]] = "unclear"
         if same_workload is not None and tested != control:
             # The machine may affect few workloads: compare each alarm with its own control.
             affected = np.isin(same_workload[group.members], same_workload[pinned & moved])
             cause[group.members[affected]] = "infrastructure"
     groups.sort(key=lambda group: -group.members.size)
     return FleetNight(cause, tuple(groups))
+
+
+def _mean_shares(
+    members: NDArray[np.int64],
+    series: NDArray[np.bool_],
+    direction: int,
+    recent: ArrayLike,
+    since: ArrayLike,
+) -> NDArray[np.float64]:
+    """Return the mean share of the other series that moved, over the nights of each change.
+
+    0 where fewer than `COMMON_SERIES` series moved on any of these nights, the alarm's included.
+    """
+    units, first = np.asarray(recent, float), np.asarray(since, int)
+    shares = np.zeros(members.size)
+    for place, member in enumerate(members.tolist()):
+        others = np.flatnonzero(series & (np.arange(series.size) != member))
+        nights = direction * units[others, first[member] :]
+        measured = np.isfinite(nights).any(axis=0)
+        moved = nights[:, measured] >= MOVED_UNITS
+        if moved.any(axis=1).sum() + 1 >= COMMON_SERIES:
+            n_measured = np.isfinite(nights[:, measured]).sum(axis=0)
+            shares[place] = (moved.sum(axis=0) / n_measured).mean()
+    return shares
 
 
 def _keys(

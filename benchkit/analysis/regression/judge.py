@@ -124,6 +124,8 @@ def judge_night(
         metric=history.series["metric"].astype(str),
         workload=history.series["workload"].astype(str),
         control=control,
+        recent=latest.recent_units,
+        since=[change.index if change else 0 for change in alarms],
     )
     reasons = {int(row): group.reason for group in fleet.groups for row in group.members}
     recoveries = levels.recoveries()

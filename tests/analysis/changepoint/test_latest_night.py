@@ -65,3 +65,11 @@ def test_latest_night_has_reference_of_ten_nights(rng):
 
     assert np.isfinite(ten.units).all()
     assert np.isnan(nine.units).all()
+
+
+@pytest.mark.parametrize("shape", [(0, 0), (0, 5), (3, 0), (3, 1)])
+def test_latest_night_accepts_series_without_nights(shape):
+    latest = latest_night(np.full(shape, np.nan))
+
+    assert latest.candidate.tolist() == [0] * shape[0]
+    assert latest.recent_units.shape == shape

@@ -159,3 +159,24 @@ def test_fleet_step_rejects_labels_of_other_length():
 
     with pytest.raises(UsageError, match=r"metric: shape \(1,\); expected \(60,\)"):
         fleet_step(np.zeros(60), np.zeros(60), **series)
+
+
+def test_fleet_step_uses_all_nights_of_a_change():
+    n = 40
+    alarm, units = np.zeros(n, int), np.zeros(n)
+    alarm[0], units[0] = 1, 8
+    recent = np.zeros((n, 10))
+    labels = {"machine": ["ci"] * n, "environment": ["tip"] * n, "metric": ["duration"] * n}
+
+    def cause(**more):
+        return fleet_step(alarm, units, **labels, **more).cause[0]
+
+    since = np.full(n, 7)
+    assert cause(recent=recent, since=since) == "code"
+    recent[1:8, 7] = 5  # busy on the first night of the change only
+    assert cause() == "code"
+    assert cause(recent=recent, since=since) == "unclear"
+    recent[1:8, 7] = -5
+    assert cause(recent=recent, since=since) == "code"
+    recent[1:8, 6] = 5  # busy before the change
+    assert cause(recent=recent, since=since) == "code"
