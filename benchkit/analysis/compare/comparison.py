@@ -352,8 +352,8 @@ def comparison_warnings(
             warnings.append(f"{failed.sum()} of {len(runs)} runs of {arm} left out: {counts}")
     if not blocked:
         warnings.append(
-            "these runs were not interleaved: a change of the machine between the arms looks like "
-            "a change of the workload; `benchkit ab` interleaves the arms"
+            "these runs were not interleaved: on a machine whose speed changes, up to a third of "
+            "the unchanged rows are called changed; `benchkit ab` interleaves the arms"
         )
     for contender, runs in sets.items():
         measured = {name: set(baseline["workload"]), contender: set(runs["workload"])}

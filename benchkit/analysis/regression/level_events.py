@@ -292,6 +292,8 @@ class NightLevels:
                 continue
             has_reference = bool(np.isfinite(latest.units[row]))
             first = int(latest.since[row]) if has_reference else last
+            if is_jump[row] and has_reference:
+                first = _first_of_jump(latest.recent_units[row])
             fact = self._fact(row, first, float(latest.ratio[row]), None, None)
             reason = "one night" if first == last else f"{last - first + 1} nights"
             if not has_reference:
@@ -364,3 +366,9 @@ class NightLevels:
             "before": before,
             "after": after,
         }
+
+
+def _first_of_jump(units: NDArray[np.float64]) -> int:
+    """Return the first of the last nights that all are more than half as far as the last one."""
+    near = ~(units / units[-1] > 0.5)
+    return int(np.flatnonzero(near)[-1]) + 1 if near.any() else 0

@@ -253,3 +253,14 @@ def test_judge_levels_give_the_change_beside_them():
     events = replay({("a.x", "tip"): stepped(1, 1.2)})
     (regression,) = read_ledger(events)
     assert abs(regression.after / regression.before / regression.ratio - 1) < 1e-9
+
+
+def test_judge_places_jump_on_its_first_night():
+    values = noise(1)
+    values[N - 2 :] *= 1.3
+    rows = [run_record(night, duration=value) for night, value in enumerate(values)]
+
+    (event,) = judge_night(build_history(pd.DataFrame(rows), metrics=["duration"])).proposed
+
+    assert event["night"][:10] == str(FIRST + pd.Timedelta(days=N - 2))[:10]
+    assert event["good_until"] <= event["night"]
