@@ -17,18 +17,18 @@ from benchkit.cli.dashboard import dashboard
 from benchkit.cli.data import data
 from benchkit.cli.doctor import doctor
 from benchkit.cli.env import env
-from benchkit.cli.init import init
 from benchkit.cli.insight.diagnose import diagnose_command
+from benchkit.cli.insight.query import query_command
+from benchkit.cli.insight.simulate import simulate
 from benchkit.cli.insight.whatif import whatif
 from benchkit.cli.list import list_command
 from benchkit.cli.mark import mark
 from benchkit.cli.nightly import nightly_command
-from benchkit.cli.notebooks import notebooks
-from benchkit.cli.query import query_command
+from benchkit.cli.project.init import init
+from benchkit.cli.project.notebooks import notebooks
 from benchkit.cli.regressions import regressions
 from benchkit.cli.report import report
 from benchkit.cli.run import run
-from benchkit.cli.simulate import simulate
 from benchkit.cli.store import store_group
 from benchkit.errors import BenchkitError, describe_error
 

@@ -13,7 +13,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import xarray as xr
 
 from benchkit.errors import AlreadyStored, StoreError, UnreadableRun, UsageError, did_you_mean
@@ -25,8 +24,7 @@ from benchkit.store.index.query import columns_needed, matching
 from benchkit.store.ledger import add_event
 from benchkit.store.manifest import write_meta
 from benchkit.store.marks import active_marks, apply_marks, encode_mark, mark_columns, new_mark
-from benchkit.store.query.database import query, rows_of_runs
-from benchkit.store.reader import StoreReader
+from benchkit.store.queries import StoreQueries
 from benchkit.store.runfile.file import (
     encode_run,
     index_record,
@@ -43,7 +41,7 @@ __all__ = ["Store"]
 _COMPACTION_CHECK_EVERY_RUNS = 64
 
 
-class Store(StoreReader):
+class Store(StoreQueries):
     """A set of runs in a folder or in a bucket.
 
     Any number of processes and threads may use one store at once, on one machine or on many.
@@ -85,65 +83,6 @@ class Store(StoreReader):
         """
         if not self._meta:
             self._meta = write_meta(self.files)
-
-    def query(self, sql: str) -> pd.DataFrame:
-        """Return the rows of a SELECT statement over all runs.
-
-        Parameters
-        ----------
-        sql : str
-            SQL of DuckDB over ``runs``, ``tasks``, ``task_groups``, ``transfers``, ``workers`` and
-            ``events``; see `benchkit.store.query.tables.SCHEMAS`.
-
-        Returns
-        -------
-        DataFrame
-            The rows.
-
-        Raises
-        ------
-        UsageError
-            The statement is wrong, changes something, or DuckDB is not installed.
-
-        Examples
-        --------
-        >>> store.query(
-        ...     "select workload, prefix, median(duration) from tasks group by all"
-        ... )  # doctest: +SKIP
-        """
-        return query(self, sql)
-
-    def tasks(self, workload: str | None = None, **selection: Any) -> pd.DataFrame:
-        """Return the tasks of several runs.
-
-        Parameters
-        ----------
-        workload, **selection
-            Arguments of `runs`.
-
-        Returns
-        -------
-        DataFrame
-            A row per task: run, workload, environment, task group, prefix, worker, thread, ok,
-            nbytes (B), start and duration (s).
-        """
-        return rows_of_runs(self, "tasks", self.runs(workload, columns=["id"], **selection)["id"])
-
-    def task_groups(self, workload: str | None = None, **selection: Any) -> pd.DataFrame:
-        """Return the task groups of several runs.
-
-        Parameters
-        ----------
-        workload, **selection
-            Arguments of `runs`.
-
-        Returns
-        -------
-        DataFrame
-            A row per run and task group: number of tasks, bytes, and thread-seconds by activity.
-        """
-        ids = self.runs(workload, columns=["id"], **selection)["id"]
-        return rows_of_runs(self, "task_groups", ids)
 
     def add(self, tree: xr.DataTree) -> str:
         """Store a run: write its file durably, then its record to the index.

@@ -156,7 +156,8 @@ class TaskGraph:
     @property
     def stop(self) -> np.ndarray:
         """End of computing of each node, s after clock on; NaN without a row."""
-        return self.start + self.duration
+        stop: np.ndarray = self.start + self.duration
+        return stop
 
     @cached_property
     def released(self) -> np.ndarray:
@@ -244,4 +245,5 @@ def decode_rows(indptr: np.ndarray, encoded: np.ndarray) -> np.ndarray:
     counts, firsts = counts[counts > 0], indptr[:-1][counts > 0]
     sums = np.cumsum(encoded, dtype=np.int64)
     starts = np.cumsum(encoded[firsts], dtype=np.int64) - sums[firsts]
-    return (sums + np.repeat(starts, counts)).astype(np.int32)
+    decoded: np.ndarray = (sums + np.repeat(starts, counts)).astype(np.int32)
+    return decoded

@@ -137,7 +137,8 @@ class LatestNight:
         with np.errstate(invalid="ignore"):
             large = np.abs(np.log(self.ratio)) >= CANDIDATE_CHANGE
             far = np.abs(self.units) >= CANDIDATE_UNITS
-        return (large & far) | (self.is_short & (self.candidate != 0))
+        jump: NDArray[np.bool_] = (large & far) | (self.is_short & (self.candidate != 0))
+        return jump
 
 
 def detect(times: ArrayLike, values: ArrayLike, *, marks: Marks | None = None) -> list[ChangePoint]:

@@ -26,7 +26,7 @@ def finish_times(indptr: np.ndarray, indices: np.ndarray, seconds: np.ndarray) -
     ndarray of float
         In s after the start of the first task.
     """
-    finish = np.nan_to_num(seconds)
+    finish: np.ndarray = np.nan_to_num(seconds)
     counts = np.diff(indptr)
     done = counts == 0
     # The transposed graph: dependents of each task.

@@ -293,7 +293,8 @@ def _nodes_of(graph: TaskGraph, name: str) -> np.ndarray:
     chosen = exact if any(exact) else [n.rpartition("-")[0] == name for n in names]
     if not any(chosen):
         raise UsageError(f"task group {name!r}: the run has none; it has {', '.join(names[:8])}")
-    return np.append(chosen, False)[graph.group]
+    flags: np.ndarray = np.append(chosen, False)[graph.group]
+    return flags
 
 
 def _refuse(run: Run, graph: TaskGraph) -> None:

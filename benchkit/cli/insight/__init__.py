@@ -1,1 +1,1 @@
-"""Commands that draw conclusions from stored runs."""
+"""Commands that ask stored runs: diagnose, whatif, query and simulate."""

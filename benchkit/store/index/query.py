@@ -234,7 +234,8 @@ def _flags(mask: pa.ChunkedArray) -> np.ndarray:
 def _texts(column: pa.ChunkedArray, test: Callable[[str], bool]) -> np.ndarray:
     codes, texts = encode_texts(column)
     # The code of null is -1: the last flag.
-    return np.array([*(test(text) for text in texts), False])[codes]
+    flags: np.ndarray = np.array([*(test(text) for text in texts), False])[codes]
+    return flags
 
 
 def _where(table: pa.Table, name: str, wanted: Any) -> np.ndarray:

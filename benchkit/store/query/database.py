@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 
 from benchkit.errors import MissingExtra, UsageError
 from benchkit.store.query.table_cache import TableCache
 from benchkit.store.query.tables import SCHEMAS
-
-if TYPE_CHECKING:
-    from benchkit.store.store import Store
+from benchkit.store.reader import StoreReader
 
 __all__ = ["VIEWS", "query", "rows_of_runs"]
 
@@ -23,13 +21,13 @@ _WORD = re.compile(r"\w+")
 
 
 def query(
-    store: Store, sql: str, *, progress: Callable[[int, int], None] | None = None
+    store: StoreReader, sql: str, *, progress: Callable[[int, int], None] | None = None
 ) -> pd.DataFrame:
     """Return the rows of a query over all runs.
 
     Parameters
     ----------
-    store : Store
+    store : StoreReader
         The store.
     sql : str
         One SELECT statement of DuckDB's SQL over the views ``runs`` (as `Store.runs`), ``tasks``,
@@ -65,12 +63,12 @@ def query(
     return answer
 
 
-def rows_of_runs(store: Store, table: str, ids: Iterable[str]) -> pd.DataFrame:
+def rows_of_runs(store: StoreReader, table: str, ids: Iterable[str]) -> pd.DataFrame:
     """Return the rows of some runs in a table.
 
     Parameters
     ----------
-    store : Store
+    store : StoreReader
         The store.
     table : str
         A name of `SCHEMAS`.
@@ -98,7 +96,7 @@ def _check_select(duckdb: Any, connection: Any, sql: str) -> None:
 
 
 def _add_views(
-    store: Store, connection: Any, sql: str, progress: Callable[[int, int], None] | None
+    store: StoreReader, connection: Any, sql: str, progress: Callable[[int, int], None] | None
 ) -> list[str]:
     """Create the views of a query, then forbid access to everything else."""
     words = {word.lower() for word in _WORD.findall(sql)}

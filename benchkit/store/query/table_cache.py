@@ -12,17 +12,14 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import pyarrow.parquet as pq
 
 from benchkit.errors import StoreError, UnreadableRun
 from benchkit.store.query.tables import SCHEMAS, run_tables
+from benchkit.store.reader import StoreReader
 from benchkit.working_folder import cache_folder
-
-if TYPE_CHECKING:
-    from benchkit.store.store import Store
 
 __all__ = ["TableCache"]
 
@@ -40,11 +37,11 @@ class TableCache:
 
     Parameters
     ----------
-    store : Store
+    store : StoreReader
         The store; its runs do not change.
     """
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: StoreReader) -> None:
         self.store = store
         name = sha256(str(store.path).encode()).hexdigest()[:16]
         self.folder = cache_folder() / "tables" / f"{name}-{_VERSION}"

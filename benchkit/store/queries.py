@@ -1,0 +1,75 @@
+"""The part of a store that answers questions about the tasks of many runs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+
+from benchkit.store.query.database import query, rows_of_runs
+from benchkit.store.reader import StoreReader
+
+__all__ = ["StoreQueries"]
+
+
+class StoreQueries(StoreReader):
+    """Queries over the tables of all runs; its arguments are those of `Store`."""
+
+    def query(self, sql: str) -> pd.DataFrame:
+        """Return the rows of a SELECT statement over all runs.
+
+        Parameters
+        ----------
+        sql : str
+            SQL of DuckDB over ``runs``, ``tasks``, ``task_groups``, ``transfers``, ``workers`` and
+            ``events``; see `benchkit.store.query.tables.SCHEMAS`.
+
+        Returns
+        -------
+        DataFrame
+            The rows.
+
+        Raises
+        ------
+        UsageError
+            The statement is wrong, changes something, or DuckDB is not installed.
+
+        Examples
+        --------
+        >>> store.query(
+        ...     "select workload, prefix, median(duration) from tasks group by all"
+        ... )  # doctest: +SKIP
+        """
+        return query(self, sql)
+
+    def tasks(self, workload: str | None = None, **selection: Any) -> pd.DataFrame:
+        """Return the tasks of several runs.
+
+        Parameters
+        ----------
+        workload, **selection
+            Arguments of `runs`.
+
+        Returns
+        -------
+        DataFrame
+            A row per task: run, workload, environment, task group, prefix, worker, thread, ok,
+            nbytes (B), start and duration (s).
+        """
+        return rows_of_runs(self, "tasks", self.runs(workload, columns=["id"], **selection)["id"])
+
+    def task_groups(self, workload: str | None = None, **selection: Any) -> pd.DataFrame:
+        """Return the task groups of several runs.
+
+        Parameters
+        ----------
+        workload, **selection
+            Arguments of `runs`.
+
+        Returns
+        -------
+        DataFrame
+            A row per run and task group: number of tasks, bytes, and thread-seconds by activity.
+        """
+        ids = self.runs(workload, columns=["id"], **selection)["id"]
+        return rows_of_runs(self, "task_groups", ids)
