@@ -28,7 +28,7 @@ from benchkit.errors import (
 from benchkit.store.file_cache import FileCache
 from benchkit.store.files import LocalFiles
 from benchkit.store.runfile.digest import is_whole
-from benchkit.store.storage import RECORDINGS, Files, in_parallel
+from benchkit.store.storage import PARALLEL, RECORDINGS, Files, in_parallel
 from benchkit.working_folder import cache_folder
 
 __all__ = ["BucketFiles", "open_files"]
@@ -85,6 +85,7 @@ class BucketFiles(Files):
     """
 
     root: str
+    n_threads = PARALLEL
 
     def __init__(self, url: str) -> None:
         match = _URL.fullmatch(url)

@@ -16,11 +16,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
-__all__ = ["RECORDINGS", "Files", "in_parallel"]
+__all__ = ["PARALLEL", "RECORDINGS", "Files", "in_parallel"]
 
 #: Workspace with the recordings that are not runs yet.
 RECORDINGS = "tmp/recordings"
-#: Calls of `in_parallel` at a time.
+#: Requests to a bucket at a time.
 PARALLEL = 16
 T = TypeVar("T")
 R = TypeVar("R")
@@ -34,6 +34,9 @@ class Files(ABC):
     root : Path or str
         The folder, or the address of the bucket with its prefix.
     """
+
+    #: Number of files to read or write at a time.
+    n_threads = 1
 
     def __init__(self, root: Path | str) -> None:
         self.root = root
@@ -310,7 +313,9 @@ class Files(ABC):
         """Publish the workspaces of experiments that were killed on this machine."""
 
 
-def in_parallel(function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
+def in_parallel(
+    function: Callable[[T], R], items: Iterable[T], n_threads: int = PARALLEL
+) -> Iterator[R]:
     """Call a function for each item in threads.
 
     Parameters
@@ -319,13 +324,18 @@ def in_parallel(function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
         Called with an item; waits for a network or a disk.
     items : iterable
         The items.
+    n_threads : int, optional
+        Number of threads; without threads if it is 1.
 
     Returns
     -------
     iterator
         Results in the order of the items; an error ends it, and the calls that did not start.
     """
-    pool = ThreadPoolExecutor(PARALLEL)
+    if n_threads == 1:
+        yield from map(function, items)
+        return
+    pool = ThreadPoolExecutor(n_threads)
     try:
         yield from pool.map(function, items)
     finally:

@@ -290,11 +290,12 @@ class Store(StoreQueries):
                 other.files.create(name, self.files.read(name))
             return record is not None and other.catalogue.add_existing(record)
 
-        n_copied = 0
+        n_copied, n_threads = 0, max(self.files.n_threads, other.files.n_threads)
         for folder in ("runs", "marks", "ledger", "experiments"):
             present = set(other.files.walk(folder))
             names = list(self.files.walk(folder))
-            n_copied += sum(in_parallel(copy_file, [n for n in names if n not in present]))
+            missing = [name for name in names if name not in present]
+            n_copied += sum(in_parallel(copy_file, missing, n_threads))
             if folder == "runs":
                 existing = present.intersection(names)
         other._list_existing(sorted(n.rpartition("/")[2].removesuffix(".nc") for n in existing))

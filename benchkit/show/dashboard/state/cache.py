@@ -127,7 +127,8 @@ def store_version(store: Store) -> str:
     str
         SHA-256 of the names of the index files, in hexadecimal digits.
     """
-    parts = in_parallel(store.files.list, ("index/new", "index", "marks", "ledger"))
+    folders = ("index/new", "index", "marks", "ledger")
+    parts = in_parallel(store.files.list, folders, store.files.n_threads)
     names = "\n".join(name for part in parts for name in part)
     return hashlib.sha256(names.encode()).hexdigest()
 
