@@ -78,6 +78,7 @@ def run(
         capture=capture,
         tags=tags,
         virtual=virtual,
+        keep_going=True,
         arguments={"command": shlex.join(sys.argv[1:])},
     )
     records, interrupted = measure(experiment, broken, quiet=quiet)

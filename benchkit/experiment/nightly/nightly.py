@@ -134,6 +134,7 @@ def nightly(
             tags={**check_tags(tags), "night": result.night},
             budget_s=budget_s,
             min_blocks=0,
+            keep_going=True,
         )
         result.failures += [str(file) for file in broken]
         if budget_s is not None:
@@ -225,7 +226,7 @@ def _measure(experiment: Experiment, progress: Progress, result: Night) -> None:
         for event in progress(experiment.run()):
             if isinstance(event, Finished):
                 result.records.append(event.record)
-            elif isinstance(event, Skipped):
+            elif isinstance(event, Skipped) and event.reason == "budget":
                 skipped_blocks.add((event.measurement.block, event.measurement.variant))
     except KeyboardInterrupt:
         result.interrupted = True

@@ -71,14 +71,15 @@ class Finished:
 
 @dataclass(frozen=True)
 class Skipped:
-    """A measurement is left out by the stop policy.
+    """A measurement is left out.
 
     Parameters
     ----------
     measurement : Measurement
         The entry of the plan.
-    reason : {"settled", "budget"}
-        The verdict is decided already, or the block does not fit into the budget.
+    reason : {"settled", "budget", "cluster"}
+        The verdict is decided already, the block does not fit into the budget, or its cluster
+        did not open in earlier measurements.
     remaining_seconds : float
         Estimated time until the end of the plan.
     """

@@ -17,9 +17,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from benchkit.errors import StoreError
+from benchkit.errors import ClusterError, InvalidClusterError, StoreError
 from benchkit.experiment.environment.cache import try_lock
 from benchkit.experiment.paths import file_name, notebook_path
+from benchkit.experiment.run.cluster_starts import ClusterStarts
 from benchkit.experiment.run.estimate import Estimate, known_durations, worker_price
 from benchkit.experiment.run.events import Event, Finished, Planned, Skipped, Started
 from benchkit.experiment.run.failures import write_failure, write_tail
@@ -31,6 +32,7 @@ from benchkit.experiment.virtual.inputs import VirtualInput
 from benchkit.experiment.virtual.process import SimulationProcessError, VirtualSpec
 from benchkit.measure.arguments import check_scale, check_seconds, check_tags
 from benchkit.measure.artifacts import parse_capture
+from benchkit.measure.cluster.spec import ClusterSpec
 from benchkit.measure.run_ids import new_id
 from benchkit.measure.runner import DEFAULT_DEADLINE_S
 from benchkit.measure.workloads import Variant
@@ -42,8 +44,8 @@ from benchkit.table import Table
 
 __all__ = ["Experiment"]
 
-#: Extra seconds before the kernel is killed, for steps without a deadline of their own (cluster,
-#: prepare, check, cleanup): a process that the watchdog inside of it cannot end.
+#: Extra seconds before the kernel is killed, for steps without a deadline of their own (prepare,
+#: check, cleanup): a process that the watchdog inside of it cannot end.
 GRACE_S = 180.0
 #: Further attempts of a measurement whose infrastructure failed.
 RETRIES = 1
@@ -73,6 +75,8 @@ class Experiment:
         Tags of the runs.
     budget_s, budget_usd, adaptive, min_blocks
         See `benchkit.experiment.run.stopping.StopPolicy`.
+    keep_going : bool, default False
+        If a cluster does not open, measure what needs another cluster before the error is raised.
     arguments : mapping, optional
         Arguments of the command, stored with the plan; `resume_experiment` reads them.
     virtual : VirtualSpec, optional
@@ -101,10 +105,12 @@ class Experiment:
     budget_usd: float | None = None
     adaptive: bool = False
     min_blocks: int = MIN_BLOCKS
+    keep_going: bool = False
     arguments: Mapping[str, Any] = field(default_factory=dict)
     virtual: VirtualSpec | None = None
     id: str = field(default_factory=new_id)
     _kernels: dict[str, MeasuringKernel] = field(default_factory=dict, init=False, repr=False)
+    _starts: ClusterStarts = field(default_factory=ClusterStarts, init=False, repr=False)
 
     def __post_init__(self) -> None:
         check_scale(self.scale)
@@ -203,10 +209,16 @@ class Experiment:
         ------
         Planned, Started, Finished or Skipped
             `Planned` comes first. `Started` is followed by one `Finished` for each attempt.
+
+        Raises
+        ------
+        ClusterError, InvalidClusterError
+            The first cluster of an arm did not open: a mistake in its environment, and no run.
         """
         self.store.create()
         self._write_plan()
         estimate, policy = self.estimate, self.stop_policy
+        errors: list[ClusterError | InvalidClusterError] = []
         with ExitStack() as stack:
             stack.push(self._remove_recordings)
             stack.callback(self.store.files.publish, f"experiments/{self.id}")
@@ -214,13 +226,22 @@ class Experiment:
             is_alone = self.virtual is not None or try_lock("measuring", stack)
             yield Planned(tuple(self.plan), estimate.remaining_seconds, is_alone)
             for measurement in self.plan if plan is None else plan:
-                reason = policy.should_skip(measurement)
+                options = self._variant(measurement.variant).workload.cluster
+                is_hopeless = self._starts.is_hopeless(measurement.arm, options)
+                reason = "cluster" if is_hopeless else policy.should_skip(measurement)
                 if reason:
                     estimate.discard(measurement.variant)
                     yield Skipped(measurement, reason, estimate.remaining_seconds)
-                else:
-                    yield Started(measurement, estimate.remaining_seconds)
+                    continue
+                yield Started(measurement, estimate.remaining_seconds)
+                try:
                     yield from self._attempts(measurement)
+                except (ClusterError, InvalidClusterError) as error:
+                    if not self.keep_going:
+                        raise
+                    errors.append(error)
+        if errors:
+            raise errors[0]
 
     def _attempts(self, measurement: Measurement) -> Iterator[Finished]:
         """Measure until the infrastructure works, 1 + `RETRIES` times at most."""
@@ -306,6 +327,7 @@ class Experiment:
         run_id, environment = metadata["id"], arm.environment
         names = f"{file_name(arm.name)}-{file_name(measurement.variant)}"
         output = self.folder / "notebooks" / f"{measurement.order:04d}-{names}.ipynb"
+        start_s = ClusterSpec.from_dict(environment.cluster).start_timeout_s
         kernel_error: KernelError | None = None
         try:
             kernel.execute(
@@ -323,11 +345,11 @@ class Experiment:
                     "deadline_s": measurement.deadline_s,
                     "facts": metadata,
                 },
-                timeout_s=3 * measurement.deadline_s + GRACE_S,
+                timeout_s=3 * measurement.deadline_s + start_s + GRACE_S,
             )
         except KernelError as error:
             kernel_error = error
-        return self._store_run(run_id, measurement, metadata, kernel_error)
+        return self._store_run(run_id, arm, measurement, metadata, kernel_error)
 
     def _metadata(self, kernel: MeasuringKernel, arm: Arm, entry: Measurement) -> dict[str, Any]:
         spec = arm.environment.to_dict()
@@ -377,12 +399,14 @@ class Experiment:
     def _store_run(
         self,
         run_id: str,
+        arm: Arm,
         measurement: Measurement,
         metadata: dict[str, Any],
         kernel_error: KernelError | None,
     ) -> dict[str, Any]:
         """Add the run to the store; its error is the reason if the recording is not complete."""
         path = self.recordings / f"{run_id}.recording"
+        variant = self._variant(measurement.variant)
         if not (path / "head.json").exists():
             shutil.rmtree(path, ignore_errors=True)
             error = kernel_error or KernelError("raised", "notebook ended without a recording")
@@ -390,6 +414,7 @@ class Experiment:
         elif kernel_error is not None and not (path / "tail.json").exists():
             write_tail(path, kernel_error)
         tree = run_from_recording(path)
+        self._starts.check(arm, variant.workload.cluster, tree.attrs, kernel_error)
         record_artifacts(tree, path, self.id, run_id)
         self.store.add(tree)
         try:

@@ -1,0 +1,85 @@
+"""Keep account of the clusters that opened; one that never did is a mistake, and no run.
+
+A wrong address, key, certificate, partition or login shows when the first cluster of an arm does
+not open. Later failures, and those of local clusters, are runs with the outcome `infrastructure`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+from benchkit.errors import BenchkitError, ClusterError, InvalidClusterError
+from benchkit.experiment.run.kernel import KernelError
+from benchkit.experiment.run.plan import Arm
+from benchkit.measure.cluster.spec import ClusterSpec
+
+__all__ = ["ClusterStarts"]
+
+#: Measurements in turn whose cluster did not open, after which no more are tried.
+MAX_FAILURES = 2
+
+
+class ClusterStarts:
+    """Clusters of one experiment: per arm, and per cluster options of a workload."""
+
+    def __init__(self) -> None:
+        self._opened: set[tuple[str, str]] = set()
+        self._failures: Counter[tuple[str, str]] = Counter()
+
+    def is_hopeless(self, arm: str, options: Any) -> bool:
+        """Return whether a cluster never opened, and was tried often enough.
+
+        Parameters
+        ----------
+        arm : str
+            Name of the arm.
+        options : str, mapping or None
+            Cluster options of the workload, or its named shape.
+
+        Returns
+        -------
+        bool
+            True after `MAX_FAILURES` failures.
+        """
+        return self._failures[arm, repr(options)] >= MAX_FAILURES
+
+    def check(
+        self, arm: Arm, options: Any, attributes: Mapping[Any, Any], error: KernelError | None
+    ) -> None:
+        """Raise if the cluster of a measurement did not open, and never did before.
+
+        Parameters
+        ----------
+        arm : Arm
+            Arm of the measurement.
+        options : str, mapping or None
+            Cluster options of the workload, or its named shape.
+        attributes : mapping
+            ``outcome``, ``phase`` and ``error`` of the measurement.
+        error : KernelError or None
+            Error that ended its notebook.
+
+        Raises
+        ------
+        ClusterError
+            The cluster did not start.
+        InvalidClusterError
+            The class of the cluster, an option, or its login does not exist.
+        """
+        key = arm.name, repr(options)
+        is_invalid = error is not None and str(error).startswith(InvalidClusterError.__name__)
+        phase = attributes.get("phase", "")
+        failed = phase == "open" and attributes["outcome"] == "infrastructure"
+        if not is_invalid and not failed:
+            if phase not in ("open", "kernel"):
+                self._opened.add(key)
+            return
+        is_local = ClusterSpec.from_dict(arm.environment.cluster).is_local
+        if key in self._opened or (is_local and not is_invalid):
+            return
+        self._failures[key] += 1
+        kind: type[BenchkitError] = InvalidClusterError if is_invalid else ClusterError
+        text = attributes["error"].removeprefix(f"{kind.__name__}: ")
+        raise kind(f"environment {arm.environment.name!r}: {text}")
