@@ -7,8 +7,10 @@ import os
 import tempfile
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from importlib.util import find_spec
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import click
@@ -217,25 +219,29 @@ def common(*names: str) -> Callable[..., Any]:
 
 
 def check_folder(option: str, folder: str) -> None:
-    """Make a folder for results before a measurement that may take hours.
+    """Check that results can be written, before a measurement that may take hours.
 
     Parameters
     ----------
     option : str
         Name of the option, for the message.
     folder : str
-        The folder.
+        The folder; if it is missing, it is missing afterwards, too.
 
     Raises
     ------
     UsageError
         It cannot be made or written.
     """
+    made = [path for path in (Path(folder), *Path(folder).parents) if not path.exists()]
     try:
         os.makedirs(folder, exist_ok=True)
         descriptor, draft = tempfile.mkstemp(dir=folder)
         os.close(descriptor)
         os.unlink(draft)
+        with suppress(OSError):  # something else was put there
+            for path in made:
+                path.rmdir()
     except OSError as error:
         raise UsageError(f"{option} {folder}: cannot be written: {error.strerror}") from error
 
