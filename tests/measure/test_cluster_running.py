@@ -22,7 +22,7 @@ from benchkit.measure.errors import ClusterError
 IN_PROCESS = {
     "n_workers": 2,
     "threads_per_worker": 3,
-    "memory_limit": "256 MiB",
+    "memory_limit": "4 GiB",  # of which this process has little: else the workers are paused
     "processes": False,
 }
 
@@ -35,8 +35,8 @@ def test_open_cluster_describes_cluster():
     assert description["class"] == "dask.distributed.LocalCluster"
     assert description["kwargs"] == IN_PROCESS
     assert (description["n_workers"], description["n_threads"]) == (2, 6)
-    assert description["memory_limit"] == 2 * 256 * 2**20
-    assert description["memory_limits"] == [256 * 2**20]
+    assert description["memory_limit"] == 2 * 4 * 2**30
+    assert description["memory_limits"] == [4 * 2**30]
     assert description["workers"] == "new"
     assert description["nannies"] is False
     versions = description["versions"]
@@ -61,7 +61,7 @@ def test_closed_cluster_is_garbage_collected():
 
 
 def test_open_cluster_keeps_running_scheduler():
-    options = {**IN_PROCESS, "memory_limit": 2**28, "protocol": "tcp://"}
+    options = {**IN_PROCESS, "protocol": "tcp://"}
     with LocalCluster(**options, dashboard_address=None) as cluster:
         before = set(cluster.scheduler.workers)
         with open_cluster(ClusterSpec(address=cluster.scheduler_address)) as opened:
@@ -216,6 +216,27 @@ def test_worker_that_cannot_start_ends_the_wait(tmp_path, monkeypatch):
 
     text = "refused.Refused: 0 of 2 workers connected: exit code 1 | no such partition"
     assert str(caught.value) == text
+
+
+def test_paused_workers_are_awaited(tmp_path, monkeypatch):
+    """A worker is paused when its process has more memory than four fifths of its limit."""
+    (tmp_path / "full.py").write_text(
+        "import time\n"
+        "from distributed import LocalCluster\n"
+        "def Full(n_workers):\n"
+        "    options = {'processes': False, 'memory_limit': '1 MiB', 'dashboard_address': None}\n"
+        "    cluster = LocalCluster(n_workers=n_workers, **options)\n"
+        "    while any(w.status.name != 'paused' for w in cluster.workers.values()):\n"
+        "        time.sleep(0.01)\n"
+        "    time.sleep(0.5)  # until the scheduler knows it\n"
+        "    return cluster\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    text = "2 of 2 workers connected, 2 of them paused because their memory is full, within 3 s"
+
+    with pytest.raises(ClusterError, match=text):
+        with open_cluster(ClusterSpec("full.Full", {"n_workers": 2}), timeout_s=3.0):
+            pass
 
 
 def test_cluster_that_takes_no_timeout_is_closed(tmp_path, monkeypatch):

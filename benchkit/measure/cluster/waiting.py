@@ -142,9 +142,11 @@ def await_workers(
             n_workers, since = now, time.monotonic()
         elif n_workers and time.monotonic() - since > STEADY_S:
             return
-    n_workers = len(worker_infos(client))
-    text = f"{n_workers if requested else n_workers or 'no'}"
+    infos = worker_infos(client).values()
+    text = f"{len(infos) if requested else len(infos) or 'no'}"
     text += f" of {requested} workers connected" if requested else " workers connected"
+    n_paused = sum(info.get("status") == "paused" for info in infos)
+    text += f", {n_paused} of them paused because their memory is full," if n_paused else ""
     text += "" if errors.texts else f" within {limit_s:g} s"
     raise ClusterError(f"{spec.label}: {text}{_reasons(cluster, errors)}")
 
