@@ -7,10 +7,11 @@ not open. Later failures, and those of local clusters, are runs with the outcome
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
-from benchkit.errors import BenchkitError, ClusterError, InvalidClusterError
+from benchkit.errors import ClusterError, InvalidClusterError
 from benchkit.experiment.run.kernel import KernelError
 from benchkit.experiment.run.plan import Arm
 from benchkit.measure.cluster.spec import ClusterSpec
@@ -27,6 +28,7 @@ class ClusterStarts:
     def __init__(self) -> None:
         self._opened: set[tuple[str, str]] = set()
         self._failures: Counter[tuple[str, str]] = Counter()
+        self._errors: list[ClusterError | InvalidClusterError] = []
 
     def is_hopeless(self, arm: str, options: Any) -> bool:
         """Return whether a cluster never opened, and was tried often enough.
@@ -45,10 +47,35 @@ class ClusterStarts:
         """
         return self._failures[arm, repr(options)] >= MAX_FAILURES
 
-    def check(
+    @contextmanager
+    def errors_at_end(self, at_end: bool) -> Iterator[None]:
+        """Keep an error of a cluster that the body raises, for `raise_first`.
+
+        Parameters
+        ----------
+        at_end : bool
+            Whether to keep it; else it is raised at once.
+
+        Yields
+        ------
+        None
+        """
+        try:
+            yield
+        except (ClusterError, InvalidClusterError) as error:
+            if not at_end:
+                raise
+            self._errors.append(error)
+
+    def raise_first(self) -> None:
+        """Raise the first error that was kept, if there is one."""
+        if self._errors:
+            raise self._errors[0]
+
+    def error(
         self, arm: Arm, options: Any, attributes: Mapping[Any, Any], error: KernelError | None
-    ) -> None:
-        """Raise if the cluster of a measurement did not open, and never did before.
+    ) -> ClusterError | InvalidClusterError | None:
+        """Return an error if the cluster of a measurement did not open, and never did before.
 
         Parameters
         ----------
@@ -61,12 +88,11 @@ class ClusterStarts:
         error : KernelError or None
             Error that ended its notebook.
 
-        Raises
-        ------
-        ClusterError
-            The cluster did not start.
-        InvalidClusterError
-            The class of the cluster, an option, or its login does not exist.
+        Returns
+        -------
+        ClusterError, InvalidClusterError or None
+            The cluster did not start; its class, an option or its login does not exist; or the
+            measurement is a run.
         """
         key = arm.name, repr(options)
         is_invalid = error is not None and str(error).startswith(InvalidClusterError.__name__)
@@ -75,11 +101,11 @@ class ClusterStarts:
         if not is_invalid and not failed:
             if phase not in ("open", "kernel"):
                 self._opened.add(key)
-            return
+            return None
         is_local = ClusterSpec.from_dict(arm.environment.cluster).is_local
         if key in self._opened or (is_local and not is_invalid):
-            return
+            return None
         self._failures[key] += 1
-        kind: type[BenchkitError] = InvalidClusterError if is_invalid else ClusterError
+        kind = InvalidClusterError if is_invalid else ClusterError
         text = attributes["error"].removeprefix(f"{kind.__name__}: ")
-        raise kind(f"environment {arm.environment.name!r}: {text}")
+        return kind(f"environment {arm.environment.name!r}: {text}")

@@ -17,15 +17,16 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from benchkit.errors import ClusterError, InvalidClusterError, StoreError
+from benchkit.errors import StoreError
 from benchkit.experiment.environment.cache import try_lock
 from benchkit.experiment.paths import file_name, notebook_path
 from benchkit.experiment.run.cluster_starts import ClusterStarts
-from benchkit.experiment.run.estimate import Estimate, known_durations, worker_price
+from benchkit.experiment.run.estimate import Estimate, known_durations
 from benchkit.experiment.run.events import Event, Finished, Planned, Skipped, Started
 from benchkit.experiment.run.failures import write_failure, write_tail
 from benchkit.experiment.run.kernel import KernelError, MeasuringKernel
 from benchkit.experiment.run.known_workloads import KnownWorkload, load_known
+from benchkit.experiment.run.metadata import run_metadata
 from benchkit.experiment.run.plan import Arm, Measurement, plan_measurements, plan_name, write_plan
 from benchkit.experiment.run.stopping import MIN_BLOCKS, StopPolicy
 from benchkit.experiment.virtual.inputs import VirtualInput
@@ -218,7 +219,6 @@ class Experiment:
         self.store.create()
         self._write_plan()
         estimate, policy = self.estimate, self.stop_policy
-        errors: list[ClusterError | InvalidClusterError] = []
         with ExitStack() as stack:
             stack.push(self._remove_recordings)
             stack.callback(self.store.files.publish, f"experiments/{self.id}")
@@ -232,16 +232,11 @@ class Experiment:
                 if reason:
                     estimate.discard(measurement.variant)
                     yield Skipped(measurement, reason, estimate.remaining_seconds)
-                    continue
-                yield Started(measurement, estimate.remaining_seconds)
-                try:
-                    yield from self._attempts(measurement)
-                except (ClusterError, InvalidClusterError) as error:
-                    if not self.keep_going:
-                        raise
-                    errors.append(error)
-        if errors:
-            raise errors[0]
+                else:
+                    yield Started(measurement, estimate.remaining_seconds)
+                    with self._starts.errors_at_end(self.keep_going):
+                        yield from self._attempts(measurement)
+        self._starts.raise_first()
 
     def _attempts(self, measurement: Measurement) -> Iterator[Finished]:
         """Measure until the infrastructure works, 1 + `RETRIES` times at most."""
@@ -318,53 +313,35 @@ class Experiment:
         }
         write_plan(self.store, self.id, self.plan, settings)
 
-    def _measure(
-        self, kernel: MeasuringKernel, arm: Arm, measurement: Measurement
-    ) -> dict[str, Any]:
-        metadata = self._metadata(kernel, arm, measurement)
+    def _measure(self, kernel: MeasuringKernel, arm: Arm, entry: Measurement) -> dict[str, Any]:
+        metadata = run_metadata(self.id, arm, entry, kernel.built, self.tags)
         if self.virtual is not None:
-            return self._simulate(kernel, measurement, metadata)
-        run_id, environment = metadata["id"], arm.environment
-        names = f"{file_name(arm.name)}-{file_name(measurement.variant)}"
-        output = self.folder / "notebooks" / f"{measurement.order:04d}-{names}.ipynb"
-        start_s = ClusterSpec.from_dict(environment.cluster).start_timeout_s
+            return self._simulate(kernel, entry, metadata)
+        names = f"{file_name(arm.name)}-{file_name(entry.variant)}"
+        output = self.folder / "notebooks" / f"{entry.order:04d}-{names}.ipynb"
+        start_s = ClusterSpec.from_dict(arm.environment.cluster).start_timeout_s
         kernel_error: KernelError | None = None
         try:
             kernel.execute(
                 notebook_path("measure"),
                 output,
                 {
-                    "workload": measurement.variant,
-                    "params": self._variant(measurement.variant).undeclared_params(),
+                    "workload": entry.variant,
+                    "params": self._variant(entry.variant).undeclared_params(),
                     "workloads": [str(Path(folder).resolve()) for folder in self.folders],
                     "recordings": str(self.recordings.resolve()),
-                    "cluster": dict(environment.cluster),
-                    "clusters": {k: dict(v) for k, v in environment.clusters.items()},
+                    "cluster": dict(arm.environment.cluster),
+                    "clusters": {k: dict(v) for k, v in arm.environment.clusters.items()},
                     "scale": self.scale,
                     "capture": self.capture,
-                    "deadline_s": measurement.deadline_s,
+                    "deadline_s": entry.deadline_s,
                     "facts": metadata,
                 },
-                timeout_s=3 * measurement.deadline_s + start_s + GRACE_S,
+                timeout_s=3 * entry.deadline_s + start_s + GRACE_S,
             )
         except KernelError as error:
             kernel_error = error
-        return self._store_run(run_id, arm, measurement, metadata, kernel_error)
-
-    def _metadata(self, kernel: MeasuringKernel, arm: Arm, entry: Measurement) -> dict[str, Any]:
-        spec = arm.environment.to_dict()
-        return {
-            "id": new_id(),
-            "environment": arm.environment.name,
-            "environment_spec": {**spec, "built": kernel.built.to_dict()},
-            "variables": spec["variables"],  # without the values of secrets
-            "experiment": self.id,
-            "arm": arm.name,
-            "block": entry.block,
-            "order": entry.order,
-            "tags": dict(self.tags),
-            "worker_price": worker_price(arm.environment),
-        }
+        return self._store_run(arm, self._variant(entry.variant), metadata, kernel_error)
 
     @cached_property
     def virtual_inputs(self) -> dict[str, VirtualInput]:
@@ -397,24 +374,22 @@ class Experiment:
         return next(variant for variant in in_arms if variant.name == name)
 
     def _store_run(
-        self,
-        run_id: str,
-        arm: Arm,
-        measurement: Measurement,
-        metadata: dict[str, Any],
-        kernel_error: KernelError | None,
+        self, arm: Arm, variant: Variant, metadata: dict[str, Any], kernel_error: KernelError | None
     ) -> dict[str, Any]:
         """Add the run to the store; its error is the reason if the recording is not complete."""
+        run_id = metadata["id"]
         path = self.recordings / f"{run_id}.recording"
-        variant = self._variant(measurement.variant)
         if not (path / "head.json").exists():
             shutil.rmtree(path, ignore_errors=True)
             error = kernel_error or KernelError("raised", "notebook ended without a recording")
-            path = self._failure(metadata, measurement.variant, error)
+            path = self._failure(metadata, variant.name, error)
         elif kernel_error is not None and not (path / "tail.json").exists():
             write_tail(path, kernel_error)
         tree = run_from_recording(path)
-        self._starts.check(arm, variant.workload.cluster, tree.attrs, kernel_error)
+        refusal = self._starts.error(arm, variant.workload.cluster, tree.attrs, kernel_error)
+        if refusal is not None:
+            shutil.rmtree(path, ignore_errors=True)  # `benchkit store check` would store it
+            raise refusal
         record_artifacts(tree, path, self.id, run_id)
         self.store.add(tree)
         try:

@@ -1,0 +1,51 @@
+"""Metadata of a run that its experiment knows: environment, arm, place in the plan."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from benchkit.experiment.environment.cache import Built
+from benchkit.experiment.run.estimate import worker_price
+from benchkit.experiment.run.plan import Arm, Measurement
+from benchkit.measure.run_ids import new_id
+
+__all__ = ["run_metadata"]
+
+
+def run_metadata(
+    experiment: str, arm: Arm, entry: Measurement, built: Built, tags: Mapping[str, str]
+) -> dict[str, Any]:
+    """Return the metadata of a new run.
+
+    Parameters
+    ----------
+    experiment : str
+        Id of the experiment.
+    arm : Arm
+        Arm of the run.
+    entry : Measurement
+        Entry of the plan.
+    built : Built
+        Packages of the environment.
+    tags : mapping of str to str
+        Tags of the run.
+
+    Returns
+    -------
+    dict
+        Fields of the head of its recording, with a new ``id``.
+    """
+    spec = arm.environment.to_dict()
+    return {
+        "id": new_id(),
+        "environment": arm.environment.name,
+        "environment_spec": {**spec, "built": built.to_dict()},
+        "variables": spec["variables"],  # without the values of secrets
+        "experiment": experiment,
+        "arm": arm.name,
+        "block": entry.block,
+        "order": entry.order,
+        "tags": dict(tags),
+        "worker_price": worker_price(arm.environment),
+    }
