@@ -13,7 +13,13 @@ __all__ = ["StoreQueries"]
 
 
 class StoreQueries(StoreReader):
-    """Queries over the tables of all runs; its arguments are those of `Store`."""
+    """Queries over the tables of all runs.
+
+    Parameters
+    ----------
+    path, create
+        See `Store`.
+    """
 
     def query(self, sql: str) -> pd.DataFrame:
         """Return the rows of a SELECT statement over all runs.
