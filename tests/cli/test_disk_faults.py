@@ -78,6 +78,8 @@ ARGUMENTS = {
     "report site": ["--output", "site"],
     "run": [*TINY, "-q"],
     "simulate": [RUN],
+    # Before the run is pruned; like diagnose and simulate it refuses the graph of this run.
+    "whatif": [RUN],
     "store check": [],
     "store compact": [],
     "store copy": ["benchkit-store", "copy"],
@@ -85,7 +87,6 @@ ARGUMENTS = {
     "store import": ["results.json"],
     "store info": [],
     "store prune": [RUN, "--yes"],
-    "whatif": [RUN],  # like diagnose and simulate refuses the inconsistent graph of this run
 }
 
 
