@@ -36,6 +36,7 @@ _SHOWN_FIELDS = (
     "category",
     "environment",
     "outcome",
+    "simulated",
     "duration",
     "memory_peak",
     "tags",

@@ -6,8 +6,9 @@ import asyncio
 import gc
 import hashlib
 from collections import Counter
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from collections.abc import Coroutine, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple, TypeVar
 
 from benchkit._compat.distributed_internals import CLIENT, EPOCH, Internals, check_internals
 from benchkit.simulation.client import SimulationError, VirtualClient
@@ -18,8 +19,9 @@ from benchkit.simulation.refusals import check_graph
 from benchkit.simulation.samples import Samples
 from benchkit.simulation.worker import VirtualWorker
 
-__all__ = ["VirtualCluster", "new_scheduler", "simulate_graph"]
+__all__ = ["VirtualCluster", "new_scheduler", "run_to_end", "simulate_graph"]
 
+T = TypeVar("T")
 #: Ratio by which the phase of periodic callbacks changes from draw to draw.
 GOLDEN_RATIO = 0.6180339887498949
 #: Events without a finished task after which a simulation stops: nothing will happen any more.
@@ -103,7 +105,7 @@ class VirtualCluster:
         gc.disable()
         try:
             with self.internals.installed():
-                asyncio.run(self._run())
+                run_to_end(self._run())
         finally:
             if was_enabled:
                 gc.enable()
@@ -300,6 +302,27 @@ class _Comm:
 
     async def write(self, message: Any, **kwargs: Any) -> None:
         pass
+
+
+def run_to_end(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine, also where an event loop runs already, as in a notebook.
+
+    Parameters
+    ----------
+    coroutine : coroutine
+        Runs in an event loop of its own.
+
+    Returns
+    -------
+    object
+        Its result.
+    """
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(coroutine)
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(asyncio.run, coroutine).result()
 
 
 def new_scheduler(internals: Internals) -> Any:

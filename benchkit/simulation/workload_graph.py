@@ -10,7 +10,7 @@ from benchkit._compat.distributed_internals import CLIENT, Internals
 from benchkit.measure.entrypoint import find_variant
 from benchkit.measure.runner import wait_for_result
 from benchkit.measure.scale import Scale
-from benchkit.simulation.cluster import new_scheduler
+from benchkit.simulation.cluster import new_scheduler, run_to_end
 from benchkit.simulation.graph import Submission, VirtualGraph
 from benchkit.simulation.model import ClusterShape
 from benchkit.simulation.refusals import UnsupportedGraph
@@ -116,7 +116,6 @@ def _tasks(
     internals: Internals, message: dict[str, Any]
 ) -> tuple[dict[Any, int], list[list[int]], list[int]]:
     """Return the number of each task, its dependencies, and the tasks that produce data."""
-    import asyncio
 
     async def load() -> Any:
         scheduler = new_scheduler(internals)
@@ -126,7 +125,7 @@ def _tasks(
         internals.call_handler(update_graph, client=CLIENT, **arguments)
         return scheduler
 
-    tasks = asyncio.run(load()).tasks
+    tasks = run_to_end(load()).tasks
     keys = {key: number for number, key in enumerate(sorted(tasks, key=str))}
     ordered = [tasks[key] for key in keys]
     dependencies = [sorted(keys[other.key] for other in task.dependencies) for task in ordered]

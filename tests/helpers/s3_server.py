@@ -24,9 +24,10 @@ BUCKET = "bench"
 ACCESS_KEY, SECRET_KEY = "benchaccess", "benchsecret"
 #: Programs of Debian's packages ceph-mon, ceph-osd, radosgw and ceph-common.
 PROGRAMS = ("ceph", "ceph-mon", "ceph-osd", "monmaptool", "radosgw", "radosgw-admin")
-#: Attempts of a command: the monitor refuses a request ("wrong fsid") that a client sends before it
-#: has the map of monitors; without authentication the first request can be that early.
+#: Attempts of a command: the monitor refuses a request that a client sends before it has the map of
+#: monitors; without authentication the first request can be that early.
 ATTEMPTS = 20
+TOO_EARLY = ("wrong fsid", "problem getting command descriptions")
 #: Seconds until the server answers; 20 on a quiet machine.
 START_S = 240
 
@@ -136,8 +137,9 @@ def rados_gateway(folder: Path) -> Iterator[str]:
     def call(*command: str) -> str:
         for _ in range(ATTEMPTS):
             done = subprocess.run(_with(command), capture_output=True, text=True, timeout=START_S)
-            if "wrong fsid" not in done.stderr:
+            if not any(text in done.stderr for text in TOO_EARLY):
                 break
+            time.sleep(0.5)
         assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
         return done.stdout
 

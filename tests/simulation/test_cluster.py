@@ -1,3 +1,4 @@
+import asyncio
 import json
 import subprocess
 import sys
@@ -200,3 +201,14 @@ def test_critical_path_is_the_longest_chain():
     graph = VirtualGraph(["a", "b", "c"], [[], [0], []], [1.0, 2.0, 2.5], [1, 1, 1])
 
     assert graph.critical_path() == 3.0
+
+
+def test_simulation_runs_inside_of_a_running_event_loop():
+    """A notebook and a browser's driver have one."""
+
+    async def simulate():
+        return simulate_graph(independent(10, seconds=1.0), ClusterShape(2, 1))
+
+    inside = asyncio.run(simulate())
+    outside = simulate_graph(independent(10, seconds=1.0), ClusterShape(2, 1))
+    assert inside.digest == outside.digest

@@ -65,7 +65,7 @@ def test_memory_has_sums_and_values_per_worker(run):
 
 
 def test_memory_can_be_drawn_by_hvplot(run):
-
+    pytest.importorskip("hvplot.xarray")
     memory = run.memory()
     lines = memory["worker_process"].hvplot.line(x="worker_time", by="worker")
     area = memory[["managed", "unmanaged_old"]].hvplot.area(x="time")

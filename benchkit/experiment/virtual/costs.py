@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 
 import numpy as np
@@ -39,7 +40,10 @@ def costs_of_workload(store: Store, workload: str) -> dict[str, list[list[float]
     UsageError
         The store has no run of the workload with its tasks.
     """
-    if len(store) and len(runs := store.runs(workload=workload, outcome="ok")):
+    with warnings.catch_warnings():  # a workload without runs is an error below
+        warnings.simplefilter("ignore", UserWarning)
+        runs = store.runs(workload=workload, outcome="ok")
+    if len(runs):
         ids = runs.loc[~is_simulated(runs) & (runs["capture"] == "full"), "id"].tolist()[-MAX_RUNS:]
         costs = costs_from_runs(store.load(ids))
         if costs:

@@ -21,9 +21,9 @@ TREE = "graph.tree[n=256,seconds=0.05,workers=4]"
 STENCIL = "graph.stencil[n=40,seconds=0.05,workers=4]"
 
 
-def benchkit(folder, *words):
+def benchkit(folder, *words, store="store"):
     return subprocess.run(
-        [sys.executable, "-m", "benchkit", *words, "--store", "store"],
+        [sys.executable, "-m", "benchkit", *words, "--store", store],
         cwd=folder, capture_output=True, text=True, timeout=500,
     )  # fmt: skip
 
@@ -58,7 +58,7 @@ def test_list_runs_marks_simulated_runs(folder):
 def test_simulate_prints_a_row_per_cluster(folder):
     done = benchkit(
         folder, "simulate", "graph.tree", "--workers", "2,4", "--draws", "1", "--json",
-        "--figure", "tree.html",
+        "--figure", "tree.html", store="simulate",
     )  # fmt: skip
 
     assert done.returncode == 0, done.stderr
@@ -102,7 +102,7 @@ def test_ab_virtual_finds_the_effect_of_a_setting(folder):
     done = benchkit(
         folder, "ab", "plain", "unqueued", "graph.pipelines[workers=4]", "--set", "n=100",
         "-n", "3", "--virtual", "workers=4", "--environments", "e", "--metric", "memory_peak",
-        "--no-report", "--json",
+        "--no-report", "--json", store="ab",
     )  # fmt: skip
 
     assert done.returncode == 1, done.stderr  # more memory is worse
