@@ -1,4 +1,3 @@
-import asyncio
 import json
 import subprocess
 import sys
@@ -6,7 +5,7 @@ from dataclasses import fields, replace
 
 import pytest
 
-from benchkit.simulation.cluster import simulate_graph
+from benchkit.simulation.cluster import run_to_end, simulate_graph
 from benchkit.simulation.graph import Submission, VirtualGraph
 from benchkit.simulation.model import ClusterShape, Model
 from benchkit.simulation.refusals import UnsupportedGraph
@@ -209,6 +208,6 @@ def test_simulation_runs_inside_of_a_running_event_loop():
     async def simulate():
         return simulate_graph(independent(10, seconds=1.0), ClusterShape(2, 1))
 
-    inside = asyncio.run(simulate())
+    inside = run_to_end(simulate())
     outside = simulate_graph(independent(10, seconds=1.0), ClusterShape(2, 1))
     assert inside.digest == outside.digest
