@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 import types
 
@@ -184,6 +185,19 @@ def test_check_names_the_program_that_submits_jobs(tmp_path, monkeypatch):
 )
 def test_start_timeout_depends_on_the_kind_of_cluster(options, seconds):
     assert ClusterSpec.from_dict(options).start_timeout_s == seconds
+
+
+def test_import_of_a_class_keeps_handlers_of_signals(tmp_path, monkeypatch):
+    """dask_jobqueue replaces that of SIGINT: Ctrl-C would end a command with exit code 0."""
+    text = (
+        "import signal, sys\nsignal.signal(signal.SIGINT, lambda *_: sys.exit())\nMyCluster = dict"
+    )
+    (tmp_path / "takes_ctrl_c.py").write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    before = signal.getsignal(signal.SIGINT)
+
+    assert ClusterSpec("takes_ctrl_c.MyCluster").factory() is dict
+    assert signal.getsignal(signal.SIGINT) is before
 
 
 def test_options_that_a_job_class_declares_are_known():

@@ -14,7 +14,6 @@ import shutil
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ from dask.system import CPU_COUNT
 from dask.utils import parse_bytes, parse_timedelta
 from distributed.system import MEMORY_LIMIT
 
+from benchkit.measure.cluster.imports import import_cluster_module
 from benchkit.measure.errors import InvalidClusterError, did_you_mean
 
 __all__ = ["LOCAL_CLUSTER", "ClusterSpec", "takes_option"]
@@ -236,13 +236,13 @@ class ClusterSpec:
                 f"{LOCAL_CLUSTER!r}"
             )
         try:
-            factory: Callable[..., Any] = getattr(import_module(module), name)
+            factory: Callable[..., Any] = getattr(import_cluster_module(module), name)
         except ImportError as error:
             raise InvalidClusterError(
                 f"cluster class {self.class_name!r} cannot be imported: {error}"
             ) from error
         except AttributeError as error:
-            known = [n for n in dir(import_module(module)) if n.endswith("Cluster")]
+            known = [n for n in dir(import_cluster_module(module)) if n.endswith("Cluster")]
             hint = did_you_mean(name, known, f"{module} has {', '.join(known) or 'none'}")
             raise InvalidClusterError(
                 f"cluster class {self.class_name!r} does not exist: {hint}"
