@@ -114,8 +114,14 @@ class Diagnosis:
     def _repr_html_(self) -> str:
         from html import escape
 
+        # A list, because a table with three columns of sentences does not fit a narrow screen.
+        items = [
+            f"<li><b>{escape(found.what)}</b> ({format_quantity(found.seconds, 's')}): "
+            f"{escape(found.evidence)}. Change: {escape(found.change)}.</li>"
+            for found in self.findings
+        ]
         text = f"<p>{escape(' '.join(self.conclusion))}</p><p>{escape(self.sentence)}</p>"
-        return text + (self.to_table().to_html() if self.findings else "")
+        return text + (f"<ol>{''.join(items)}</ol>" if items else "")
 
 
 def all_rules() -> dict[str, Callable[[Case], Finding | None]]:
