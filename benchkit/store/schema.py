@@ -74,6 +74,7 @@ def _metric(version: str, **texts: str) -> Metric:
 #: Metrics by name, in the order of tables. Version 2 of a definition: workers of one process count
 #: once, memory is sampled by the worker, attempts that failed and waits of seceded tasks are not
 #: computing, spilling is read from the fine metrics, and CPU and GIL are weighted by time.
+#: Version 3 of the times of spilling: the files of P2P shuffles are left out.
 METRICS = {row["name"]: _metric(**row) for row in read_table("metrics")}
 
 #: The record: one flat JSON object per run, the row of the store's index. Name -> dtype, where

@@ -260,11 +260,13 @@ def _fine_seconds(recording: Recording) -> dict[tuple[str, str], float]:
     """Return fine metrics in seconds by (prefix of tasks, activity).
 
     Spilling outside tasks, such as by the memory monitor, has the context in place of the prefix:
-    ``(memory-monitor)``.
+    ``(memory-monitor)``. The context ``p2p`` is no spilling: a P2P shuffle writes its own files.
     """
     totals: dict[tuple[str, str], float] = {}
     for context, prefix, activity, unit, value, *_ in recording.last("fine", []):
         in_task = context == "execute"
+        if context == "p2p":
+            continue
         if unit == "seconds" and activity in (_TASK_ACTIVITIES if in_task else _SPILLING):
             key = prefix if in_task else f"({context})", activity
             totals[key] = totals.get(key, 0.0) + value

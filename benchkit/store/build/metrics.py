@@ -150,15 +150,16 @@ def _activities(groups: Mapping[str, xr.Dataset], facts: CaptureFacts) -> dict[s
         return float(values[chosen].sum())
 
     known = fine.sizes["metric"] > 0  # without tasks, and in the first releases, there are none
+    in_p2p = fine["context"].values == "p2p"  # a P2P shuffle writes its own files: no spilling
     for name, action in _DISK_TIMES.items():
-        metrics[name] = total(in_seconds & (activities == action)) if known else by_action[action]
+        spilling = in_seconds & (activities == action) & ~in_p2p
+        metrics[name] = total(spilling) if known else by_action[action]
     words = ("serialize", "deserialize", "compress", "decompress")
     if known:
         metrics["serialize_time"] = total(in_seconds & np.isin(activities, words))
     failed = total(in_seconds & (activities == "failed"))
     if failed or not _has_failures(groups["task_groups"], counted=known):
         metrics["failed_time"] = failed
-    in_p2p = fine["context"].values == "p2p"
     sent = in_p2p & (fine["prefix"].values == "background-comms") & (fine["unit"].values == "bytes")
     prefixes = groups["task_groups"]["prefix"].values
     # Releases before 2024 shuffle by P2P without counting it.

@@ -236,6 +236,8 @@ def test_task_groups_count_spilling_like_the_metrics(tmp_path):
         ["execute", "load", "disk-write", "seconds", 6.0, "span 1"],
         ["execute", "load", "disk-write", "seconds", 2.0, "span 2"],
         ["memory-monitor", "", "disk-write", "seconds", 5.0, ""],
+        ["p2p", "background-disk", "disk-write", "seconds", 7.0, ""],  # files of the shuffle
+        ["p2p", "foreground", "disk-read", "seconds", 9.0, ""],
         ["get-data", "", "disk-read", "seconds", 1e-6, ""],
     ]
     tree = run_from_recording(record(tmp_path, segment(groups=rows, fine=fine)))
