@@ -1,4 +1,4 @@
-"""Print simulated beside measured runs: ``python benchmarks/virtual.py [--docs] [-n N] [-k TEXT]``.
+"""Print simulated and measured runs: ``python benchmarks/virtual.py [--docs] [-n N] [-k TEXT]``.
 
 Measures synthetic graphs of sleeping tasks on a LocalCluster, in one process (`shared`) or in one
 process per worker, and simulates them with the constants of `Model` as they are. With ``--docs``

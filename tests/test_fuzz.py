@@ -33,7 +33,7 @@ from benchkit.store.store import Store
 
 NIGHT = 1785549600.0
 RUN_ID = derived_id(NIGHT, "fuzz")
-#: Texts that look like parts of the inputs, beside any text.
+#: Texts that look like parts of the inputs, in addition to any text.
 WORDS = st.one_of(
     st.text(max_size=12),
     st.sampled_from(

@@ -14,7 +14,7 @@ from benchkit.measure.cluster.spec import ClusterSpec
 
 __all__ = ["ClusterOptions", "cluster_options", "open_session_cluster", "session_environment"]
 
-#: File beside the tests with options of the named clusters, as in coiled/benchmarks.
+#: File in the root folder of the tests with options of the named clusters, as in coiled/benchmarks.
 OPTIONS_FILE = "cluster_kwargs.yaml"
 
 

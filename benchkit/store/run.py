@@ -321,7 +321,10 @@ class Run(RunTables):
                 return point.load()(self, **arguments)
             except ImportError as error:
                 raise MissingExtra("show", str(error.name)) from error
-        raise MissingExtra("show", f"entry point {name!r} of {ACCESSORS}")
+        raise UsageError(
+            f"run.{name}: the installed benchkit does not know it: install benchkit again, in a "
+            "clone with `pip install -e .`"
+        )
 
     @property
     def capture_errors(self) -> list[str]:

@@ -195,3 +195,9 @@ def test_task_graph_that_contradicts_itself_is_unreadable(store, make_run):
 
     with pytest.raises(UnreadableRun, match=f"run {run.id}: its task graph is inconsistent: "):
         run.task_graph()
+
+
+def test_accessor_of_an_older_installation_says_what_to_do(run, monkeypatch):
+    monkeypatch.setattr("benchkit.store.run.entry_points", lambda **_: ())
+    with pytest.raises(UsageError, match=r"run\.plot: .* install benchkit again"):
+        run.plot  # noqa: B018

@@ -353,7 +353,7 @@ class NightLevels:
             for part in (values[start:index], values[index:])
         )
         if before and np.isfinite(ratio):
-            after = before * float(ratio)  # the levels give the change that stands beside them
+            after = before * float(ratio)  # the levels give the change of the same row
         night = night_name(self.history.times[index])
         return {
             **json_safe(about),

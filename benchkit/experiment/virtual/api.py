@@ -158,7 +158,7 @@ def simulate(
 ) -> Simulation:
     """Simulate a kept run on other clusters, with the scheduler of an environment.
 
-    The measured run is replayed first: its error is shown beside each prediction, and above 15 %
+    The measured run is replayed first: its error is shown with each prediction, and above 15 %
     nothing is predicted.
 
     Parameters
