@@ -26,6 +26,15 @@ class SimulationProcessError(BenchkitError):
     """Raised if the process of a simulation ends without a recording."""
 
 
+#: What a value of ``--virtual`` must be, by name; others are numbers.
+_VALUES = {
+    "workers": "must be a whole number, such as workers=100",
+    "threads": "must be a whole number, such as threads=2",
+    "memory": "must be a size, such as memory=4GiB",
+    "durations": "must be median or resample",
+}
+
+
 @dataclass(frozen=True)
 class VirtualSpec:
     """A virtual cluster: its size and its constants.
@@ -89,9 +98,11 @@ def parse_shape(text: str) -> VirtualSpec:
     durations = "median"
     for part in filter(None, text.split(",")):
         name, equals, value = (word.strip() for word in part.partition("="))
+        wanted = "must be NAME=VALUE, such as workers=100"
         try:
             if not equals or not value:
-                raise ValueError("must be NAME=VALUE, such as workers=100")
+                raise ValueError(wanted)
+            wanted = _VALUES.get(name, "must be a number")
             if name in ("workers", "threads"):
                 shape[name] = int(value)
             elif name == "memory":
@@ -100,12 +111,12 @@ def parse_shape(text: str) -> VirtualSpec:
                 shape["memory_limit"] = int(parse_bytes(value))
             elif name == "durations":
                 if value not in ("median", "resample"):
-                    raise ValueError("must be median or resample")
+                    raise ValueError(wanted)
                 durations = value
             else:
                 constants[name] = float(value)
-        except ValueError as error:
-            raise UsageError(f"--virtual {part!r}: {error}") from None
+        except ValueError:
+            raise UsageError(f"--virtual {part!r}: {wanted}") from None
     try:
         return VirtualSpec(ClusterShape(**shape), Model.from_dict(constants), durations)
     except ValueError as error:
