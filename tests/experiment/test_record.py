@@ -1,15 +1,15 @@
-import asyncio
 import json
 import signal
 import subprocess
 import sys
 import time
-from concurrent.futures import CancelledError, ThreadPoolExecutor
+from concurrent.futures import CancelledError
 from unittest.mock import Mock
 
 import pytest
 from distributed import Client, LocalCluster
 from distributed.comm import CommClosedError
+from helpers.event_loops import run_in_thread
 
 import benchkit
 from benchkit.errors import StoreError, UsageError
@@ -50,9 +50,7 @@ def test_record_asynchronous_client_needs_async_with(tmp_path):
                 await client.gather(client.map(abs, range(7), pure=False))
             return recorder.run
 
-    # In another thread: the browser of other tests keeps an event loop running in this thread.
-    with ThreadPoolExecutor(1) as pool:
-        run = pool.submit(asyncio.run, measure()).result()
+    run = run_in_thread(measure())
 
     assert run.outcome == "ok"
     assert run.metrics["n_tasks"] == 7

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import pytest
 from distributed.metrics import time
+from helpers.event_loops import run_in_thread
 
 from benchkit.measure.capture.worker_reports import MAX_PROFILED_WORKERS, WorkerReportPoller
 
@@ -44,12 +44,6 @@ async def poll_for(seconds, scheduler, interval_s=0.2):
         await asyncio.sleep(TICK_S)
     await poller.stop(1)
     return poller
-
-
-def run_in_thread(coroutine):
-    """Run in a new thread: this thread may have an event loop, of Playwright for example."""
-    with ThreadPoolExecutor(1) as other:
-        return other.submit(asyncio.run, coroutine).result()
 
 
 @pytest.mark.parametrize(

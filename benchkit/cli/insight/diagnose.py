@@ -13,7 +13,7 @@ __all__ = ["diagnose_command"]
 @click.argument("selection", default="latest", metavar="[RUN|SEL]")
 @common("store", "json")
 def diagnose_command(selection: str, store: str | None, as_json: bool) -> None:
-    """Say what makes runs slower than they have to be.
+    """Say what slows runs down.
 
     RUN is an id, the beginning of one, or `latest`; SEL selects several runs, as in
     `benchkit compare`, such as `experiment:ID`. Each finding has its cost, its evidence and what to

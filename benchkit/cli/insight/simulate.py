@@ -62,11 +62,12 @@ def simulate(
     store: str | None,
     as_json: bool,
 ) -> None:
-    """Simulate a kept run on other clusters, with Dask's own scheduler in virtual time.
+    """Simulate a kept run on other clusters.
 
-    RUN is the id of a run, the beginning of one, or "latest"; or graph.NAME, a synthetic graph.
-    The run is replayed first; if the replay takes 15 % more or less time than the run, nothing is
-    predicted. All simulated runs are stored, marked as simulated.
+    Dask's own scheduler runs in virtual time. RUN is the id of a run, the beginning of one, or
+    "latest"; or graph.NAME, a synthetic graph. The run is replayed first; if the replay takes 15 %
+    more or less time than the run, nothing is predicted. All simulated runs are stored, marked as
+    simulated.
 
     \b
     Examples:

@@ -6,6 +6,8 @@ import asyncio
 import gc
 import time
 
+from helpers.event_loops import run_in_thread
+
 from benchkit.measure.capture.loop_lag import LoopLag
 from benchkit.measure.capture.process import GcPauses, LoopWatch
 
@@ -42,7 +44,7 @@ def test_loop_watch_records_the_stack_of_a_blocked_loop():
         watch.thread.join(1)
         assert not watch.thread.is_alive()
 
-    asyncio.run(run())
+    run_in_thread(run())
 
     # A busy machine blocks the loop as well.
     [(topic, worker, message)] = [event for event in events if "block (" in event[2]["stack"]]

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import http.client
 import socket
-from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import urlsplit
 
 import pytest
 from helpers.dashboard_server import served
+from helpers.event_loops import run_in_thread
 from tornado.httpclient import HTTPClientError, HTTPRequest
 from tornado.websocket import websocket_connect
 
@@ -62,9 +61,8 @@ def test_rebound_host_gets_no_websocket(site):
     async def connect():
         await websocket_connect(request, subprotocols=["bokeh", "token"])
 
-    # Use another thread: Playwright may already run an event loop in this one.
-    with ThreadPoolExecutor(1) as pool, pytest.raises(HTTPClientError) as refused:
-        pool.submit(asyncio.run, connect()).result()
+    with pytest.raises(HTTPClientError) as refused:
+        run_in_thread(connect())
     assert refused.value.code == 421
 
 
