@@ -303,10 +303,9 @@ def print_plan(experiment: Experiment) -> None:
             description = "the baseline measured a second time"
         click.echo(f"{role}  {arm.name:20}  {description}", err=True)
     names = [variant.name for variant in experiment.variants]
-    size = f"{len(experiment.arms)} arms x {len(names)} workloads x {experiment.repeats} blocks"
     limit = "at most " if experiment.adaptive or experiment.budget_usd is not None else ""
     click.echo(
-        f"experiment {experiment.id}: {limit}{len(experiment.plan)} runs ({size}), "
+        f"experiment {experiment.id}: {limit}{len(experiment.plan)} runs ({experiment.size}), "
         f"about {format_duration(experiment.estimate.remaining_seconds)}",
         err=True,
     )

@@ -72,7 +72,7 @@ def list_of(value: Any, name: str) -> list[Any]:
 
 def _not_a_list(value: Any, name: str) -> UsageError:
     return UsageError(
-        f"{name}={value!r}: must be a list of texts; with papermill: "
+        f"{name}={value!r}: must be a list of texts; papermill takes "
         f"-y '{{{name}: [first, second]}}'"
     )
 
@@ -98,7 +98,7 @@ def check_text(value: Any, name: str) -> str:
         The value is not text, or is empty.
     """
     if not isinstance(value, str):
-        raise UsageError(f"{name}={value!r}: must be text; with papermill: -r {name} VALUE")
+        raise UsageError(f"{name}={value!r}: must be text; papermill takes -r {name} VALUE")
     if not value.strip():
         raise UsageError(f"{name}={value!r}: is empty: give a name")
     return value
@@ -209,7 +209,7 @@ def check_mapping(value: Any, name: str) -> dict[str, Any]:
         return {}
     if not isinstance(value, Mapping):
         raise UsageError(
-            f"{name}={value!r}: must be a dict; with papermill: -y '{{{name}: {{key: value}}}}'"
+            f"{name}={value!r}: must be a dict; papermill takes -y '{{{name}: {{key: value}}}}'"
         )
     for key in value:
         if not isinstance(key, str) or not key.strip():

@@ -99,9 +99,9 @@ class UnknownWorkload(UsageError):
     def __init__(self, name: str, known: Iterable[str]) -> None:
         self.name = name
         known = [other for other in dict.fromkeys(known) if other != name]
-        nearest = ", ".join(map(repr, get_close_matches(name, known, n=3, cutoff=0.0)))
-        nearest = f"; the nearest are {nearest}" if nearest else ""
-        hint = did_you_mean(name, known, f"see `benchkit list workloads`{nearest}")
+        inside = [repr(other) for other in known if name.lower() in other.lower()][:3]
+        hint = f"did you mean {' or '.join(inside)}?" if inside and len(name) > 2 else ""
+        hint = hint or did_you_mean(name, known, "see `benchkit list workloads`")
         super().__init__(f"no workload named {name!r}: {hint}")
 
 

@@ -43,7 +43,7 @@ def test_list_of_refuses_other_values(value):
         list_of(value, "names")
 
     assert str(caught.value) == (
-        f"names={value!r}: must be a list of texts; with papermill: -y '{{names: [first, second]}}'"
+        f"names={value!r}: must be a list of texts; papermill takes -y '{{names: [first, second]}}'"
     )
 
 
@@ -75,7 +75,7 @@ def test_check_seconds_refuses_other_values(value):
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        (12345, "run=12345: must be text; with papermill: -r run VALUE"),
+        (12345, "run=12345: must be text; papermill takes -r run VALUE"),
         (" ", "run=' ': is empty: give a name"),
     ],
 )

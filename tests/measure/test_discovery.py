@@ -119,6 +119,20 @@ def test_find_never_suggests_the_same_name():
     assert str(error) == "no workload named 'mine.total': did you mean 'mine.totals'?"
 
 
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("Total", "did you mean 'mine.total' or 'other.totals'?"),
+        ("mine.totl", "did you mean 'mine.total'?"),
+        ("zonk", "see `benchkit list workloads`"),
+    ],
+)
+def test_unknown_workload_suggests_names_that_contain_the_text(name, hint):
+    error = UnknownWorkload(name, ["mine.total", "mine.rechunk", "other.totals"])
+
+    assert str(error) == f"no workload named {name!r}: {hint}"
+
+
 def test_bind_makes_tuples_of_lists(tmp_path):
     workload = collect(declare(tmp_path / "w", "total")).workloads["mine.total"]
 

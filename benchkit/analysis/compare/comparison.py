@@ -349,7 +349,10 @@ def comparison_warnings(
         failed = runs.loc[runs["outcome"] != "ok", "outcome"].value_counts()
         if len(failed):
             counts = ", ".join(f"{n} {outcome.replace('_', ' ')}" for outcome, n in failed.items())
-            warnings.append(f"{failed.sum()} of {len(runs)} runs of {arm} left out: {counts}")
+            warnings.append(
+                f"{failed.sum()} of {len(runs)} runs of {arm} left out: {counts}"
+                + ("; the duration of a timeout counts as its deadline" * ("timeout" in failed))
+            )
     if not blocked:
         warnings.append(
             "these runs were not interleaved: on a machine whose speed changes, up to a third of "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -302,6 +303,11 @@ def _arm(environment: str | Environment, folders: Sequence[Path]) -> Arm:
     return Arm(environment.name, environment)
 
 
+def _is_word(value: Any) -> bool:
+    """Return whether a value is a name of an option, and no path, address or pattern."""
+    return isinstance(value, str) and re.fullmatch(r"[\w+-]+", value) is not None
+
+
 def with_parameters(variants: Sequence[Variant], params: Mapping[str, Any]) -> list[Variant]:
     """Return the variants with these parameter values, set where a workload has the parameter.
 
@@ -320,7 +326,8 @@ def with_parameters(variants: Sequence[Variant], params: Mapping[str, Any]) -> l
     Raises
     ------
     InvalidParameterError
-        No selected workload has the parameter, or the value has a wrong type.
+        No selected workload has the parameter, the value has a wrong type, or is a word where
+        two or more other words are declared.
     """
     params = check_mapping(params, "params")
     available = {name for variant in variants for name in variant.workload.parameters}
@@ -344,6 +351,12 @@ def with_parameters(variants: Sequence[Variant], params: Mapping[str, Any]) -> l
                 raise InvalidParameterError(
                     f"{variant.workload.name}: {name}={value!r} must have the type of its "
                     f"declared values, such as {example!r}"
+                )
+            words = [word for word in declared[name] if _is_word(word)]
+            if len(words) == len(declared[name]) > 1 and value not in words:
+                hint = did_you_mean(value, words, f"give one of {', '.join(words)}")
+                raise InvalidParameterError(
+                    f"{variant.workload.name} has no {name}={value!r}: {hint}"
                 )
         bound.append(variant.workload.bind(**{**variant.params, **values}))
     return list(dict.fromkeys(bound))

@@ -31,6 +31,7 @@ from benchkit.experiment.run.plan import Arm, Measurement, plan_measurements, pl
 from benchkit.experiment.run.stopping import MIN_BLOCKS, StopPolicy
 from benchkit.experiment.virtual.inputs import VirtualInput
 from benchkit.experiment.virtual.process import SimulationProcessError, VirtualSpec
+from benchkit.formatting import counted
 from benchkit.measure.arguments import check_scale, check_seconds, check_tags
 from benchkit.measure.artifacts import parse_capture
 from benchkit.measure.cluster.spec import ClusterSpec
@@ -184,8 +185,13 @@ class Experiment:
             }
             for arm in self.arms
         ]
-        size = f"{len(self.arms)} arms x {len(self.variants)} workloads x {self.repeats} blocks"
-        return f"<p>Experiment {self.id}: {size}</p>{Table(rows).to_html()}"
+        return f"<p>Experiment {self.id}: {self.size}</p>{Table(rows).to_html()}"
+
+    @property
+    def size(self) -> str:
+        """Numbers of arms, workloads and blocks, as text."""
+        sizes = {"arm": self.arms, "workload": self.variants, "block": range(self.repeats)}
+        return " x ".join(counted(len(items), noun) for noun, items in sizes.items())
 
     def _stored_runs(self) -> list[dict[str, Any]]:
         if not self.is_stored:

@@ -39,14 +39,17 @@ def test_compare_has_row_per_workload_and_metric():
 def test_compare_counts_failed_runs():
     contender = arm_runs("B", seed=1)
     contender.loc[contender["workload"] == "x.w00", "outcome"] = "wrong_answer"
-    contender.loc[contender["id"] == "B-x.w01-2", "outcome"] = "failed"
+    contender.loc[contender["id"] == "B-x.w01-2", "outcome"] = "timeout"
     report = compare(arm_runs("A"), contender, metrics=["duration"])
     rows = report.frame.set_index("workload")
 
     assert rows.loc["x.w00", "verdict"] == "failed"
     assert rows.loc["x.w00", "n_failed_contender"] == 5
     assert rows.loc["x.w01", "n_contender"] == 4
-    assert "6 of 80 runs of contender left out: 5 wrong answer, 1 failed" in report.warnings
+    assert (
+        "6 of 80 runs of contender left out: 5 wrong answer, 1 timeout; "
+        "the duration of a timeout counts as its deadline"
+    ) in report.warnings
 
 
 @pytest.mark.parametrize("ratio", [0.7, 1.0, 1.4])
