@@ -2,8 +2,10 @@
 
 Measures synthetic graphs of sleeping tasks on a LocalCluster, in one process (`shared`) or in one
 process per worker, and simulates them with the constants of `Model` as they are. With ``--docs``
-the table is written into docs/virtual-cluster.md. ``--scale`` simulates 100,000 tasks on 1,000
-workers and prints seconds of CPU and memory. Run it alone: load falsifies the measured side.
+the table is written into docs/virtual-cluster.md. ``--runs STORE`` adds workloads that
+`benchkit ab` measured (see `_kept_runs`): each run is replayed, and the runs of one worker with one
+thread predict the others. ``--scale`` simulates 100,000 tasks on 1,000 workers and prints seconds
+of CPU and memory. Run it alone: load falsifies the measured side.
 """
 
 from __future__ import annotations
@@ -23,11 +25,15 @@ from typing import Any
 import numpy as np
 
 import benchkit
+from benchkit.errors import BenchkitError
 from benchkit.experiment.environment.environment import Environment
+from benchkit.experiment.virtual.graph_of_run import graph_of_run, shape_of_run
 from benchkit.experiment.virtual.inputs import GRAPHS
-from benchkit.simulation.cluster import simulate_graph
+from benchkit.simulation.cluster import VirtualCluster, simulate_graph
 from benchkit.simulation.model import ClusterShape
 from benchkit.simulation.synthetic import make_graph
+
+from _kept_runs import median_run, runs_by_shape, same_graph
 
 PAGE = Path(__file__).parents[1] / "docs" / "virtual-cluster.md"
 BEGIN, END = "<!-- validation: begin -->", "<!-- validation: end -->"
@@ -137,6 +143,66 @@ def compare(
     }
 
 
+def kept_rows(store: Path) -> Iterator[dict[str, Any]]:
+    """Yield a row per workload and shape: its replay, and its prediction from one worker."""
+    for workload, by_shape in runs_by_shape(store).items():
+        for shape, runs in by_shape.items():
+            row: dict[str, Any] = {
+                "workload": workload,
+                "cluster": f"{shape[0]}x{shape[1]}",
+                "measured": span([run.duration for run in runs], 2),
+            }
+            try:
+                replays = [_simulate(run, run, draw) for draw, run in enumerate(runs)]
+                row["replayed"] = span([cluster.duration for cluster in replays], 2)
+                pairs = zip(replays, runs, strict=True)
+                row["error"] = float(np.median([c.duration / r.duration - 1 for c, r in pairs]))
+                bytes_moved = [sum(row[1] for row in c.transfers.values()) for c in replays]
+                row["MB measured"] = span([run.transfer_bytes / 1e6 for run in runs], 0)
+                row["MB replayed"] = span([value / 1e6 for value in bytes_moved], 0)
+                known = median_run(by_shape[1, 1]) if by_shape.get((1, 1)) else None
+                if known and shape != (1, 1) and same_graph(known, runs[0]):
+                    predicted = [_simulate(known, runs[0], draw).duration for draw in range(DRAWS)]
+                    measured = np.median([run.duration for run in runs])
+                    row["from 1x1"] = float(np.median(predicted) / measured - 1)
+            except BenchkitError as error:
+                row["refused"] = str(error).partition(": ")[2]
+            yield row
+
+
+def _simulate(run: benchkit.Run, on: benchkit.Run, draw: int) -> VirtualCluster:
+    """Return the simulation of the graph of a run on the cluster of another run."""
+    return simulate_graph(graph_of_run(run), shape_of_run(on), draw=draw)
+
+
+def kept_table(rows: list[dict[str, Any]]) -> str:
+    """Return rows of workloads as Markdown, with the summary below."""
+    titles = ["workload", "cluster", "measured", "replayed", "error"]
+    titles += ["MB measured", "MB replayed", "from 1x1"]
+    shown = [row for row in rows if "refused" not in row]
+    lines = [f"| {' | '.join(titles)} |", f"|{'---|' * len(titles)}"]
+    for row in shown:
+        cells = [row.get(title, "") for title in titles]
+        cells = [f"{cell:+.1%}" if isinstance(cell, float) else str(cell) for cell in cells]
+        lines.append(f"| {' | '.join(cells)} |")
+    for title, words in (("error", "replays"), ("from 1x1", "predictions from 1x1")):
+        errors = np.abs([row[title] for row in shown if title in row])
+        if len(errors):
+            lines += ["", f"{len(errors)} {words}: {summary(errors)}."]
+    for row in rows:
+        if "refused" in row:
+            lines += ["", f"{row['workload']} on {row['cluster']}: refused, {row['refused']}"]
+    return "\n".join(lines)
+
+
+def summary(errors: np.ndarray) -> str:
+    """Return median, share within 15 % and largest of absolute errors, as text."""
+    return (
+        f"median error of the duration {np.median(errors):.1%}, "
+        f"{np.mean(errors <= 0.15):.0%} within 15 %, largest {errors.max():.1%}"
+    )
+
+
 def span(values: list[float], digits: int) -> str:
     low, high = (f"{value:.{digits}f}" for value in (min(values), max(values)))
     return low if low == high else f"{low} to {high}"
@@ -150,11 +216,7 @@ def table(rows: list[dict[str, Any]]) -> str:
         cells = [f"{value:+.1%}" if name == "error" else str(value) for name, value in row.items()]
         lines.append(f"| {' | '.join(cells)} |")
     errors = np.abs([row["error"] for row in rows])
-    summary = (
-        f"{len(rows)} cases: median error of the duration {np.median(errors):.1%}, "
-        f"{np.mean(errors <= 0.15):.0%} within 15 %, largest {errors.max():.1%}."
-    )
-    return "\n".join([*lines, "", summary])
+    return "\n".join([*lines, "", f"{len(rows)} cases: {summary(errors)}."])
 
 
 def write_page(text: str) -> None:
@@ -180,6 +242,7 @@ def main() -> None:
     parser.add_argument("-k", default="", help="only cases whose name contains this text")
     parser.add_argument("--docs", action="store_true", help="write the table into the page")
     parser.add_argument("--json", help="append the rows to this file, and skip those in it")
+    parser.add_argument("--runs", type=Path, help="store with measured workloads")
     parser.add_argument("--scale", action="store_true", help="only the cost of a large graph")
     arguments = parser.parse_args()
     if arguments.scale:
@@ -201,6 +264,8 @@ def main() -> None:
             with kept.open("a") as file:
                 file.write(json.dumps(rows[-1]) + "\n")
     text = table(rows)
+    if arguments.runs:
+        text = f"{text}\n\n{kept_table(list(kept_rows(arguments.runs)))}"
     print(text)
     if arguments.docs:
         write_page(f"{text}\nDask {benchkit_dask()}, {os.cpu_count()} cores.")

@@ -2,7 +2,8 @@
 
 Prints results, asserts nothing. Graphs of sleeping tasks run on clusters of several shapes. Each
 run on 1 x 1 and 2 x 1 predicts the others; planted speed-ups (a group sleeps half as long) are
-predicted from the run without. Sleeping tasks need no processor, so 8 x 2 threads fit on two cores;
+predicted from the run without. ``--runs STORE`` does the same with workloads that `benchkit ab`
+measured (see `_kept_runs`). Sleeping tasks need no processor, so 8 x 2 threads fit on two cores;
 run it on a quiet machine all the same: the scheduler needs one.
 """
 
@@ -27,6 +28,8 @@ from benchkit.measure.recording import RecordingWriter
 from benchkit.measure.run_ids import new_id
 from benchkit.store.build.run_from_recording import run_from_recording
 from benchkit.store.run import Run
+
+from _kept_runs import median_run, runs_by_shape, same_graph
 
 #: Workers, threads of each.
 SHAPES = ((1, 1), (2, 1), (4, 1), (8, 1), (4, 2), (8, 2))
@@ -119,12 +122,49 @@ def measure(client: Client, graph: tuple[dict, list]) -> Run:
     return Run(run_from_recording(writer.path))
 
 
+def predict_kept_runs(store: Path) -> None:
+    """Print the predictions of each shape from the others, for workloads of a store."""
+    errors = []
+    for workload, by_shape in runs_by_shape(store).items():
+        for known, runs in by_shape.items():
+            run = median_run(runs)
+            for shape, measured in by_shape.items():
+                if shape == known or not same_graph(run, measured[0]):
+                    continue
+                try:
+                    predicted = WhatIf(run).predict(workers=shape[0], threads=shape[1]).seconds
+                except BenchkitError as error:
+                    print(f"{workload} {known}: {error}")
+                    break
+                seconds = float(np.median([other.duration for other in measured]))
+                errors.append(predicted / seconds - 1)
+                print(
+                    f"{workload:<45} {known} -> {shape}: predicted {predicted:6.2f} s, "
+                    f"measured {seconds:6.2f} s, {errors[-1]:+6.1%}"
+                )
+    print(summary(errors))
+
+
+def summary(errors: list[float]) -> str:
+    """Return the number of predictions, the median error and its ninth decile, as text."""
+    if not errors:
+        return "no predictions"
+    size = np.abs(errors)
+    return (
+        f"\n{len(errors)} predictions: median error {np.median(size):.1%}, "
+        f"90 % within {np.quantile(size, 0.9):.1%}"
+    )
+
+
 def main() -> None:
     """Print the error of each prediction, and a summary."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--unit", type=float, default=0.2, help="seconds of a task")
     parser.add_argument("--quick", action="store_true", help="short tasks, three shapes")
+    parser.add_argument("--runs", type=Path, help="store with measured workloads, instead")
     given = parser.parse_args()
+    if given.runs:
+        return predict_kept_runs(given.runs)
     unit, shapes = (0.05, SHAPES[:3]) if given.quick else (given.unit, SHAPES)
     warnings.filterwarnings("ignore", message=r"(?s)\s*Port \d+ is already in use")
     runs: dict[tuple[str, tuple[int, int], float], Run] = {}
@@ -157,11 +197,7 @@ def main() -> None:
         measured = run.metrics["duration"] - runs[name, known, 0.5].metrics["duration"]
         sizes.append(predicted / measured)
         print(f"{name:<12} {known} work=0.5: saves {predicted:.2f} s, measured {measured:.2f} s")
-    size = np.abs(errors)
-    print(
-        f"\n{len(errors)} predictions: median error {np.median(size):.1%}, "
-        f"90 % within {np.quantile(size, 0.9):.1%}"
-    )
+    print(summary(errors))
     print(
         f"{len(sizes)} planted speed-ups: sign right in {sum(np.array(sizes) > 0)}, "
         f"size within {np.max(np.abs(np.array(sizes) - 1)):.0%}"
