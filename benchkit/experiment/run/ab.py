@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -121,6 +120,11 @@ def split_names(
     -------
     environments, workloads : list of str
         A name of neither kind counts as an environment.
+
+    Raises
+    ------
+    UnknownWorkload
+        A name in the form of a variant that does not exist.
     """
     known = list_environments(folders_of("environments", environment_folders))
     workloads = []
@@ -128,7 +132,11 @@ def split_names(
     if others:
         collection = collect_workloads(folders, [GRAPHS])
         for name in others:
-            with suppress(UnknownWorkload):
+            try:
                 collection.find(name)
+            except UnknownWorkload:
+                if "[" in name:
+                    raise
+            else:
                 workloads.append(name)
     return [name for name in names if name not in workloads], workloads

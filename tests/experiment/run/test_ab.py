@@ -5,7 +5,12 @@ from __future__ import annotations
 import pytest
 
 import benchkit
-from benchkit.errors import InvalidEnvironmentError, InvalidParameterError, UsageError
+from benchkit.errors import (
+    InvalidEnvironmentError,
+    InvalidParameterError,
+    UnknownWorkload,
+    UsageError,
+)
 from benchkit.experiment.run.ab import split_names
 from benchkit.experiment.run.api import Selection, plan_experiment, resume_experiment
 from benchkit.show.reports.experiment_summary import explain_change
@@ -42,6 +47,11 @@ def test_split_names_recognises_environments_and_workloads(folder):
 
     assert workloads == ["own.naps"]
     assert environments == ["base", "slow", "current", "baseline", "own.nap", "x.yaml"]
+
+
+def test_split_names_refuses_unknown_variants(folder):
+    with pytest.raises(UnknownWorkload, match=r"no workload named 'own.naps\[n=3\]'"):
+        split_names(["base", "own.naps[n=3]"], [folder / "w"], [folder / "e"])
 
 
 @pytest.mark.slow
