@@ -305,11 +305,11 @@ def print_plan(experiment: Experiment) -> None:
     names = [variant.name for variant in experiment.variants]
     limit = "at most " if experiment.adaptive or experiment.budget_usd is not None else ""
     click.echo(
-        f"experiment {experiment.id}: {limit}{len(experiment.plan)} runs ({experiment.size}), "
-        f"about {format_duration(experiment.estimate.remaining_seconds)}",
+        f"experiment {experiment.id}: {limit}{counted(len(experiment.plan), 'run')} "
+        f"({experiment.size}), about {format_duration(experiment.estimate.remaining_seconds)}",
         err=True,
     )
     noise = known_noise(experiment.store, names, experiment.known_workloads)
     detectable = describe_detectable_changes(noise, experiment.repeats)
     if detectable:
-        click.echo(f"{detectable} (of {len(names)} workloads)", err=True)
+        click.echo(f"{detectable} (of {counted(len(names), 'workload')})", err=True)

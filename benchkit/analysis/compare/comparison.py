@@ -273,7 +273,7 @@ def text_row(row: Mapping[str, Any], comparison: Comparison) -> dict[str, str]:
         interval = f"{format_change(low)} to {format_change(high)}"
     verdict = row["verdict"]
     if verdict == "undecided" and row["needed"] > 0:
-        verdict = f"undecided: {row['needed']} more runs needed"
+        verdict = f"undecided: {counted(row['needed'], 'more run')} needed"
     sign = "▲ " if row["worse"] else "▼ " if row["changed"] else ""
     failed = [row["n_failed_baseline"], row["n_failed_contender"]]
     several = len(comparison.contenders) > 1

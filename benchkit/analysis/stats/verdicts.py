@@ -14,6 +14,7 @@ from benchkit.analysis.stats.bootstrap import THRESHOLDS, ConfidenceTable
 from benchkit.analysis.stats.log_scale import LogValues
 from benchkit.analysis.stats.moderated_variance import FEWEST_TESTS
 from benchkit.analysis.stats.power import runs_until_decided
+from benchkit.formatting import counted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -206,7 +207,7 @@ class Effects:
             )
         missing = int(self.points.n_missing.sum())
         if missing:
-            warnings.append(f"{missing} runs have no value and were left out")
+            warnings.append(f"{counted(missing, 'run')} without a value left out")
         return tuple(warnings)
 
     @cached_property
@@ -309,7 +310,7 @@ class Effects:
         lines.append(f"{'test':>5} {'ratio':>7} {'interval':>16} {'q':>8}  verdict")
         for i in order[:ROWS_SHOWN]:
             interval = f"{self.selected_low[i]:.3f} to {self.selected_high[i]:.3f}"
-            needed = f": {self.needed[i]} more runs needed" if self.needed[i] > 0 else ""
+            needed = f": {counted(self.needed[i], 'more run')} needed" if self.needed[i] > 0 else ""
             lines.append(
                 f"{i:>5} {self.ratio[i]:>7.3f} {interval:>16} {self.q[i]:>8.2g}  "
                 f"{self.verdict[i]}{needed}"

@@ -22,7 +22,7 @@ from benchkit.experiment.environment.lookup import find_environment
 from benchkit.experiment.paths import folders_of
 from benchkit.experiment.virtual.graph_of_run import graph_of_run, shape_of_run
 from benchkit.experiment.virtual.process import VirtualSpec, simulate_in_environment
-from benchkit.formatting import format_quantity
+from benchkit.formatting import counted, format_quantity
 from benchkit.measure.arguments import check_count
 from benchkit.measure.run_ids import new_id
 from benchkit.simulation.graph import VirtualGraph
@@ -135,7 +135,7 @@ class Simulation:
         ]
 
     def __repr__(self) -> str:
-        return f"<benchkit.Simulation {len(self.runs)} runs, {self.sentence}>"
+        return f"<benchkit.Simulation {counted(len(self.runs), 'run')}, {self.sentence}>"
 
     def _repr_html_(self) -> str:
         return f"<p>Simulated: {self.sentence}</p>{Table(self.rows()).to_html()}"
