@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import click
 
 from benchkit.cli.options import common, print_json
 
-__all__ = ["compare_command"]
+if TYPE_CHECKING:
+    from benchkit.analysis.compare.comparison import Comparison
+    from benchkit.store.store import Store
+
+__all__ = ["compare_command", "compare_selections"]
 
 #: Exit code: a metric of a contender is worse.
 WORSE = 1
@@ -49,20 +55,10 @@ def compare_command(
 
     Exit code 1: a metric is worse; 4: too few runs to compare.
     """
-    from benchkit.analysis.compare.compare_runs import DEFAULT_METRICS, compare
-    from benchkit.analysis.metric_names import check_metrics
-    from benchkit.store.selector import select_sets
     from benchkit.store.store import Store
 
-    chosen = check_metrics(metrics or DEFAULT_METRICS)
-    run_store = Store(store, create=False)
-    sets = select_sets(run_store, [baseline, *contenders, *([null] if null else [])])
-    comparison = compare(
-        sets[baseline],
-        {name: sets[name] for name in contenders},
-        null=sets[null] if null else None,
-        metrics=chosen,
-        names=(baseline, "contender"),
+    comparison = compare_selections(
+        Store(store, create=False), baseline, contenders, null=null, metrics=metrics
     )
     if as_json:
         print_json(comparison.to_records())
@@ -75,3 +71,44 @@ def compare_command(
         sys.exit(WORSE)
     if not comparison.testable:
         sys.exit(TOO_FEW)
+
+
+def compare_selections(
+    run_store: Store,
+    baseline: str,
+    contenders: Sequence[str],
+    *,
+    null: str | None = None,
+    metrics: Sequence[str] = (),
+) -> Comparison:
+    """Compare selections of runs.
+
+    Parameters
+    ----------
+    run_store : Store
+        The store.
+    baseline, null : str
+        Selections of the baseline and of its null arm.
+    contenders : sequence of str
+        Selections to compare with the baseline.
+    metrics : sequence of str, optional
+        Names of metrics; those of the command by default.
+
+    Returns
+    -------
+    Comparison
+        The arms have the texts of the selections as names.
+    """
+    from benchkit.analysis.compare.compare_runs import DEFAULT_METRICS, compare
+    from benchkit.analysis.metric_names import check_metrics
+    from benchkit.store.selector import select_sets
+
+    chosen = check_metrics(metrics or DEFAULT_METRICS)
+    sets = select_sets(run_store, [baseline, *contenders, *([null] if null else [])])
+    return compare(
+        sets[baseline],
+        {name: sets[name] for name in contenders},
+        null=sets[null] if null else None,
+        metrics=chosen,
+        names=(baseline, "contender"),
+    )

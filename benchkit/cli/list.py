@@ -22,7 +22,7 @@ from benchkit.values import decode_json
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["list_command", "run_row"]
+__all__ = ["as_records", "list_command", "metric_rows", "run_row"]
 
 #: Runs shown without --all.
 _DEFAULT_RUNS = 30
@@ -100,7 +100,7 @@ def list_command(
         last = frame if everything else frame.tail(_DEFAULT_RUNS)
         if len(last) < len(frame):
             click.echo(f"the last {_DEFAULT_RUNS} of {len(frame)} runs; --all shows all", err=True)
-        shown = [_short_run(record) for record in _as_records(last)]
+        shown = [_short_run(record) for record in as_records(last)]
     else:
         if what == "workloads":
             rows = _workloads(folders, expression, environment, environment_folders)
@@ -109,7 +109,7 @@ def list_command(
         elif what == "noise":
             rows = _noise(store, expression)
         else:
-            rows = _metrics()
+            rows = metric_rows()
         if as_json:
             print_json(rows)
             return
@@ -204,7 +204,7 @@ def _records_of_runs(
     for part in parts:
         frame = _runs(store, expression, **{**filters, **part})
         for first in range(0, len(frame), _RECORDS_PER_PART):
-            yield from _as_records(frame.iloc[first : first + _RECORDS_PER_PART])
+            yield from as_records(frame.iloc[first : first + _RECORDS_PER_PART])
 
 
 class _SelectableRun(NamedTuple):
@@ -219,8 +219,19 @@ def _tag_texts(text: str) -> tuple[str, ...]:
     return tuple(f"{name}={value}" for name, value in decode_json(text).items())
 
 
-def _as_records(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    """Return the rows of a DataFrame; missing values are None, tags and the like objects."""
+def as_records(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    """Return the rows of a DataFrame; missing values are None, tags and the like objects.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        Such as `Store.runs` returns it.
+
+    Returns
+    -------
+    list of dict
+        Column name -> value.
+    """
     from benchkit.store.schema import RECORD_FIELDS
 
     rows = frame.astype(object).where(frame.notna(), None).to_dict("records")
@@ -242,8 +253,14 @@ def _environments(environment_folders: Sequence[str]) -> list[dict[str, Any]]:
     return [{name: row[name] or "" for name in ("name", "description", "error")} for row in rows]
 
 
-def _metrics() -> list[dict[str, Any]]:
-    """Return a row per metric."""
+def metric_rows() -> list[dict[str, Any]]:
+    """Return a row per metric.
+
+    Returns
+    -------
+    list of dict
+        Name, unit and meaning.
+    """
     from benchkit.store.schema import METRICS
 
     return [{"name": metric.name, **metric.attrs} for metric in METRICS.values()]
@@ -253,7 +270,7 @@ def _noise(store: str | None, expression: str | None) -> list[dict[str, Any]]:
     """Return a row per variant: its duration, its noise and the runs needed to detect changes."""
     from benchkit.experiment.run.known_workloads import noise_table
 
-    return _as_records(noise_table(_runs(store, expression)))
+    return as_records(noise_table(_runs(store, expression)))
 
 
 def _short_noise(row: Mapping[str, Any]) -> dict[str, Any]:

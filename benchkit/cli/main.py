@@ -11,6 +11,7 @@ import click
 
 from benchkit import __version__
 from benchkit.cli.ab import ab
+from benchkit.cli.agents.mcp import mcp_command
 from benchkit.cli.bisect import bisect
 from benchkit.cli.compare import compare_command
 from benchkit.cli.dashboard import dashboard
@@ -115,6 +116,7 @@ for command in (
     nightly_command,
     regressions,
     mark,
+    mcp_command,
     report,
     dashboard,
     query_command,

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from typing import TYPE_CHECKING
+
 import click
 
 from benchkit.cli.options import common, print_json
 
-__all__ = ["regressions"]
+if TYPE_CHECKING:
+    from benchkit.analysis.regression.regression import Regression
+    from benchkit.store.store import Store
+
+__all__ = ["regressions", "select_regressions"]
 
 
 @click.command()
@@ -29,25 +36,12 @@ def regressions(
       benchkit regressions --open
       benchkit regressions --since 30d --json
     """
-    from benchkit.analysis.regression.regression import STATES, read_ledger
-    from benchkit.errors import UsageError, did_you_mean
-    from benchkit.store.index.query import parse_moment
     from benchkit.store.store import Store
     from benchkit.table import Table
 
-    for state in states:
-        if state not in STATES:
-            hint = did_you_mean(state, STATES, f"use {', '.join(STATES)}")
-            raise UsageError(f"--state {state!r}: {hint}")
-    run_store = Store(store, create=False)
-    selected = read_ledger(run_store.events(), run_store.marks())
-    if since is not None:
-        moment = parse_moment(since)
-        selected = [
-            regression for regression in selected if parse_moment(regression.seen) >= moment
-        ]
-    selected = [regression for regression in selected if not states or regression.state in states]
-    selected = [regression for regression in selected if regression.is_open or not only_open]
+    selected = select_regressions(
+        Store(store, create=False), since=since, states=states, only_open=only_open
+    )
     if as_json:
         print_json([regression.to_dict() for regression in selected])
         return
@@ -68,3 +62,42 @@ def regressions(
         for regression in selected
     ]
     click.echo(Table(rows).to_text())
+
+
+def select_regressions(
+    run_store: Store, *, since: str | None, states: Collection[str], only_open: bool
+) -> list[Regression]:
+    """Return regressions of the ledger, the last seen first.
+
+    Parameters
+    ----------
+    run_store : Store
+        The store.
+    since : str or None
+        A time or age: seen since then.
+    states : collection of str
+        Only in one of these states; empty: in any.
+    only_open : bool
+        Only regressions that are still present.
+
+    Returns
+    -------
+    list of Regression
+        The regressions.
+    """
+    from benchkit.analysis.regression.regression import STATES, read_ledger
+    from benchkit.errors import UsageError, did_you_mean
+    from benchkit.store.index.query import parse_moment
+
+    for state in states:
+        if state not in STATES:
+            hint = did_you_mean(state, STATES, f"use {', '.join(STATES)}")
+            raise UsageError(f"--state {state!r}: {hint}")
+    moment = None if since is None else parse_moment(since)
+    return [
+        regression
+        for regression in read_ledger(run_store.events(), run_store.marks())
+        if (moment is None or parse_moment(regression.seen) >= moment)
+        and (not states or regression.state in states)
+        and (regression.is_open or not only_open)
+    ]

@@ -96,7 +96,7 @@ def _parts(text: str) -> list[str]:
     return parts
 
 
-def select_runs(store: Store, text: str) -> pd.DataFrame:
+def select_runs(store: Store, text: str, columns: Sequence[str] | None = None) -> pd.DataFrame:
     """Return the selected runs, oldest first.
 
     Parameters
@@ -104,7 +104,9 @@ def select_runs(store: Store, text: str) -> pd.DataFrame:
     store : Store
         The store.
     text : str
-        A selection as `parse_selection` accepts it.
+        A selection as `parse_selection` accepts it; empty: all runs.
+    columns : sequence of str, optional
+        Only these fields and metrics, which takes less time.
 
     Returns
     -------
@@ -120,14 +122,14 @@ def select_runs(store: Store, text: str) -> pd.DataFrame:
     UsageError
         A time is invalid, or no run has the tag.
     """
-    filters = parse_selection(text)
+    filters = parse_selection(text) if text else {}
     if filters.get("experiment") == "latest":
         experiments = store.runs(columns=["experiment", "started"])["experiment"].dropna()
         filters["experiment"] = str(experiments.iloc[-1]) if len(experiments) else "none"
     for name in ("experiment", "git_commit"):  # the beginning of an id or commit is enough
         if name in filters and "*" not in filters[name]:
             filters[name] += "*"
-    runs = store.runs(**filters)
+    runs = store.runs(**filters, columns=columns)
     reason = explain_no_runs(store, filters) if runs.empty else ""
     if reason:
         raise NotEnoughRuns(reason)

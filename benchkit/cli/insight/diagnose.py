@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from benchkit.cli.options import common, print_json
 
-__all__ = ["diagnose_command"]
+if TYPE_CHECKING:
+    from benchkit.analysis.insight.diagnose import Diagnosis
+    from benchkit.store.store import Store
+
+__all__ = ["diagnose_command", "diagnose_runs"]
 
 
 @click.command("diagnose")
@@ -24,15 +30,9 @@ def diagnose_command(selection: str, store: str | None, as_json: bool) -> None:
       benchkit diagnose
       benchkit diagnose experiment:latest --json
     """
-    from benchkit.analysis.insight.diagnose import diagnose
-    from benchkit.store.selector import select_sets
     from benchkit.store.store import Store
 
-    run_store = Store(store, create=False)
-    ids = [selection]
-    if ":" in selection:
-        ids = list(select_sets(run_store, [selection])[selection]["id"])
-    found = [diagnose(run_store.open(run_id)) for run_id in ids]
+    found = diagnose_runs(Store(store, create=False), selection)
     if as_json:
         print_json([row for diagnosis in found for row in diagnosis.to_records()])
         return
@@ -48,3 +48,25 @@ def diagnose_command(selection: str, store: str | None, as_json: bool) -> None:
             if command := diagnosis.command(finding):
                 settings = ", ".join(f"{k}: {v}" for k, v in (finding.settings or {}).items())
                 click.echo(f"to prove it ({settings}): {command}")
+
+
+def diagnose_runs(run_store: Store, selection: str) -> list[Diagnosis]:
+    """Return the diagnoses of a run or of a selection of runs.
+
+    Parameters
+    ----------
+    run_store : Store
+        The store.
+    selection : str
+        An id, the beginning of one, ``latest``, or a selection as in `benchkit compare`.
+
+    Returns
+    -------
+    list of Diagnosis
+        One per run.
+    """
+    from benchkit.analysis.insight.diagnose import diagnose
+    from benchkit.store.selector import select_runs
+
+    ids = select_runs(run_store, selection, columns=["id"])["id"] if ":" in selection else None
+    return [diagnose(run_store.open(run_id)) for run_id in ([selection] if ids is None else ids)]

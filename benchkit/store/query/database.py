@@ -21,7 +21,11 @@ _WORD = re.compile(r"\w+")
 
 
 def query(
-    store: StoreReader, sql: str, *, progress: Callable[[int, int], None] | None = None
+    store: StoreReader,
+    sql: str,
+    *,
+    limit: int | None = None,
+    progress: Callable[[int, int], None] | None = None,
 ) -> pd.DataFrame:
     """Return the rows of a query over all runs.
 
@@ -32,6 +36,8 @@ def query(
     sql : str
         One SELECT statement of DuckDB's SQL over the views ``runs`` (as `Store.runs`), ``tasks``,
         ``task_groups``, ``transfers``, ``workers`` and ``events``.
+    limit : int, optional
+        Largest number of rows.
     progress : callable, optional
         Called with the number of runs done and the number of runs to read, while the cache of the
         tables is brought up to date.
@@ -56,7 +62,8 @@ def query(
         _check_select(duckdb, connection, sql)
         problems = _add_views(store, connection, sql, progress)
         try:
-            answer: pd.DataFrame = connection.sql(sql).df()
+            rows = connection.sql(sql)
+            answer: pd.DataFrame = (rows if limit is None else rows.limit(limit)).df()
         except duckdb.Error as error:
             raise UsageError(f"query: {_first_lines(error)}") from error
     answer.attrs["problems"] = problems

@@ -1,0 +1,32 @@
+"""`benchkit mcp`: answer the questions of agents about a store."""
+
+from __future__ import annotations
+
+import click
+
+from benchkit.cli.options import common
+
+__all__ = ["mcp_command"]
+
+
+@click.command("mcp")
+@common("store")
+def mcp_command(store: str | None) -> None:
+    """Answer questions of agents about a store.
+
+    A server of the Model Context Protocol on stdin and stdout, with read-only tools: list, run,
+    compare, regressions, diagnose, limits, query. Answers have at most 10 kB, and mark text that
+    comes from runs as untrusted. The server ends when stdin is closed.
+
+    \b
+    Examples:
+      benchkit mcp --store s3://lab-benchmarks/nightly
+      claude mcp add benchkit -- benchkit mcp --store /srv/benchkit-store
+    """
+    from benchkit.errors import MissingExtra
+
+    try:
+        from benchkit.cli.agents.server import StoreServer
+    except ImportError as error:
+        raise MissingExtra("mcp", "mcp>=2") from error
+    StoreServer(store).run("stdio")
