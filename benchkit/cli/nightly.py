@@ -17,6 +17,7 @@ from benchkit.whole_file import write_whole
 
 if TYPE_CHECKING:
     from benchkit.experiment.nightly.night import Night
+    from benchkit.show.issues.webhook import Webhook
 
 __all__ = ["nightly_command"]
 
@@ -48,6 +49,10 @@ RELEASE_BLOCKS = 3
 @click.option("--site", metavar="URL", help="URL of the published site; issues link to it.")
 @click.option("--issues", type=click.Choice(["none", "github", "file"]), default="none",
               show_default=True, help="Write an issue for each regression.")  # fmt: skip
+@click.option("--webhook", type=click.Choice(["none", "json", "slack"]), default="none",
+              show_default=True,
+              help="Post changes and failures to the URL in $BENCHKIT_WEBHOOK: all facts, or a "
+              "message for Slack and services like it.")  # fmt: skip
 @common("select", *MEASUREMENT)
 def nightly_command(
     names: tuple[str, ...],
@@ -67,6 +72,7 @@ def nightly_command(
     publish: str | None,
     site: str | None,
     issues: str,
+    webhook: str,
     quiet: bool,
     store: str | None,
     folders: tuple[str, ...],
@@ -80,6 +86,8 @@ def nightly_command(
     Suspected regressions are measured again at once, interleaved with the last good build. The
     results are added to the ledger in the store; report, site and issues are made from it. A part
     that fails (a workload, an environment, the network) is reported and does not stop the others.
+    The URL of --webhook is a secret: it is read from $BENCHKIT_WEBHOOK, or from the file that
+    $BENCHKIT_WEBHOOK_FILE names. A webhook that does not answer does not change the exit code.
 
     \b
     Examples:
@@ -97,6 +105,7 @@ def nightly_command(
     from benchkit.experiment.run.stopping import parse_budget
     from benchkit.show.issues.sync import sync_issues
     from benchkit.show.issues.trackers import tracker_for
+    from benchkit.show.issues.webhook import webhook_for
     from benchkit.show.reports.reports import nightly_report
     from benchkit.show.site import build_site
 
@@ -125,6 +134,7 @@ def nightly_command(
     if budget_usd is not None:
         raise UsageError(f"--budget {budget}: must be a time, such as 90m or 6h")
     tracker = tracker_for(issues, Path(output) / "issues")  # raises before any measurement
+    hook = webhook_for(webhook)
 
     result = nightly(
         *names,
@@ -155,6 +165,8 @@ def nightly_command(
         parts["site"] = partial(build_site, result.store, publish, address=site)
     parts["summary"] = partial(_write_summary, result, Path(output))
     _publish(result, parts, quiet=quiet)
+    if hook is not None:
+        _post(result, hook, site, quiet=quiet)
     if as_json:
         print_json([_row(event) for event in result.changes])
     else:
@@ -184,6 +196,19 @@ def _publish(night: Night, parts: Mapping[str, Callable[[], Any]], *, quiet: boo
     if os.environ.get("GITHUB_ACTIONS") == "true":
         for line in workflow_commands(night):
             click.echo(line, err=True)
+
+
+def _post(night: Night, hook: Webhook, site: str | None, *, quiet: bool) -> None:
+    """Post changes and failures; a webhook without an answer is no failure of the night."""
+    failed = [f"{run['workload']}: {run['outcome']}: {run.get('error')}" for run in night.failed]
+    rows = [_row(event) for event in night.changes]
+    try:
+        done = hook.post(night.sentence, rows, [*failed, *night.failures], site=site)
+    except BenchkitError as error:
+        click.echo(f"warning: webhook: {error}", err=True)
+    else:
+        if not quiet:
+            click.echo(f"webhook: {done}", err=True)
 
 
 def _write_summary(night: Night, folder: Path) -> Path:

@@ -1,0 +1,209 @@
+"""Post the news of a night to a webhook: as JSON, or as a message for services such as Slack."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Mapping, Sequence
+from http.client import HTTPException
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from benchkit.errors import BenchkitError, UsageError
+from benchkit.formatting import counted, format_change
+from benchkit.measure.secrets import remember_secrets
+from benchkit.values import json_safe
+
+__all__ = ["Webhook", "WebhookError", "webhook_for"]
+
+#: Variables with the URL, which is a secret, or with the name of a file that contains it.
+URL, URL_FILE = "BENCHKIT_WEBHOOK", "BENCHKIT_WEBHOOK_FILE"
+#: Largest message of a chat in characters; Discord accepts 2,000.
+_MAX_CHARACTERS = 1800
+#: Requests until one is accepted, if the server is overloaded.
+_TRIES = 3
+_OVERLOADED = {429, 502, 503, 504}
+
+
+class WebhookError(BenchkitError):
+    """Raised when a webhook does not accept a message."""
+
+
+def webhook_for(form: str) -> Webhook | None:
+    """Return the webhook at the URL in ``$BENCHKIT_WEBHOOK``, or in ``$BENCHKIT_WEBHOOK_FILE``.
+
+    Parameters
+    ----------
+    form : {"json", "slack", "none"}
+        Value of ``--webhook``.
+
+    Returns
+    -------
+    Webhook or None
+        None for "none".
+
+    Raises
+    ------
+    UsageError
+        There is no URL, or it is no URL of HTTP; the message does not contain it.
+    """
+    if form == "none":
+        return None
+    url, source = os.environ.get(URL, ""), f"${URL}"
+    if path := os.environ.get(URL_FILE, ""):
+        source = f"${URL_FILE}"
+        try:
+            url = Path(path).read_text(encoding="utf-8")
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or "not text"
+            raise UsageError(f"--webhook {form}: {source}: cannot be read: {reason}") from None
+    url = url.strip()
+    if not url:
+        raise UsageError(f"--webhook {form}: set ${URL} to its URL, or ${URL_FILE} to a file of it")
+    if not _is_http(url):
+        raise UsageError(f"--webhook {form}: {source} must be one URL that begins with https://")
+    return Webhook(url, form)
+
+
+def _is_http(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        parts.port  # noqa: B018 (raises an error for a port that is no number)
+    except ValueError:
+        return False
+    is_plain = url.isascii() and url.isprintable() and " " not in url
+    return is_plain and parts.scheme in ("http", "https") and bool(parts.hostname)
+
+
+class Webhook:
+    """A URL that accepts messages by POST.
+
+    Parameters
+    ----------
+    url : str
+        The URL; no message and no ``repr`` contains it.
+    form : {"json", "slack"}
+        Whether the message is an object with all facts, or ``{"text": ...}``.
+    timeout_s : float, default 10
+        Longest time without an answer, in s.
+    """
+
+    def __init__(self, url: str, form: str, *, timeout_s: float = 10.0) -> None:
+        remember_secrets({"webhook": url})
+        self._url, self._form, self._timeout_s = url, form, timeout_s
+        self._opener = urllib.request.build_opener(_NoRedirects)
+
+    def post(
+        self,
+        sentence: str,
+        changes: Sequence[Mapping[str, Any]],
+        failures: Sequence[str],
+        *,
+        site: str | None = None,
+    ) -> str:
+        """Post the news of a night; if there are none, nothing is posted.
+
+        Parameters
+        ----------
+        sentence : str
+            Summary of the night.
+        changes : sequence of mapping
+            Rows of the changes: ``kind``, ``workload``, ``metric``, ``ratio``, ``regression``, ...
+        failures : sequence of str
+            Runs and parts that failed, a line each.
+        site : str, optional
+            URL of the published site.
+
+        Returns
+        -------
+        str
+            What was done.
+
+        Raises
+        ------
+        WebhookError
+            The webhook did not accept the message.
+        """
+        if not changes and not failures:
+            return "nothing to report"
+        message: dict[str, Any]
+        if self._form == "slack":
+            message = {"text": _text(sentence, changes, failures, site)}
+        else:
+            message = {
+                "title": sentence,
+                "site": site,
+                "changes": list(changes),
+                "failures": list(failures),
+            }
+        self._send(json.dumps(json_safe(message), default=str).encode())
+        return f"posted {counted(len(changes), 'change')}, {counted(len(failures), 'failure')}"
+
+    def _send(self, body: bytes) -> None:
+        """Send a message; an error names neither the URL nor what the server answered."""
+        headers = {"Content-Type": "application/json", "User-Agent": "benchkit"}
+        request = urllib.request.Request(self._url, body, headers, method="POST")
+        for left in range(_TRIES - 1, -1, -1):
+            try:
+                with self._opener.open(request, timeout=self._timeout_s):
+                    return
+            except urllib.error.HTTPError as error:
+                error.close()
+                if error.code not in _OVERLOADED or not left:
+                    raise WebhookError(f"status {error.code}") from None
+            except (OSError, HTTPException, ValueError) as error:
+                reason = getattr(error, "reason", error)
+                kind = type(reason if isinstance(reason, Exception) else error).__name__
+                raise WebhookError(f"no answer: {kind}") from None
+            time.sleep(1)
+
+    def __repr__(self) -> str:
+        return f"<benchkit.Webhook {self._form}>"
+
+
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """Report a redirect as an error: urllib would repeat the request without its body."""
+
+    def redirect_request(self, *arguments: Any) -> None:
+        return None
+
+
+def _text(
+    sentence: str,
+    changes: Sequence[Mapping[str, Any]],
+    failures: Sequence[str],
+    site: str | None,
+) -> str:
+    """Return a message for a chat, a line for each change and failure."""
+    lines = [_line(change, site) for change in changes]
+    lines += [f"• failed: {_escape(failure)}" for failure in failures]
+    more = f"<{_escape(site)}|all nights>" if site else ""
+    text = _escape(sentence)
+    for number, line in enumerate(lines):
+        if len(text) + len(line) + len(more) > _MAX_CHARACTERS:
+            text += f"\n… and {len(lines) - number} more"
+            break
+        text += f"\n{line}"
+    return f"{text}\n{more}" if more else text
+
+
+def _line(change: Mapping[str, Any], site: str | None) -> str:
+    """Return the line of a change, with a link to its page."""
+    what = _escape(f"{change.get('workload')}: {change.get('metric')}")
+    if site and change.get("regression"):
+        name = _escape(str(change["regression"]))
+        what = f"<{_escape(site).rstrip('/')}/regressions/{name}.html|{what}>"
+    where = _escape(str(change.get("environment") or ""))
+    size = format_change(change.get("ratio"))
+    return f"• {change['kind'].replace('_', ' ')}: {what} {size} ({where})"
+
+
+def _escape(text: str) -> str:
+    """Escape text of runs: ``<!channel>`` would call all members of a channel."""
+    line = " ".join(text.split())
+    line = line if len(line) <= 200 else f"{line[:199]}…"
+    return line.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
