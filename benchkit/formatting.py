@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, TypeGuard
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ __all__ = [
     "format_seconds",
     "short_group",
     "short_names",
+    "signed_parts",
 ]
 
 #: Outcome -> symbol and words, so that pages do not show an outcome by its colour only.
@@ -277,3 +278,43 @@ def short_names(groups: Iterable[str]) -> dict[str, str]:
         counts[short] += 1
         names[group] = short if counts[short] == 1 else f"{short} #{counts[short]}"
     return names
+
+
+def signed_parts(
+    total: float, named: Sequence[tuple[float, str]], rest: str
+) -> tuple[str, list[tuple[str, str]]]:
+    """Return seconds and some of their parts as text, rounded so that the parts sum to the total.
+
+    Parameters
+    ----------
+    total : float
+        Seconds.
+    named : sequence of (float, str)
+        Seconds and name of each part.
+    rest : str
+        Name of what the parts leave; a part of its own unless it rounds to 0.
+
+    Returns
+    -------
+    text : str
+        The total with sign.
+    parts : list of (str, str)
+        Seconds with sign, and name, of each part.
+
+    Examples
+    --------
+    >>> signed_parts(6.5, [(5.0, "transfer"), (-0.5, "compute")], "all other parts")
+    ('+6.50 s', [('+5.00 s', 'transfer'), ('−0.50 s', 'compute'), ('+2.00 s', 'all other parts')])
+    """
+    largest = max(1e-6, abs(total), *(abs(seconds) for seconds, _ in named))
+    decimals = max(0, 2 - math.floor(math.log10(largest)))
+
+    def text(seconds: float) -> str:
+        return f"{'+' if seconds >= 0 else '−'}{abs(seconds):.{decimals}f} s"
+
+    rounded = [(round(seconds, decimals), name) for seconds, name in named]
+    total = round(total, decimals)
+    others = round(total - sum(seconds for seconds, _ in rounded), decimals)
+    if others or not rounded:
+        rounded.append((others, rest))
+    return text(total), [(text(seconds), name) for seconds, name in rounded]

@@ -55,11 +55,12 @@ def compare_command(
 
     Exit code 1: a metric is worse; 4: too few runs to compare.
     """
+    from benchkit.analysis.compare.row_causes import with_causes
     from benchkit.store.store import Store
 
-    comparison = compare_selections(
-        Store(store, create=False), baseline, contenders, null=null, metrics=metrics
-    )
+    run_store = Store(store, create=False)
+    comparison = compare_selections(run_store, baseline, contenders, null=null, metrics=metrics)
+    comparison = with_causes(comparison, run_store.open)
     if as_json:
         print_json(comparison.to_records())
     else:

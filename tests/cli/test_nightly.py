@@ -120,6 +120,7 @@ def test_nightly_confirms_planted_slowdown_in_one_night(project):
     assert source["before"] != source["after"]
     assert f"--good {source['before']} --bad {source['after']}" in event["facts"]["bisect"]
     assert "compute in nap" in event["facts"]["explanation"]
+    assert " By cause: +" in event["facts"]["explanation"]
 
     (issue,) = (project / "out" / "issues").glob("*.md")
     assert "confirmed by measuring both builds again" in issue.read_text()

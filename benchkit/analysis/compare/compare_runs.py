@@ -295,6 +295,7 @@ def _frame(rows: Sequence[dict[str, Any]], effects: Effects, baseline: str) -> p
         "; ".join(filter(None, [*_outcome_notes(row, fails, baseline), note]))
         for row, fails, note in zip(rows, fails_more, effects.notes, strict=True)
     ]
+    frame["cause"] = ""
     rank = frame["verdict"].map(_ORDER).fillna(0)
     size = -np.abs(np.log(frame["ratio"].where(frame["ratio"] > 0)))
     order = pd.DataFrame({"rank": rank, "worse": ~frame["worse"], "size": size})

@@ -22,6 +22,9 @@ from benchkit.values import json_safe
 
 __all__ = ["Comparison", "comparison_warnings", "text_row"]
 
+#: Largest number of causes in Markdown, before the table; a comment on GitHub has limited space.
+CAUSES_SHOWN = 20
+
 #: A row of a comparison: its number, or the row with the column ``row``.
 Row: TypeAlias = "int | Mapping[str, Any] | pd.Series"
 
@@ -41,7 +44,8 @@ class Comparison:
         that fails in a larger share of its runs has the verdict ``failed`` unless its values are
         worse, and is ``worse``.
         ``null_ratio`` is the null arm / baseline (NaN without a null arm), ``noise`` the
-        coefficient of variation of a run, pooled over the arms (NaN for too few runs).
+        coefficient of variation of a run, pooled over the arms (NaN for too few runs). ``cause``
+        says what moved, where `benchkit.analysis.compare.row_causes.with_causes` found it.
     effects : Effects
         The statistics of all rows; ``frame["row"]`` is the index into it.
     baseline, contenders : str, tuple of str
@@ -110,6 +114,15 @@ class Comparison:
             f"{counted(len(self.metrics), 'metric')}, "
             f"up to {runs['n_baseline']} + {runs['n_contender']} runs): {', '.join(parts)}."
         )
+
+    @property
+    def causes(self) -> list[str]:
+        """What moved in each changed row whose cause is known, in one line each."""
+        several = len(self.contenders) > 1
+        return [
+            f"{row.workload}{f' in {row.contender}' if several else ''}, {row.metric}: {row.cause}"
+            for row in self.frame[self.frame["cause"] != ""].itertuples()
+        ]
 
     def points(self, row: Row) -> dict[str, np.ndarray]:
         """Return the values of a row by arm.
@@ -190,7 +203,7 @@ class Comparison:
         hidden = len(self.frame) - len(frame)
         if hidden:
             lines.append(f"and {hidden} that are the same within ±{self.same:.0%}")
-        return "\n".join(lines)
+        return "\n".join([*lines, *([""] if self.causes else []), *self.causes])
 
     def to_markdown(self, *, most_bytes: int = 60_000) -> str:
         """Return the report as Markdown: changed rows first, cut to the size of a GitHub comment.
@@ -203,7 +216,7 @@ class Comparison:
         Returns
         -------
         str
-            The sentence, the warnings and the table.
+            The sentence, the warnings, the causes and the table.
         """
         title = self.title.replace("<", "&lt;")
         lines = [
@@ -213,6 +226,8 @@ class Comparison:
             "",
             *(f"> {text}" for text in self.warnings),
             "",
+            *(f"- {text.replace('<', '&lt;')}" for text in self.causes[:CAUSES_SHOWN]),
+            *([""] if self.causes else []),
         ]
         table = _table(self).to_markdown().split("\n")
         size = sum(len(line.encode()) + 1 for line in lines)
@@ -237,7 +252,9 @@ class Comparison:
     def _repr_html_(self) -> str:
         lines = [f"<h4>{html.escape(self.title)}</h4>", f"<p>{html.escape(self.sentence)}</p>"]
         lines += [f"<p>Note: {html.escape(text)}</p>" for text in self.warnings]
-        return "".join(lines) + (_table(self).to_html() if len(self.frame) else "")
+        causes = "".join(f"<li>{html.escape(text)}</li>" for text in self.causes)
+        table = _table(self).to_html() if len(self.frame) else ""
+        return "".join(lines) + table + (f"<ul>{causes}</ul>" if causes else "")
 
     def __repr__(self) -> str:
         return "\n".join([self.sentence, *self.warnings, self.to_table()])

@@ -6,7 +6,6 @@ Takes runs of two arms; returns a table whose sum is the whole difference. Verdi
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,15 +14,26 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
+from benchkit.analysis.compare.causes import CauseChanges, cause_changes
 from benchkit.analysis.stats.welch import mean_difference
 from benchkit.errors import NotEnoughRuns
-from benchkit.formatting import short_group
+from benchkit.formatting import short_group, signed_parts
 from benchkit.store.run import Run
+from benchkit.store.task_graph import has_task_graph
 
 __all__ = ["GROUPS_READ", "IDLE", "UNEXPLAINED", "Explanation", "explain"]
 
 #: Groups of a run that `explain` reads, in addition to the root.
-GROUPS_READ = ("task_groups", "scheduler")
+GROUPS_READ = (
+    "task_groups",
+    "scheduler",
+    # For the causes, which need the task graph:
+    "tasks",
+    "task_events",
+    "submissions",
+    "workers",
+    "events",
+)
 
 IDLE, UNEXPLAINED = "idle", "unexplained"
 _KINDS = ("managed", "unmanaged_old", "unmanaged_recent", "spilled")
@@ -51,6 +61,8 @@ class Explanation:
         Difference of the mean durations, in s.
     n_baseline, n_contender : int
         Number of runs used.
+    causes : CauseChanges or None
+        The difference by cause; None if a run has no task graph.
     """
 
     parts: pd.DataFrame
@@ -58,25 +70,18 @@ class Explanation:
     total_s: float
     n_baseline: int
     n_contender: int
+    causes: CauseChanges | None = None
 
     @property
     def sentence(self) -> str:
-        """The largest parts as text, of either sign; the parts with the rest sum to the total."""
+        """The largest parts, of either sign, and the causes; either sums to the total."""
         rest = self.parts["group"].isin([IDLE, UNEXPLAINED])
         large = self.parts["seconds"].abs() > LEAST_SHARE * abs(self.total_s)
         shown = pd.concat([self.parts[large & ~rest].head(GROUPS_NAMED), self.parts[large & rest]])
-        largest = max(abs(self.total_s), shown["seconds"].abs().max() if len(shown) else 0.0, 1e-6)
-        decimals = max(0, 2 - math.floor(math.log10(largest)))
-        named = [
-            (round(row.seconds, decimals), _part_name(row.group, row.activity))
-            for row in shown.itertuples()
-        ]
-        total = round(self.total_s, decimals)
-        others = round(total - sum(seconds for seconds, _ in named), decimals)
-        if others or not named:
-            named.append((others, "all other parts"))
-        texts = [f"{_signed(seconds, decimals)} is {name}" for seconds, name in named]
-        return f"Of {_signed(total, decimals)}, {', '.join(texts)}."
+        named = [(row.seconds, _part_name(row.group, row.activity)) for row in shown.itertuples()]
+        total, parts = signed_parts(self.total_s, named, "all other parts")
+        text = f"Of {total}, {', '.join(f'{seconds} is {name}' for seconds, name in parts)}."
+        return f"{text} By cause: {self.causes.sentence}" if self.causes else text
 
     def __repr__(self) -> str:
         return f"{self.sentence}\n{self.parts.round(3).to_string(index=False)}"
@@ -153,7 +158,15 @@ def explain(
         total_s=total,
         n_baseline=len(sides[0]),
         n_contender=len(sides[1]),
+        causes=_causes(trees, blocked, level),
     )
+
+
+def _causes(trees: list[list[xr.DataTree]], blocked: bool, level: float) -> CauseChanges | None:
+    if not all(has_task_graph(tree) for side in trees for tree in side):
+        return None
+    sides = [[Run(tree) for tree in side] for side in trees]
+    return cause_changes(sides[0], sides[1], blocked=blocked, level=level)
 
 
 def _n_tasks(tree: xr.DataTree) -> dict[str, int]:
@@ -242,10 +255,6 @@ def _memory_at_peak(tree: xr.DataTree) -> list[float] | None:
     data = node.to_dataset()
     peak = int(np.nanargmax(np.nan_to_num(data["process"].values)))
     return [float(np.nan_to_num(data[kind].values[peak])) for kind in _KINDS]
-
-
-def _signed(seconds: float, decimals: int) -> str:
-    return f"{'+' if seconds >= 0 else '−'}{abs(seconds):.{decimals}f} s"
 
 
 def _part_name(group: str, activity: str) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 from benchkit.analysis.compare.compare_runs import DEFAULT_METRICS, compare_experiment
 from benchkit.analysis.compare.comparison import Comparison
+from benchkit.analysis.compare.row_causes import with_causes
 from benchkit.analysis.metric_names import check_metrics
 from benchkit.errors import UnknownWorkload, UsageError
 from benchkit.experiment.environment.environment import CURRENT, Environment
@@ -99,7 +100,8 @@ def ab(
     for _ in finished_records(experiment.run()):
         pass
     runs = experiment.store.runs(experiment=experiment.id)
-    return compare_experiment(runs, experiment.id, metrics=chosen)
+    comparison = compare_experiment(runs, experiment.id, metrics=chosen)
+    return with_causes(comparison, experiment.store.open)
 
 
 def split_names(

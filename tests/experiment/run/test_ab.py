@@ -69,6 +69,8 @@ def test_ab_compares_environments(folder):
     (row,) = report.frame.to_dict("records")
     assert (row["contender"], row["workload"], row["verdict"]) == ("slow", "own.naps", "slower")
     assert 1.5 < row["ratio"] < 4
+    assert row["cause"].startswith("+")
+    assert " computing with " in row["cause"]
     assert report.blocked
     assert len(benchkit.Store(folder / "store")) == 9, "three arms: the baseline twice"
 

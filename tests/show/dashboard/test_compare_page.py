@@ -18,6 +18,7 @@ from helpers.dashboard_server import (
 )
 from playwright.sync_api import expect
 
+from benchkit.analysis.compare.causes import CauseChanges
 from benchkit.experiment.run.status import DONE, OPEN, Status
 from benchkit.measure.run_ids import new_id
 from benchkit.show.dashboard.compare import explanation
@@ -211,3 +212,17 @@ def test_explanation_splits_memory_by_kind():
 
     assert all(part in text for part in ("+1.00 GiB", "+512 MiB to +2.00 GiB", "2.00 GiB"))
     assert explanation._memory(kinds.iloc[:0]) == []
+
+
+def test_explanation_splits_difference_by_cause():
+    causes = pd.DataFrame(
+        {"cause": ["transfer"], "group": ["sum"], "seconds": [1.25], "low": [1.0], "high": [1.5],
+         "baseline_s": [0.5], "contender_s": [1.75]}
+    )  # fmt: skip
+    changes = CauseChanges(causes, pd.DataFrame())
+
+    text = text_of(pn.Column(*explanation._causes(changes)))
+
+    parts = ("waiting for transfers", "sum", "+1.25 s", "+1.00 s to +1.50 s", "500 ms", "1.75 s")
+    assert all(part in text for part in parts)
+    assert explanation._causes(None) == []

@@ -10,8 +10,11 @@ import pandas as pd
 from markupsafe import Markup
 from panel.viewable import Viewable
 
+from benchkit.analysis.compare.causes import CauseChanges
 from benchkit.analysis.compare.comparison import Comparison
 from benchkit.analysis.compare.explain import IDLE, UNEXPLAINED
+from benchkit.analysis.insight.blame import CAUSES
+from benchkit.analysis.insight.limits import CAUSES_SHORT
 from benchkit.formatting import MISSING, format_change, format_quantity, format_seconds, short_group
 from benchkit.show.dashboard.components import tables, ui
 from benchkit.show.dashboard.components.markup import link
@@ -106,6 +109,7 @@ def _content(
         ui.figure(waterfall(explanation)),
         tables.html_table(_PART_TITLES, parts, tight=True),
         tables.glossary(_TERMS),
+        *_causes(explanation.causes),
         *_memory(explanation.memory),
         ui.heading("Runs of both", "The links to groups above open the first run of each arm."),
         tables.html_table(_RUN_TITLES, _run_rows(sides, first), tight=True),
@@ -140,6 +144,32 @@ def _part_rows(table: pd.DataFrame, ids: list[str]) -> list[list[str]]:
             ]
         )
     return rows
+
+
+def _causes(changes: CauseChanges | None) -> list[Viewable]:
+    """Return the seconds of both arms by cause; nothing for runs without a task graph."""
+    if changes is None:
+        return []
+    rows = [
+        [
+            CAUSES_SHORT[row["cause"]],
+            row["group"],
+            _signed(row["seconds"], "s"),
+            _signed_interval(row, "s"),
+            format_seconds(row["baseline_s"]),
+            format_seconds(row["contender_s"]),
+        ]
+        for row in changes.causes.to_dict("records")
+    ]
+    below = (
+        "What the next step of the run waited for; seconds of wall time, which sum to all of it."
+    )
+    titles = ("cause", "mostly in", *_PART_TITLES[1:-1])
+    return [
+        ui.heading("What the runs waited for", below),
+        tables.html_table(titles, rows, tight=True),
+        tables.glossary({CAUSES_SHORT[name]: text for name, text in CAUSES.items()}),
+    ]
 
 
 def _memory(table: pd.DataFrame) -> list[Viewable]:

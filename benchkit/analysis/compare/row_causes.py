@@ -1,0 +1,59 @@
+"""Add to the changed rows of a comparison what moved."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from benchkit.analysis.compare.causes import cause_changes
+from benchkit.analysis.compare.comparison import Comparison, Row
+from benchkit.errors import BenchkitError
+from benchkit.formatting import counted
+from benchkit.store.run import Run
+
+__all__ = ["with_causes"]
+
+#: Newest runs read on each side; more take longer to read and change the result little.
+MAX_RUNS = 5
+
+
+def with_causes(comparison: Comparison, open_run: Callable[[str], Run]) -> Comparison:
+    """Return a comparison whose rows with a changed duration say what moved.
+
+    Parameters
+    ----------
+    comparison : Comparison
+        The comparison.
+    open_run : callable
+        Returns the run with an id, such as `Store.open`.
+
+    Returns
+    -------
+    Comparison
+        With ``cause`` in the rows whose duration changed, and a warning about the rows whose runs
+        have no task graph or cannot be read.
+    """
+    frame = comparison.frame.copy()
+    unknown = []
+    changed = frame["changed"] & (frame["metric"] == "duration")
+    for index, row in frame[changed].iterrows():
+        try:
+            frame.loc[index, "cause"] = _cause(comparison, row, open_run)
+        except BenchkitError as error:
+            unknown.append(str(error))
+    if unknown:
+        text = f"cause unknown for {counted(len(unknown), 'changed duration')}: {unknown[0]}"
+        return replace(comparison, frame=frame, warnings=(*comparison.warnings, text))
+    return replace(comparison, frame=frame)
+
+
+def _cause(comparison: Comparison, row: Row, open_run: Callable[[str], Run]) -> str:
+    ids = comparison.run_ids(row)
+    sides = []
+    for arm in ("baseline", "contender"):
+        runs = [open_run(str(run_id)) for run_id in ids[arm][-MAX_RUNS:] if run_id]
+        sides.append([run for run in runs if run.outcome == "ok"])
+    if not all(sides):  # the others reached their deadline
+        return ""
+    blocked = comparison.blocked and len(sides[0]) == len(sides[1])
+    return cause_changes(sides[0], sides[1], blocked=blocked).sentence
