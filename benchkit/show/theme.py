@@ -9,6 +9,7 @@ import hashlib
 
 __all__ = [
     "ACTIVITY_COLOURS",
+    "CAUSE_COLOURS",
     "MEMORY_COLOURS",
     "OTHER",
     "SERIES",
@@ -29,6 +30,18 @@ ACTIVITY_COLOURS = {
     "failed": "#882255",
     "seceded": "#bbbbbb",
     "other": OTHER,
+}
+#: Cause of wall time -> colour; that of the activity where a cause is one.
+CAUSE_COLOURS = {
+    "computing": "#4477aa",
+    "not parallel": "#99bbdd",
+    "straggler": "#66ccee",
+    "transfer": "#ee6677",
+    "disk": "#ccbb44",
+    "worker paused": "#882255",
+    "scheduler": "#aa3377",
+    "graph": "#228833",
+    "client": OTHER,
 }
 #: Kind of memory -> colour.
 MEMORY_COLOURS = {

@@ -10,6 +10,7 @@ from typing import Any
 
 from benchkit.analysis.insight import rules
 from benchkit.analysis.insight.findings import Case, Finding
+from benchkit.analysis.insight.limits import Limits
 from benchkit.formatting import counted, format_quantity
 from benchkit.store.run import Run
 from benchkit.table import Table
@@ -30,8 +31,8 @@ class Diagnosis:
         The run.
     duration : float
         Its wall time in s; NaN if the clock never stopped.
-    conclusion : list of str
-        Two sentences: where the time went, and what bounds it; empty without a task graph.
+    limits : Limits or None
+        Its limits; None without a task graph.
     findings : list of Finding
         The most expensive first.
     """
@@ -39,8 +40,13 @@ class Diagnosis:
     run_id: str
     workload: str
     duration: float
-    conclusion: list[str]
+    limits: Limits | None
     findings: list[Finding]
+
+    @property
+    def conclusion(self) -> list[str]:
+        """Where the time went, and what bounds it, as two sentences; empty without task graph."""
+        return self.limits.sentences if self.limits else []
 
     def to_records(self) -> list[dict[str, Any]]:
         """Return a flat object per finding, for ``--json``.
@@ -156,7 +162,8 @@ def diagnose(run: Run) -> Diagnosis:
     """
     case = Case(run)
     found = []
-    if case.duration > 0 and "workers" in run.tree.children:
+    has_data = case.duration > 0 and "workers" in run.tree.children
+    if has_data:
         for name, rule in _rules():
             finding = rule(case)
             if finding is not None and finding.seconds >= MIN_SHARE * case.duration:
@@ -166,11 +173,6 @@ def diagnose(run: Run) -> Diagnosis:
         run_id=run.id,
         workload=run.workload,
         duration=case.duration,
-        conclusion=_conclusion(case),
+        limits=case.limits if has_data else None,
         findings=sorted(found, key=lambda finding: -finding.seconds),
     )
-
-
-def _conclusion(case: Case) -> list[str]:
-    has_data = case.duration > 0 and "workers" in case.run.tree.children
-    return case.limits.sentences if has_data and case.limits else []

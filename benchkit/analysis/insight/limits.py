@@ -12,11 +12,12 @@ import xarray as xr
 
 from benchkit.analysis.insight.blame import CAUSES, blame_walk
 from benchkit.analysis.insight.critical_path import critical_path
+from benchkit.errors import NotRecorded
 from benchkit.formatting import format_quantity
 from benchkit.store.run import Run
 from benchkit.table import Table
 
-__all__ = ["Limits", "run_limits"]
+__all__ = ["BOUNDS", "CAUSES_SHORT", "Limits", "run_limits"]
 
 #: Limits -> what would have to change to lower them.
 BOUNDS = {
@@ -70,6 +71,32 @@ class Limits:
         frame = seconds.groupby([self.blame[name] for name in by]).sum().to_frame("seconds")
         frame["share"] = frame["seconds"] / self.duration
         return frame.sort_values("seconds", ascending=False)
+
+    def over_time(self, n_parts: int = 200) -> pd.DataFrame:
+        """Return which causes took each part of the duration.
+
+        Parameters
+        ----------
+        n_parts : int, default 200
+            Number of parts of equal length.
+
+        Returns
+        -------
+        DataFrame
+            A row per part (index: its middle in s), a column per cause that occurs, in the order
+            of `CAUSES`: the share of the part; a row sums to 1.
+        """
+        ends = np.linspace(0.0, self.duration, n_parts + 1)
+        start, stop = self.blame["start"].to_numpy(), self.blame["stop"].to_numpy()
+        cause = self.blame["cause"].to_numpy()
+        borders = np.concatenate([[0.0], stop])
+        shares = {}
+        for name in CAUSES:
+            if (cause == name).any():
+                seconds = np.where(cause == name, stop - start, 0.0)
+                until = np.concatenate([[0.0], np.cumsum(seconds)])
+                shares[name] = np.diff(np.interp(ends, borders, until)) / np.diff(ends)
+        return pd.DataFrame(shares, index=pd.Index((ends[:-1] + ends[1:]) / 2, name="time"))
 
     @property
     def sentences(self) -> list[str]:
@@ -164,9 +191,11 @@ def run_limits(run: Run) -> Limits:
     Raises
     ------
     NotRecorded
-        The run has no task graph.
+        The run has no task graph, or no duration.
     """
     graph = run.task_graph()
+    if not run.metrics.get("duration", 0.0) > 0:
+        raise NotRecorded(f"run {run.id}: it has no duration: its outcome is {run.outcome}")
     duration = run.metrics["duration"]
     seconds = np.nan_to_num(graph.duration)
     path, length = critical_path(graph.indptr, graph.indices, seconds)

@@ -14,6 +14,7 @@ from benchkit.show.plots.comparison import forest_plot, heat_map, raw_points
 from benchkit.show.plots.flame import flame_graph
 from benchkit.show.plots.flame_difference import flame_difference
 from benchkit.show.plots.history import history_plot
+from benchkit.show.plots.limits_over_time import limits_over_time
 from benchkit.show.plots.memory_overlay import memory_overlay
 from benchkit.show.plots.run_metrics import (
     memory_by_kind,
@@ -42,6 +43,7 @@ __all__ = [
     "forest_plot",
     "heat_map",
     "in_notebook",
+    "limits_over_time",
     "memory_by_kind",
     "memory_by_worker",
     "memory_overlay",

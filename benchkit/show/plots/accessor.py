@@ -8,6 +8,7 @@ from __future__ import annotations
 from bokeh.plotting import figure
 
 from benchkit.show.plots.flame import flame_graph
+from benchkit.show.plots.limits_over_time import limits_over_time
 from benchkit.show.plots.run_metrics import (
     memory_by_kind,
     memory_by_worker,
@@ -67,6 +68,16 @@ class RunPlots:
             A box per frame, as wide as its share of the samples.
         """
         return flame_graph(self._run, prefix, find)
+
+    def limits_over_time(self) -> figure:
+        """Draw what bound the run over time.
+
+        Returns
+        -------
+        figure
+            Time in s, share of the time in % by cause.
+        """
+        return limits_over_time(self._run)
 
     def memory_by_kind(self, worker: int | None = None) -> figure:
         """Draw memory over time by kind, of the cluster or of one worker.

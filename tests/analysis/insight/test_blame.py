@@ -145,3 +145,16 @@ def test_clocks_that_differ_do_not_stop_the_walk(tmp_path):
     assert blame["start"].iloc[0] == 0
     assert blame["stop"].iloc[-1] == 4
     assert blame["group"].tolist()[-2:] == ["a", "c"]
+
+
+def test_limits_over_time_divides_each_part_by_cause(tmp_path):
+    tasks = tasks_of(("a-0", 1, 3, ""), ("b-0", 3.5, 5, "a-0"), ("c-0", 5, 9, "b-0"))
+    limits = run_limits(graph_run(tmp_path, tasks, duration=10, submissions=[(0.9, 3)]))
+    parts = limits.over_time(5)
+
+    assert parts.index.tolist() == pytest.approx([1, 3, 5, 7, 9])
+    assert list(parts) == ["computing", "scheduler", "graph", "client"]
+    assert parts["computing"].tolist() == pytest.approx([0.5, 0.75, 1, 1, 0.5])
+    assert parts["scheduler"].tolist() == pytest.approx([0.05, 0.25, 0, 0, 0])
+    assert parts["client"].tolist() == pytest.approx([0.3, 0, 0, 0, 0.5])
+    assert parts.sum(axis=1).tolist() == pytest.approx([1] * 5)

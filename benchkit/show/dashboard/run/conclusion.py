@@ -5,37 +5,55 @@ from __future__ import annotations
 import pandas as pd
 from panel.viewable import Viewable
 
+from benchkit.analysis.insight.blame import CAUSES
 from benchkit.analysis.insight.diagnose import Diagnosis, diagnose
-from benchkit.analysis.insight.limits import run_limits
+from benchkit.analysis.insight.limits import BOUNDS, Limits
 from benchkit.formatting import format_quantity
 from benchkit.show.dashboard.components import tables, ui
+from benchkit.show.dashboard.state.time_window import Window
+from benchkit.show.plots.limits_over_time import limits_over_time
 from benchkit.store.run import Run
 from benchkit.store.task_graph import has_task_graph
 
 __all__ = ["conclusion"]
 
 
-def conclusion(run: Run) -> list[Viewable]:
+#: How the causes are found.
+HOW_COMPUTED = (
+    "Computed from the last task back to the start of the clock: each moment has the cause that "
+    "the next step of the run waited for then. The causes sum to the duration."
+)
+
+
+def conclusion(window: Window) -> list[Viewable]:
     """Return the conclusion, its evidence and the findings of the diagnosis.
 
     Parameters
     ----------
-    run : Run
-        The run.
+    window : Window
+        Selection of the page; the strip over time has its time axis.
 
     Returns
     -------
     list of Viewable
         Empty for a run without a measured duration.
     """
+    run = window.run
     if "duration" not in run.metrics:
         return []
     diagnosis = diagnose(run)
     content: list[Viewable] = [ui.heading("Where the time went", _text(run, diagnosis))]
     if diagnosis.findings:
         content.append(_findings(diagnosis))
-    if diagnosis.conclusion:
-        content.append(_causes(run))
+    if diagnosis.limits:
+        strip = limits_over_time(run, diagnosis.limits)
+        window.share(strip)
+        content += [
+            ui.figure(strip),
+            ui.paragraph(HOW_COMPUTED),
+            _causes(diagnosis.limits),
+            tables.glossary({**BOUNDS, **CAUSES}),
+        ]
     return content
 
 
@@ -60,8 +78,7 @@ def _findings(diagnosis: Diagnosis) -> Viewable:
     return tables.table(pd.DataFrame(rows).set_index("finding"), "finding", sortable=False)
 
 
-def _causes(run: Run) -> Viewable:
-    limits = run_limits(run)
+def _causes(limits: Limits) -> Viewable:
     rows = [
         {
             "what": row["name"],

@@ -38,7 +38,7 @@ def overview(window: Window, baseline: pd.DataFrame | None = None) -> pn.Column:
         The tab.
     """
     return ui.column(
-        ui.deferred(lambda: conclusion(window.run), "Where the time went"),
+        ui.deferred(lambda: conclusion(window), "Where the time went"),
         _memory(window),
         ui.guard(lambda: _below_memory(window, baseline)),
     )
