@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import stat
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from benchkit import private_folder as module
 from benchkit.private_folder import private_folder
 
 HOLDER = "import benchkit.private_folder as p; f = p.private_folder(); print(f.name); input()"
@@ -48,3 +51,14 @@ def test_private_folder_of_killed_process_is_removed(temporary):
             assert sorted(temporary.iterdir()) == sorted(
                 [Path(name), temporary / "benchkit-other-99999999-x"]
             )
+
+
+def test_private_folder_of_killed_process_is_removed_without_user_ids(temporary, monkeypatch):
+    """Windows has no `os.geteuid`."""
+    monkeypatch.setattr(module, "os", SimpleNamespace(name="nt", getpid=lambda: 999_999_999))
+    left = private_folder()
+    monkeypatch.setattr(module, "os", SimpleNamespace(name="nt", getpid=os.getpid))
+
+    with private_folder() as name:
+        assert list(temporary.iterdir()) == [Path(name)]
+    left.cleanup()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 import traceback
@@ -9,7 +10,6 @@ from typing import NoReturn
 
 import click
 
-from benchkit import __version__
 from benchkit.cli.ab import ab
 from benchkit.cli.agents.mcp import mcp_command
 from benchkit.cli.bisect import bisect
@@ -90,7 +90,7 @@ def _print_error(text: str) -> None:
 
 
 @click.group(cls=_ErrorReportingGroup, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(__version__, prog_name="benchkit")
+@click.version_option(package_name="dask-benchkit", prog_name="benchkit")
 def benchkit() -> None:
     """Measure Dask workloads, store the runs, and analyse them.
 
@@ -102,6 +102,10 @@ def benchkit() -> None:
 
 def main() -> None:
     """Run the command line."""
+    for stream in (sys.stdout, sys.stderr):
+        # Into a pipe, Windows writes in a code page without the arrows of verdicts.
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
     benchkit(prog_name="benchkit")
 
 

@@ -27,6 +27,7 @@ from benchkit.measure.cluster.running import open_cluster
 from benchkit.measure.cluster.spec import ClusterSpec
 from benchkit.measure.data.dataset import data_folder
 from benchkit.private_folder import private_folder
+from benchkit.store.files import LocalFiles
 from benchkit.store.store import Store
 
 __all__ = ["CheckResult", "run_checks"]
@@ -184,9 +185,7 @@ def _disk(folder: Path, before: str = "") -> tuple[str, str]:
         folder = folder.parent
     free = shutil.disk_usage(folder).free
     with tempfile.TemporaryDirectory(dir=folder, prefix=".benchkit-") as scratch:
-        draft = Path(scratch) / "draft"
-        draft.write_bytes(b"x")
-        os.link(draft, Path(scratch) / "final")
+        LocalFiles(Path(scratch)).create("final", b"x")
     status = "ok" if free > MIN_DISK_BYTES else "trouble"
     hint = "" if status == "ok" else ": too little for spilling workloads"
     return status, f"{before}{format_bytes(free)} free below {folder}{hint}"

@@ -356,15 +356,15 @@ def waits_for_adoption(path: str | Path) -> bool:
 
 def _writer_ended(path: Path) -> bool:
     """Return whether the writer of a recording is a process of this host that ended."""
+    import psutil  # with distributed
+
     try:
         writer = json.loads((path / "head.json").read_text(encoding="utf-8")).get("writer") or {}
-        if writer.get("host") == socket.gethostname():
-            os.kill(int(writer["pid"]), 0)
-    except ProcessLookupError:
-        return True
+        # os.kill(pid, 0) would interrupt the process on Windows.
+        is_here = writer.get("host") == socket.gethostname()
+        return is_here and not psutil.pid_exists(int(writer["pid"]))
     except (OSError, KeyError, ValueError):
         return False
-    return False
 
 
 def is_recording(path: str | Path) -> bool:

@@ -26,6 +26,8 @@ STALE_AFTER_S = 24 * 3600
 CLAIM_WAIT_S = 10.0
 #: Error numbers of `os.link` on file systems without hard links.
 _NO_HARD_LINK_ERRORS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
+#: ERROR_INVALID_FUNCTION: the error of Windows for these (FAT, exFAT).
+_NO_HARD_LINK_WINDOWS_ERROR = 1
 
 
 class LocalFiles(Files):
@@ -97,7 +99,11 @@ class LocalFiles(Files):
             if draft.stat().st_nlink == 1 or not final.samefile(draft):
                 raise
         except OSError as error:
-            if error.errno not in _NO_HARD_LINK_ERRORS:
+            windows_error = getattr(error, "winerror", None)
+            if (
+                error.errno not in _NO_HARD_LINK_ERRORS
+                and windows_error != _NO_HARD_LINK_WINDOWS_ERROR
+            ):
                 raise
             self._rename_without_replacing(draft, final)
 

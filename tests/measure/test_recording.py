@@ -3,7 +3,9 @@ import resource
 import subprocess
 import sys
 
-from benchkit.measure.recording import Recording, RecordingWriter
+import psutil
+
+from benchkit.measure.recording import Recording, RecordingWriter, waits_for_adoption
 
 
 def test_unfinished_recording_is_readable(tmp_path):
@@ -87,3 +89,15 @@ def test_tail_is_written_to_full_disk(tmp_path):
     assert read.rows("keys") == ["x"]
     assert read.tail["outcome"] == "ok"
     assert read.tail["capture_errors"] == ["before", f"evidence: {message}"]
+
+
+def test_writer_check_sends_no_signal(tmp_path, monkeypatch):
+    """On Windows, `os.kill(pid, 0)` is Ctrl-C."""
+    writer = RecordingWriter(tmp_path, "one")
+    writer.head(workload="a.b")
+    writer.tail(outcome="ok")
+    monkeypatch.setattr(os, "kill", None)
+
+    for exists in (True, False):
+        monkeypatch.setattr(psutil, "pid_exists", {os.getpid(): exists}.__getitem__)
+        assert waits_for_adoption(writer.path) is not exists

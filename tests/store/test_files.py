@@ -167,3 +167,27 @@ def test_create_replaces_claim_of_killed_writer(files, monkeypatch):
 
     assert files.read("b.txt") == b"second"
     assert files.list("tmp") == []
+
+
+def test_create_on_fat_of_windows_replaces_nothing(files, monkeypatch):
+    def link(*_):
+        error = OSError(errno.EINVAL, "Incorrect function")
+        error.winerror = 1
+        raise error
+
+    monkeypatch.setattr(module.os, "link", link)
+    files.create("a.txt", b"first")
+    with pytest.raises(AlreadyStored):
+        files.create("a.txt", b"second")
+
+    assert files.read("a.txt") == b"first"
+
+
+def test_create_reports_invalid_link(files, monkeypatch):
+    def link(*_):
+        raise OSError(errno.EINVAL, "Invalid argument")
+
+    monkeypatch.setattr(module.os, "link", link)
+
+    with pytest.raises(StoreError, match="Invalid argument"):
+        files.create("a.txt", b"first")

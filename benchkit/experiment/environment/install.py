@@ -14,7 +14,12 @@ from typing import Any
 import yaml
 
 from benchkit.errors import EnvironmentBuildError, InvalidEnvironmentError
-from benchkit.experiment.environment.python import Interpreter, uv_command
+from benchkit.experiment.environment.python import (
+    Interpreter,
+    conda_python,
+    uv_command,
+    venv_python,
+)
 from benchkit.experiment.environment.requirements import DASK, Requirement, redacted
 
 __all__ = ["conda_tool", "create_conda", "install", "newest_release", "resolve"]
@@ -191,7 +196,7 @@ def install(
                  "--python", str(python.path), str(prefix)])  # fmt: skip
     if created.returncode:
         raise _failure(where, "cannot create a virtual environment", created.stderr, requirements)
-    executable = prefix / "bin" / "python"
+    executable = venv_python(prefix)
     refresh = []
     for requirement in requirements:
         if requirement.kind == "path":
@@ -273,12 +278,12 @@ def create_conda(file: Path, *, folder: Path, prefix: Path, where: str) -> Path:
             ["pixi", "init", "--import", str(derived), str(project)],
             ["pixi", "install", "--manifest-path", str(project / "pixi.toml")],
         ]
-        executable = project / ".pixi" / "envs" / "default" / "bin" / "python"
+        executable = conda_python(project / ".pixi" / "envs" / "default")
     else:
         kind = ["create"] if tool == "micromamba" else ["env", "create"]
         yes = [] if tool == "conda" else ["--yes"]  # conda needs no --yes; older versions reject it
         commands = [[tool, *kind, *yes, "--quiet", "-p", str(prefix), "-f", str(derived)]]
-        executable = prefix / "bin" / "python"
+        executable = conda_python(prefix)
     for command in commands:
         done = _run(command)
         if done.returncode:

@@ -18,7 +18,14 @@ from packaging.version import Version
 from benchkit.errors import EnvironmentBuildError, InvalidEnvironmentError
 from benchkit.experiment.environment.requirements import python_specifier
 
-__all__ = ["Interpreter", "choose_python", "find_pythons", "uv_command"]
+__all__ = [
+    "Interpreter",
+    "choose_python",
+    "conda_python",
+    "find_pythons",
+    "uv_command",
+    "venv_python",
+]
 
 #: Variable, default folder and pattern of the interpreters of version managers, which uv does not
 #: search.
@@ -47,6 +54,38 @@ class Interpreter:
 
     path: Path
     version: str
+
+
+def venv_python(prefix: Path) -> Path:
+    """Return the path of Python in a virtual environment.
+
+    Parameters
+    ----------
+    prefix : path
+        Folder of the environment.
+
+    Returns
+    -------
+    path
+        The executable; it may not exist.
+    """
+    return prefix / "Scripts" / "python.exe" if os.name == "nt" else prefix / "bin" / "python"
+
+
+def conda_python(prefix: Path) -> Path:
+    """Return the path of Python in a conda environment.
+
+    Parameters
+    ----------
+    prefix : path
+        Folder of the environment.
+
+    Returns
+    -------
+    path
+        The executable; it may not exist.
+    """
+    return prefix / "python.exe" if os.name == "nt" else prefix / "bin" / "python"
 
 
 def uv_command() -> list[str]:

@@ -15,6 +15,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import psutil
 from jupyter_client.blocking import BlockingKernelClient
 from jupyter_client.kernelspec import KernelSpec, KernelSpecManager
 from jupyter_client.manager import KernelManager
@@ -54,6 +55,13 @@ launch_new_instance()
 _CLOSE_CLUSTERS = (
     "from benchkit.measure.cluster.reuse import close_reused_clusters; close_reused_clusters()"
 )
+
+
+def _children(pid: int | None) -> list[psutil.Process]:
+    """Return the processes that a process started, directly or not."""
+    with suppress(psutil.Error):
+        return psutil.Process(pid).children(recursive=True) if pid else []
+    return []
 
 
 def _is_not_kernel_death(record: logging.LogRecord) -> bool:
@@ -300,11 +308,16 @@ class MeasuringKernel:
         if manager is None:
             return
         group = getattr(manager.provisioner, "pgid", None)
+        # Windows has no process groups.
+        children = [] if group else _children(getattr(manager.provisioner, "pid", None))
         with suppress(Exception):
             manager.shutdown_kernel(now=True)
         if group:
             with suppress(OSError):
                 os.killpg(group, signal.SIGKILL)
+        for child in children:
+            with suppress(psutil.Error):
+                child.kill()
         # After Ctrl-C the connections are open. Python would close them at its exit, in an order in
         # which ZeroMQ can wait for ever.
         with suppress(Exception):

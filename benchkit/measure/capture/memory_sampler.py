@@ -136,7 +136,7 @@ def machine_number() -> int:
     import platform
 
     try:
-        with open("/proc/sys/kernel/random/boot_id") as file:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
             machine = file.read() + os.readlink("/proc/self/ns/net")
     except OSError:
         machine = platform.node()

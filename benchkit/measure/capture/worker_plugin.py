@@ -146,7 +146,7 @@ class CaptureWorkerPlugin(WorkerPlugin):
 
             counters = psutil.net_io_counters(pernic=True)
             out["loopback_total"] = sum(
-                count.bytes_recv for name, count in counters.items() if name == "lo"
+                count.bytes_recv for name, count in counters.items() if _is_loopback(name)
             )
             received = sum(count.bytes_recv for count in counters.values())
             out["net_read_total"] = received - out["loopback_total"]
@@ -225,6 +225,11 @@ class CaptureWorkerPlugin(WorkerPlugin):
                 return NAN  # not Linux with glibc
             self.trimmed = True
         return float(self.worker.monitor.proc.memory_info().rss)
+
+
+def _is_loopback(name: str) -> bool:
+    """Return whether this is the name of the loopback interface on Linux, macOS or Windows."""
+    return name in ("lo", "lo0") or name.startswith("Loopback")
 
 
 def _machine_cpu_time() -> float:

@@ -9,11 +9,13 @@ import threading
 import time
 from datetime import date
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import yaml
 
 from benchkit.errors import EnvironmentBuildError, InvalidEnvironmentError
+from benchkit.experiment.environment import python
 from benchkit.experiment.environment.build import build, find_build
 from benchkit.experiment.environment.cache import find_built, list_built, remove
 from benchkit.experiment.environment.install import resolve
@@ -300,3 +302,14 @@ def test_build_checks_coiled_cluster_options(tmp_path, write):
 
     with pytest.raises(InvalidEnvironmentError, match="did you mean 'n_workers'"):
         build(write(packages + text.replace("n_workers: 10", "n_worker: 10")))
+
+
+@pytest.mark.parametrize(
+    ("name", "virtual", "conda"),
+    [("posix", "bin/python", "bin/python"), ("nt", "Scripts/python.exe", "python.exe")],
+)
+def test_python_of_environment_is_where_the_system_puts_it(name, virtual, conda, monkeypatch):
+    monkeypatch.setattr(python, "os", SimpleNamespace(name=name))
+
+    assert python.venv_python(Path("e")) == Path("e", virtual)
+    assert python.conda_python(Path("e")) == Path("e", conda)

@@ -70,3 +70,17 @@ def test_kernel_end_closes_connections_of_an_interrupted_notebook(kernel):
 
     assert context.closed
     assert not client.channels_running
+
+
+def test_kernel_kill_without_process_groups_ends_children(kernel, notebook, tmp_path):
+    """Windows has no process groups."""
+    code = "import subprocess, sys; subprocess.Popen([sys.executable, '-c', 'input()'], stdin=-1)"
+    kernel.execute(notebook(code), tmp_path / "done.ipynb", {}, timeout_s=60)
+    kernel._manager.provisioner.pgid = None
+    children = psutil.Process(kernel._manager.provisioner.pid).children(recursive=True)
+
+    kernel.kill()
+
+    _, alive = psutil.wait_procs(children, timeout=10)
+    assert len(children) == 1
+    assert alive == []

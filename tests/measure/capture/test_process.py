@@ -6,8 +6,10 @@ import asyncio
 import gc
 import time
 
+import pytest
 from helpers.event_loops import run_in_thread
 
+from benchkit.measure.capture import worker_plugin
 from benchkit.measure.capture.loop_lag import LoopLag
 from benchkit.measure.capture.process import GcPauses, LoopWatch
 
@@ -51,3 +53,11 @@ def test_loop_watch_records_the_stack_of_a_blocked_loop():
     assert (topic, worker) == ("loop-blocked", None)
     assert 0.3 < message["seconds"] < 5
     assert message["stack"].splitlines()[0].startswith("block (")
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [("lo", True), ("lo0", True), ("Loopback Pseudo-Interface 1", True), ("lowpan0", False)],
+)
+def test_loopback_interface_is_recognized_on_each_system(name, expected):
+    assert worker_plugin._is_loopback(name) is expected
