@@ -17,8 +17,6 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-__version__ = "0.1.0"
-
 #: Public name -> module that defines it.
 _NAMES = {
     "BenchkitError": "benchkit.errors",
@@ -50,6 +48,12 @@ __all__ = ["__version__", *sorted([*_NAMES, *_MODULES])]
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        metadata = import_module("importlib.metadata")
+        try:
+            return metadata.version("dask-benchkit")
+        except metadata.PackageNotFoundError:  # a folder on the path, not an installation
+            return "0+unknown"
     if name in _MODULES:
         return import_module(_MODULES[name])
     if name not in _NAMES:

@@ -50,7 +50,7 @@ def test_audit_without_network_says_so_and_does_not_fail():
 
 
 def test_workflows_exist_for_all_tasks():
-    assert {path.stem for path in FILES} == {"tests", "nightly", "ab", "ab-comment"}
+    assert {path.stem for path in FILES} == {"tests", "nightly", "ab", "ab-comment", "release"}
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
