@@ -124,7 +124,7 @@ def measure(client: Client, graph: tuple[dict, list]) -> Run:
 
 def predict_kept_runs(store: Path) -> None:
     """Print the predictions of each shape from the others, for workloads of a store."""
-    errors = []
+    errors, inside = [], []
     for workload, by_shape in runs_by_shape(store).items():
         for known, runs in by_shape.items():
             run = median_run(runs)
@@ -132,23 +132,22 @@ def predict_kept_runs(store: Path) -> None:
                 if shape == known or not same_graph(run, measured[0]):
                     continue
                 try:
-                    predicted = WhatIf(run).predict(workers=shape[0], threads=shape[1]).seconds
+                    found = WhatIf(run).predict(workers=shape[0], threads=shape[1])
                 except BenchkitError as error:
                     print(f"{workload} {known}: {error}")
                     break
                 seconds = float(np.median([other.duration for other in measured]))
-                errors.append(predicted / seconds - 1)
+                errors.append(found.seconds / seconds - 1)
+                inside.append(found.low <= seconds <= found.high)
                 print(
-                    f"{workload:<45} {known} -> {shape}: predicted {predicted:6.2f} s, "
-                    f"measured {seconds:6.2f} s, {errors[-1]:+6.1%}"
+                    f"{workload:<45} {known} -> {shape}: predicted {found.low:.2f} to "
+                    f"{found.high:.2f} s, measured {seconds:.2f} s, {errors[-1]:+.1%}"
                 )
-    print(summary(errors))
+    print(f"{summary(errors)}, {np.mean(inside):.0%} inside the interval" if errors else "none")
 
 
 def summary(errors: list[float]) -> str:
     """Return the number of predictions, the median error and its ninth decile, as text."""
-    if not errors:
-        return "no predictions"
     size = np.abs(errors)
     return (
         f"\n{len(errors)} predictions: median error {np.median(size):.1%}, "

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from benchkit.analysis.insight.critical_path import largest_dependency
 from benchkit.analysis.insight.replay import ReplayInput, replay
+from benchkit.analysis.insight.replay_input import event_seconds, replay_input
 from benchkit.errors import UsageError
 from benchkit.formatting import format_quantity
 from benchkit.store.run import Run
@@ -23,6 +22,11 @@ __all__ = ["Answer", "Prediction", "WhatIf", "what_if"]
 MAX_ERROR = 0.3
 #: Smallest half-width of an interval: what the same run repeated would differ by.
 MIN_REACH = 0.05
+#: Half-widths, as logarithms, that hold 90 % of predictions of another shape of the cluster, for
+#: tasks that wait and for tasks that compute and share caches and cores (`benchmarks/whatif.py`).
+WAITING_REACH, COMPUTING_REACH = 0.12, 0.35
+#: An assumed bandwidth may be wrong by this factor.
+BANDWIDTH_FACTOR = 5
 #: Tasks of these groups move data outside of the graph's dependencies.
 P2P_PREFIXES = ("shuffle-transfer", "shuffle-p2p", "rechunk-transfer", "rechunk-p2p", "p2p-")
 
@@ -137,8 +141,11 @@ class WhatIf:
         self.duration = run.metrics["duration"]
         nthreads = run.tree["workers"].to_dataset()["nthreads"].values
         self.n_workers, self.nthreads = len(nthreads), round(float(nthreads.mean()))
-        self.disk = _event_seconds(run, self.graph, ("disk-read", "disk-write"))
-        self.given = _input_of(run, self.graph, self.disk)
+        self.disk = event_seconds(run, self.graph, ("disk-read", "disk-write"))
+        self.given, self.fetched = replay_input(run, self.graph, self.disk)
+        cpu, compute = (run.metrics.get(name, 0.0) for name in ("cpu_time", "compute_time"))
+        #: CPU seconds per second of computing; unknown: 0.
+        self.cpu = min(1.0, cpu / compute) if compute and np.isfinite(cpu) else 0.0
         self.base = replay(self.given, self.n_workers, self.nthreads)
         self.error = self.base / self.duration - 1
         if abs(self.error) > MAX_ERROR:
@@ -215,16 +222,44 @@ class WhatIf:
         if latency is not None:
             given = replace(given, delay=given.delay * latency)
         given = replace(given, seconds=seconds)
-        replayed = replay(given, workers or self.n_workers, threads or self.nthreads)
-        predicted = replayed * self.duration / self.base
-        reach = max(MIN_REACH, abs(np.log(self.base / self.duration)))
+        low, predicted, high = self._replays(
+            given, workers or self.n_workers, threads or self.nthreads
+        )
+        scale = self.duration / self.base
+        reach = max(MIN_REACH, abs(np.log(scale)))
+        if (workers or self.n_workers, threads or self.nthreads) != (self.n_workers, self.nthreads):
+            reach = max(reach, WAITING_REACH + self.cpu * (COMPUTING_REACH - WAITING_REACH))
         return Prediction(
             change=" ".join(shown) or "no change",
-            seconds=float(predicted),
-            low=float(predicted * np.exp(-reach)),
-            high=float(predicted * np.exp(reach)),
-            ratio=float(predicted / self.duration),
+            seconds=predicted * scale,
+            low=float(low * scale * np.exp(-reach)),
+            high=float(high * scale * np.exp(reach)),
+            ratio=predicted * scale / self.duration,
         )
+
+    def _replays(
+        self, given: ReplayInput, n_workers: int, nthreads: int
+    ) -> tuple[float, float, float]:
+        """Return the duration at best, the predicted one, and at worst, as far as is known.
+
+        Unknown is the bandwidth of a run that fetched nothing, and whether tasks hold the GIL:
+        then the threads of a worker compute one after the other.
+        """
+        predicted = replay(given, n_workers, nthreads)
+        low, high = predicted, predicted
+        if not self.fetched and n_workers > 1 and np.isfinite(given.bandwidth):
+            low = replay(replace(given, bandwidth=np.inf, latency=0.0), n_workers, nthreads)
+            slow = given.bandwidth / BANDWIDTH_FACTOR
+            high = replay(replace(given, bandwidth=slow), n_workers, nthreads)
+        other = predicted
+        if nthreads > self.nthreads:
+            other = replay(given, n_workers, self.nthreads)
+        elif nthreads < self.nthreads:
+            seconds = given.seconds * (nthreads / self.nthreads)
+            other = replay(replace(given, seconds=seconds), n_workers, nthreads)
+        # Tasks that only wait do not compete: the more of their time is CPU, the more they may.
+        limit = predicted * (other / predicted) ** self.cpu
+        return min(low, limit), float(np.sqrt(predicted * limit)), max(high, limit)
 
 
 def what_if(
@@ -315,80 +350,3 @@ def _refuse(run: Run, graph: TaskGraph) -> None:
         raise UsageError(f"{what}: its tasks left their threads (secede, worker_client)")
     if not graph.ok[np.isfinite(graph.start)].all():
         raise UsageError(f"{what}: its tasks failed")
-
-
-def _event_seconds(run: Run, graph: TaskGraph, names: Sequence[str]) -> np.ndarray:
-    """Return the seconds of events of each task, such as transfers."""
-    events = run.tree["task_events"].to_dataset()
-    actions = json.loads(events.attrs["actions"])
-    chosen = np.isin(events["action"].values, [actions.index(name) for name in names])
-    task = events["task"].values[chosen]
-    seconds = (events["stop"].values - events["start"].values)[chosen]
-    by_row = np.bincount(task, seconds, minlength=run.tree["tasks"].sizes["task"])
-    return np.where(graph.row >= 0, by_row[graph.row], 0.0)
-
-
-def _input_of(run: Run, graph: TaskGraph, disk: np.ndarray) -> ReplayInput:
-    ran = np.isfinite(graph.start)
-    seconds = np.where(ran, np.nan_to_num(graph.duration), 0.0) + disk
-    bandwidth, latency = _transfer_model(run)
-    stop = np.where(ran, graph.stop, -np.inf)
-    return ReplayInput(
-        graph=graph,
-        seconds=seconds,
-        delay=np.where(ran, _overhead(run, graph), 0.0),
-        bandwidth=bandwidth,
-        latency=latency,
-        gates=_gates(graph, stop),
-        tail=float(max(0.0, run.metrics["duration"] - stop.max())),
-    )
-
-
-def _overhead(run: Run, graph: TaskGraph) -> float:
-    """Return the seconds that a task needs to start on a free thread when it has all it needs.
-
-    The mean without the largest tenth: a task may also wait for reasons that the replay models.
-    """
-    ran = np.flatnonzero(np.isfinite(graph.start))
-    order = ran[np.lexsort((graph.start[ran], graph.thread[ran]))]
-    free = np.full(len(graph), -np.inf)
-    same = graph.thread[order][1:] == graph.thread[order][:-1]
-    free[order[1:][same]] = graph.stop[order][:-1][same]
-    ready = free.copy()
-    last = largest_dependency(graph.indptr, graph.indices, graph.stop)
-    ready[last >= 0] = np.fmax(ready, np.where(last >= 0, graph.stop[last], -np.inf))[last >= 0]
-    started = np.append(graph.submissions["started"].to_numpy(), -np.inf)[graph.submission]
-    ready = np.fmax(ready, started)
-    waits = _event_seconds(run, graph, ("transfer", "disk-read", "disk-write"))
-    own = np.maximum(graph.start - ready - waits, 0.0)[ran]
-    own = np.sort(own[np.isfinite(own)])
-    return float(own[: max(1, round(0.9 * len(own)))].mean()) if len(own) else 0.0
-
-
-def _transfer_model(run: Run) -> tuple[float, float]:
-    """Return bytes per second of a fetch, and seconds of a fetch without its bytes."""
-    events = run.tree["task_events"].to_dataset()
-    code = json.loads(events.attrs["actions"]).index("transfer")
-    chosen = events["action"].values == code
-    seconds = (events["stop"].values - events["start"].values)[chosen]
-    nbytes = float(run.metrics.get("transfer_bytes", 0.0))
-    if not len(seconds) or not nbytes:
-        return 100e6, 0.001
-    latency = float(np.quantile(seconds, 0.1))
-    rest = float(np.maximum(seconds - latency, 0.0).sum())
-    return (nbytes / rest if rest > 0 else np.inf), latency
-
-
-def _gates(graph: TaskGraph, stop: np.ndarray) -> list[tuple[int, float]]:
-    """Return what each submission waited for: the last wanted result before it arrived."""
-    sent = graph.submissions
-    wanted = np.unique(np.concatenate([*sent["wanted"], np.zeros(0, np.int32)]))
-    wanted = wanted[np.isfinite(stop[wanted])]
-    wanted = wanted[np.argsort(stop[wanted], kind="stable")]
-    places = np.searchsorted(stop[wanted], sent["received"], side="right") - 1
-    gates = []
-    for place, started in zip(places.tolist(), sent["started"].tolist(), strict=True):
-        anchor = int(wanted[place]) if place >= 0 else -1
-        since = float(stop[anchor]) if anchor >= 0 else 0.0
-        gates.append((anchor, max(0.0, started - since)))
-    return gates

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import exp
+
 import pytest
 from helpers.graph_runs import MadeTask, graph_run, tasks_of
 
@@ -54,18 +56,73 @@ def test_chain_does_not_get_faster_by_threads(tmp_path):
 
 def test_transfers_and_disk_can_be_taken_away(tmp_path):
     tasks = [
-        MadeTask("a-0", 0, 1, nbytes=1000),
-        MadeTask("b-0", 0, 1, worker=1, thread=1, nbytes=1000),
+        MadeTask("a-0", 0, 1, nbytes=2_000_000),
+        MadeTask("b-0", 0, 1, worker=1, thread=1, nbytes=2_000_000),
         MadeTask("c-0", 4, 5, ["a-0", "b-0"], events=[("transfer", 1, 3), ("disk-read", 3, 4)]),
     ]
-    reports = {"0": {"transfers": [[0, "tcp://10.0.0.1:1", 1, 1000.0, float("nan"), 2.0]]}}
-    run = graph_run(tmp_path, tasks, duration=5, n_workers=2, reports=reports)
+    run = graph_run(tmp_path, tasks, duration=5, n_workers=2)
 
     model = WhatIf(run)
 
     assert model.base == pytest.approx(5.0)
     assert model.predict(transfers=0).seconds == pytest.approx(3.0)
     assert model.predict(no_spill=True).seconds == pytest.approx(4.0)
+
+
+def test_assumed_bandwidth_widens_the_interval(tmp_path):
+    """A run on one worker fetched nothing: transfers may be free, or slower than assumed."""
+    inputs = [MadeTask(f"a-{n}", n, n + 1, nbytes=500_000_000) for n in range(2)]
+    run = graph_run(tmp_path, [*inputs, MadeTask("b-0", 2, 3, ["a-0", "a-1"])], duration=3)
+
+    found = WhatIf(run).predict(workers=2)
+
+    assert found.seconds == pytest.approx(1 + 1 + 1, abs=0.1)
+    assert found.low == pytest.approx(2 * exp(-0.12), rel=0.01)
+    assert found.high == pytest.approx((1 + 5 + 1) * exp(0.12), rel=0.01)
+
+
+def test_task_waits_for_the_worker_of_its_data(tmp_path):
+    """As the scheduler does: data are not moved to a free worker at once."""
+    tasks = [
+        MadeTask("a-0", 0, 1, nbytes=10_000_000),
+        *(MadeTask(f"b-{n}", 1 + 0.1 * n, 1.1 + 0.1 * n, ["a-0"]) for n in range(4)),
+    ]
+    run = graph_run(tmp_path, tasks, duration=1.4)
+
+    assert WhatIf(run).predict(workers=2, bandwidth=0.001).seconds == pytest.approx(1.4)
+
+
+def test_tasks_of_a_large_group_with_a_common_input_run_on_all_workers(tmp_path):
+    tasks = [
+        MadeTask("a-0", 0, 1, nbytes=10),
+        *(MadeTask(f"b-{n}", 1 + n, 2 + n, ["a-0"]) for n in range(8)),
+    ]
+    run = graph_run(tmp_path, tasks, duration=9)
+
+    assert WhatIf(run).predict(workers=2).seconds == pytest.approx(5, abs=0.01)
+
+
+def test_idle_worker_steals(tmp_path):
+    tasks = [
+        MadeTask("a-0", 0, 1, nbytes=10),
+        *(MadeTask(f"b-{n}", 1 + 2 * n, 3 + 2 * n, ["a-0"]) for n in range(4)),
+    ]
+    run = graph_run(tmp_path, tasks, duration=9)
+
+    # Four tasks are too few for root tasks of two workers; two are stolen after 1.5 s.
+    assert WhatIf(run).predict(workers=2).seconds == pytest.approx(5.5, abs=0.6)
+
+
+@pytest.mark.parametrize(("cpu", "low", "high", "reach"), [(0, 4, 4, 0.12), (8, 4, 8, 0.35)])
+def test_threads_of_tasks_that_compute_may_bring_nothing(tmp_path, cpu, low, high, reach):
+    tasks = [MadeTask(f"a-{n}", n, n + 1) for n in range(8)]
+    run = graph_run(tmp_path, tasks, duration=8)
+    run.tree["cpu_time"] = cpu
+
+    found = WhatIf(run).predict(threads=2)
+
+    assert found.low == pytest.approx(low * exp(-reach), rel=0.01)
+    assert found.high == pytest.approx(high * exp(reach), rel=0.01)
 
 
 def test_second_graph_waits_for_the_results_of_the_first(tmp_path):

@@ -1,0 +1,140 @@
+"""What a replay needs, from a recorded run: durations, transfers, idle seconds, submissions."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+import numpy as np
+
+from benchkit.analysis.insight.critical_path import largest_dependency
+from benchkit.analysis.insight.replay import ReplayInput
+from benchkit.store.run import Run
+from benchkit.store.task_graph import TaskGraph
+
+__all__ = ["event_seconds", "replay_input"]
+
+#: Bytes that must have been fetched, or bandwidth and latency are assumed: in B/s, on one host and
+#: between hosts (Dask's own assumption), and in s.
+FEWEST_BYTES = 1e6
+LOCAL_BANDWIDTH, BANDWIDTH, LATENCY_S = 500e6, 100e6, 0.002
+#: Dask's default since 2025.2.
+STEAL_INTERVAL_S = 1.0
+
+
+def event_seconds(run: Run, graph: TaskGraph, names: Sequence[str]) -> np.ndarray:
+    """Return the seconds of events of each task, such as transfers.
+
+    Parameters
+    ----------
+    run : Run
+        The run.
+    graph : TaskGraph
+        Its graph.
+    names : sequence of str
+        Actions of `/task_events`.
+
+    Returns
+    -------
+    ndarray of float
+        Seconds per node of the graph.
+    """
+    events = run.tree["task_events"].to_dataset()
+    actions = json.loads(events.attrs["actions"])
+    chosen = np.isin(events["action"].values, [actions.index(name) for name in names])
+    task = events["task"].values[chosen]
+    seconds = (events["stop"].values - events["start"].values)[chosen]
+    by_row = np.bincount(task, seconds, minlength=run.tree["tasks"].sizes["task"])
+    return np.where(graph.row >= 0, by_row[graph.row], 0.0)
+
+
+def replay_input(run: Run, graph: TaskGraph, disk: np.ndarray) -> tuple[ReplayInput, bool]:
+    """Return what a replay needs, and whether its transfers were measured.
+
+    Parameters
+    ----------
+    run : Run
+        The run.
+    graph : TaskGraph
+        Its graph.
+    disk : ndarray of float
+        Seconds for which each task waited for spilled data.
+
+    Returns
+    -------
+    given : ReplayInput
+        The run as it was.
+    measured : bool
+        Whether bandwidth and latency are those of the run, not assumed ones.
+    """
+    ran = np.isfinite(graph.start)
+    seconds = np.where(ran, np.nan_to_num(graph.duration), 0.0) + disk
+    bandwidth, latency, measured = _transfer_model(run, graph)
+    stop = np.where(ran, graph.stop, -np.inf)
+    given = ReplayInput(
+        graph=graph,
+        seconds=seconds,
+        delay=np.where(ran, _overhead(run, graph), 0.0),
+        bandwidth=bandwidth,
+        latency=latency,
+        gates=_gates(graph, stop),
+        tail=float(max(0.0, run.metrics["duration"] - stop.max())),
+        steal_interval=STEAL_INTERVAL_S,
+    )
+    return given, measured
+
+
+def _overhead(run: Run, graph: TaskGraph) -> float:
+    """Return the seconds that a task needs to start on a free thread when it has all it needs.
+
+    The mean without the largest tenth: a task may also wait for reasons that the replay models.
+    """
+    ran = np.flatnonzero(np.isfinite(graph.start))
+    order = ran[np.lexsort((graph.start[ran], graph.thread[ran]))]
+    free = np.full(len(graph), -np.inf)
+    same = graph.thread[order][1:] == graph.thread[order][:-1]
+    free[order[1:][same]] = graph.stop[order][:-1][same]
+    ready = free.copy()
+    last = largest_dependency(graph.indptr, graph.indices, graph.stop)
+    ready[last >= 0] = np.fmax(ready, np.where(last >= 0, graph.stop[last], -np.inf))[last >= 0]
+    started = np.append(graph.submissions["started"].to_numpy(), -np.inf)[graph.submission]
+    ready = np.fmax(ready, started)
+    waits = event_seconds(run, graph, ("transfer", "disk-read", "disk-write"))
+    own = np.maximum(graph.start - ready - waits, 0.0)[ran]
+    own = np.sort(own[np.isfinite(own)])
+    return float(own[: max(1, round(0.9 * len(own)))].mean()) if len(own) else 0.0
+
+
+def _transfer_model(run: Run, graph: TaskGraph) -> tuple[float, float, bool]:
+    """Return bytes per second and latency (s) of a fetch, and whether they were measured.
+
+    Bytes are those of the results in memory, as in the replay.
+    """
+    seconds = event_seconds(run, graph, ("transfer",))
+    fetched = np.flatnonzero((seconds > 0) & (graph.worker >= 0))
+    away = np.zeros(len(fetched))
+    for place, node in enumerate(fetched.tolist()):
+        inputs = graph.indices[graph.indptr[node] : graph.indptr[node + 1]]
+        elsewhere = inputs[graph.worker[inputs] != graph.worker[node]]
+        away[place] = np.maximum(graph.nbytes[elsewhere], 0).sum()
+    if away.sum() < FEWEST_BYTES:
+        hosts = set(run.tree["workers"].to_dataset()["host"].values.tolist())
+        return (LOCAL_BANDWIDTH if len(hosts) == 1 else BANDWIDTH), LATENCY_S, False
+    latency = float(np.quantile(seconds[fetched], 0.1))
+    rest = float(np.maximum(seconds[fetched] - latency, 0.0).sum())
+    return (float(away.sum()) / rest if rest > 0 else np.inf), latency, True
+
+
+def _gates(graph: TaskGraph, stop: np.ndarray) -> list[tuple[int, float]]:
+    """Return what each submission waited for: the last wanted result before it arrived."""
+    sent = graph.submissions
+    wanted = np.unique(np.concatenate([*sent["wanted"], np.zeros(0, np.int32)]))
+    wanted = wanted[np.isfinite(stop[wanted])]
+    wanted = wanted[np.argsort(stop[wanted], kind="stable")]
+    places = np.searchsorted(stop[wanted], sent["received"], side="right") - 1
+    gates = []
+    for place, started in zip(places.tolist(), sent["started"].tolist(), strict=True):
+        anchor = int(wanted[place]) if place >= 0 else -1
+        since = float(stop[anchor]) if anchor >= 0 else 0.0
+        gates.append((anchor, max(0.0, started - since)))
+    return gates
