@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import benchkit
 from benchkit.errors import UsageError
 from benchkit.measure.arguments import list_of
 from benchkit.measure.discovery import Collection, collect
+from benchkit.measure.settings import setting
 from benchkit.working_folder import working_folder
 
 __all__ = ["collect_workloads", "file_name", "folders_of", "notebook_path", "shipped"]
@@ -35,9 +37,12 @@ def shipped(kind: str) -> Path:
 def folders_of(kind: str, given: str | Path | Sequence[str | Path] = ()) -> list[Path]:
     """Return the folders to search: those given, else the user's and the shipped folder.
 
+    The user's are those in Dask's configuration (``benchkit.workloads``,
+    ``benchkit.environments``), else the folder of this name in the working directory.
+
     Parameters
     ----------
-    kind : {"workloads", "environments", "notebooks"}
+    kind : {"workloads", "environments"}
         Content of the folders.
     given : path or sequence of path
         Folders that the user selected.
@@ -52,14 +57,23 @@ def folders_of(kind: str, given: str | Path | Sequence[str | Path] = ()) -> list
     UsageError
         A given folder does not exist.
     """
-    chosen = [Path(folder) for folder in list_of(given, kind)]
-    for folder in chosen:
+    chosen = _existing(given, kind)
+    if chosen:
+        return chosen
+    own = _existing(setting(kind), kind, " (benchkit.{kind} in Dask's configuration)")
+    if not own and (working_folder() / kind).is_dir():
+        own = [working_folder() / kind]
+    is_shipped = [folder.resolve() == shipped(kind).resolve() for folder in own]
+    return own if any(is_shipped) else [*own, shipped(kind)]
+
+
+def _existing(given: Any, kind: str, source: str = "") -> list[Path]:
+    """Return folders that the user selected; raise an error if one does not exist."""
+    folders = [Path(folder).expanduser() for folder in list_of(given or (), kind)]
+    for folder in folders:
         if not folder.is_dir():
-            raise UsageError(f"{folder}: no such folder of {kind}")
-    own = working_folder() / kind
-    if chosen or not own.is_dir():
-        return chosen or [shipped(kind)]
-    return [own] if own.resolve() == shipped(kind).resolve() else [own, shipped(kind)]
+            raise UsageError(f"{folder}: no such folder of {kind}{source.format(kind=kind)}")
+    return folders
 
 
 def collect_workloads(
@@ -85,8 +99,9 @@ def collect_workloads(
         A folder does not exist, or contains the working directory.
     """
     folders = folders_of("workloads", given)
-    if len(folders) == 2 and not list_of(given, "workloads"):
-        return collect([*folders[:1], *graphs], shipped=folders[1])
+    *own, last = folders
+    if own and not list_of(given, "workloads") and last == shipped("workloads"):
+        return collect([*own, *graphs], shipped=last)
     return collect([*folders, *graphs])
 
 

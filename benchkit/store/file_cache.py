@@ -9,10 +9,10 @@ from hashlib import sha256
 from pathlib import Path
 from uuid import uuid4
 
-import dask
 from dask.utils import parse_bytes
 
 from benchkit.errors import StoreError, UsageError
+from benchkit.measure.settings import setting
 from benchkit.working_folder import cache_folder
 
 __all__ = ["FileCache"]
@@ -133,9 +133,7 @@ def _delete(path: Path) -> None:
 def _limit_size(n_bytes: int) -> None:
     """Delete the copies that were not used for the longest time, if all exceed the limit."""
     global _n_new
-    text = os.environ.get("BENCHKIT_CACHE_SIZE") or dask.config.get(
-        "benchkit.cache-size", DEFAULT_SIZE
-    )
+    text = setting("cache-size") or DEFAULT_SIZE
     try:
         limit = parse_bytes(text)
     except (ValueError, TypeError) as error:

@@ -13,10 +13,9 @@ from contextlib import suppress
 from datetime import datetime, timezone
 from typing import Any
 
-import dask
-
 from benchkit.errors import AlreadyStored, InvalidStoreError
 from benchkit.measure.run_ids import new_id
+from benchkit.measure.settings import setting
 from benchkit.store.storage import RECORDINGS, Files
 from benchkit.working_folder import working_folder
 
@@ -45,11 +44,7 @@ def default_store() -> str:
         ``$BENCHKIT_STORE``, else Dask's configuration ``benchkit.store``, else ./benchkit-store;
         in a folder ``notebooks`` ../benchkit-store.
     """
-    return (
-        os.environ.get("BENCHKIT_STORE")
-        or dask.config.get("benchkit.store", None)
-        or str(working_folder() / "benchkit-store")
-    )
+    return str(setting("store") or working_folder() / "benchkit-store")
 
 
 def read_meta(files: Files, *, create: bool) -> dict[str, Any]:

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping
 from statistics import fmean
 from typing import Any
 
-import dask
 from dask.utils import parse_bytes
 
 from benchkit.analysis.run.baseline import is_simulated
@@ -17,6 +16,7 @@ from benchkit.experiment.environment.environment import Environment
 from benchkit.experiment.run.known_workloads import KnownWorkload
 from benchkit.formatting import format_bytes
 from benchkit.measure.cluster.spec import ClusterSpec
+from benchkit.measure.settings import setting
 from benchkit.measure.workloads import Variant
 from benchkit.store.store import Store
 
@@ -153,7 +153,7 @@ def worker_price(environment: Environment) -> float | None:
     UsageError
         The configured value is not a price.
     """
-    value: Any = dask.config.get(WORKER_PRICE_KEY, None)
+    value: Any = setting("worker-price")
     if isinstance(value, Mapping):
         name = ClusterSpec.from_dict(environment.cluster).label
         value = value.get(name, value.get(name.rpartition(".")[2]))

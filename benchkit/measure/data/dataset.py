@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-import dask
 from dask.utils import format_bytes
 
 from benchkit.measure.data.lock import dataset_lock
@@ -37,6 +36,7 @@ from benchkit.measure.errors import (
     did_you_mean,
 )
 from benchkit.measure.html_table import html_table
+from benchkit.measure.settings import setting
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -313,9 +313,9 @@ def data_folder() -> Path:
     Path
         Absolute path; the folder may not exist yet.
     """
-    chosen = os.environ.get("BENCHKIT_DATA") or dask.config.get("benchkit.data", None)
+    chosen = setting("data")
     if chosen:
-        return Path(chosen).expanduser().absolute()
+        return Path(str(chosen)).expanduser().absolute()
     cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     return Path(cache).expanduser().absolute() / "benchkit" / "data"
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import dask
-
 from benchkit.measure.errors import DatasetError
+from benchkit.measure.settings import setting
 
 __all__ = ["data_url", "upload_dataset"]
 
@@ -30,8 +28,7 @@ def data_url() -> str:
     str
         URL without a trailing slash.
     """
-    chosen = os.environ.get("BENCHKIT_DATA_URL") or dask.config.get("benchkit.data-url", None)
-    return str(chosen or "").rstrip("/")
+    return str(setting("data-url") or "").rstrip("/")
 
 
 def upload_dataset(

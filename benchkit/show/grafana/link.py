@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import math
-import os
 import string
 from urllib.parse import quote, urlsplit
 
-import dask
-
 from benchkit.errors import UsageError, did_you_mean
+from benchkit.measure.settings import setting
 from benchkit.store.run import Run
 
 __all__ = ["LINK_VARIABLE", "check_template", "chosen_template", "grafana_link"]
@@ -73,10 +71,10 @@ def chosen_template() -> str:
     UsageError
         The template is invalid, see `check_template`.
     """
-    template = os.environ.get(LINK_VARIABLE) or dask.config.get("benchkit.grafana", None) or ""
+    template = str(setting("grafana") or "")
     if template:
-        check_template(str(template))
-    return str(template)
+        check_template(template)
+    return template
 
 
 def check_template(template: str) -> None:

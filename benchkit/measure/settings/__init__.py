@@ -1,0 +1,57 @@
+"""Read benchkit's settings: an environment variable, else `benchkit:` in Dask's configuration."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import dask
+
+from benchkit.measure.errors import UsageError, did_you_mean
+
+__all__ = ["SETTINGS", "setting"]
+
+#: Keys below ``benchkit`` in Dask's configuration -> environment variable that has priority.
+SETTINGS = {
+    "store": "BENCHKIT_STORE",
+    "workloads": "",
+    "environments": "",
+    "data": "BENCHKIT_DATA",
+    "data-url": "BENCHKIT_DATA_URL",
+    "cache-size": "BENCHKIT_CACHE_SIZE",
+    "grafana": "BENCHKIT_GRAFANA",
+    "worker-price": "",
+}
+
+
+def setting(key: str) -> Any:
+    """Return a setting of benchkit.
+
+    Parameters
+    ----------
+    key : str
+        A key of `SETTINGS`.
+
+    Returns
+    -------
+    object
+        Value of the environment variable, else of Dask's configuration (files such as
+        ``~/.config/dask/benchkit.yaml``, variables such as ``DASK_BENCHKIT__STORE``), else None.
+
+    Raises
+    ------
+    UsageError
+        Dask's configuration has an unknown key below ``benchkit``.
+    """
+    configured = dask.config.get("benchkit", None)
+    if configured is None:
+        configured = {}
+    if not isinstance(configured, Mapping):
+        raise UsageError(f"Dask's configuration: benchkit: must have keys: {', '.join(SETTINGS)}")
+    values = {str(name).replace("_", "-"): value for name, value in configured.items()}
+    for name in values:
+        if name not in SETTINGS:
+            hint = did_you_mean(name, SETTINGS, f"use {', '.join(SETTINGS)}")
+            raise UsageError(f"Dask's configuration: unknown key benchkit.{name}: {hint}")
+    return os.environ.get(SETTINGS[key]) or values.get(key)
