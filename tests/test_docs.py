@@ -1,0 +1,139 @@
+"""The pages of docs/: their commands and code work, and the site is built without a warning."""
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+from benchkit.cli.main import benchkit as main
+from benchkit.errors import BenchkitError
+from benchkit.experiment.environment.lookup import find_environment
+
+ROOT = Path(__file__).parent.parent
+PAGES = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").rglob("*.md"))
+BLOCK = re.compile(r"^ *```(\w+)\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
+#: First line of a block that is a file, and not run by itself.
+FILE = re.compile(r"# ([\w/-]+\.(?:py|yaml))\n")
+#: Pages whose length is that of a list.
+LISTS = {"docs/architecture.md", "docs/reference/api.md", "docs/virtual-cluster.md"}
+
+
+def blocks(page):
+    return BLOCK.findall((ROOT / page).read_text(encoding="utf-8"))
+
+
+def shown_commands():
+    for page in (*PAGES, "README.md", "CONTRIBUTING.md"):
+        for language, body in blocks(page):
+            for line in body.splitlines() if language == "console" else ():
+                words = line.strip().removeprefix("$ ")
+                if words.startswith("benchkit "):
+                    yield pytest.param(words, id=f"{Path(page).stem}: {words[9:50]}")
+
+
+@pytest.mark.parametrize("line", list(shown_commands()))
+def test_shown_command_is_valid(line, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    words = shlex.split(line)[1:]
+    for word in words:  # files that a user would have
+        if re.fullmatch(r"[\w/-]+\.db", word):
+            Path(word).touch()
+        if word.endswith("/") and "://" not in word:
+            Path(word).mkdir()
+    command, context = main, click.Context(main)
+    while isinstance(command, click.Group):
+        command = command.get_command(context, words.pop(0))
+        assert command is not None, line
+    command.make_context(command.name, words)  # parses the options and runs nothing
+
+
+def environments():
+    for page in PAGES:
+        for language, body in blocks(page):
+            if language == "yaml" and FILE.match(body):
+                yield pytest.param(body, id=FILE.match(body)[1])
+
+
+@pytest.mark.parametrize("body", list(environments()))
+def test_shown_environment_is_valid(body, tmp_path):
+    path = tmp_path / Path(FILE.match(body)[1]).name
+    path.write_text(body)
+    try:
+        name = find_environment(path.stem, [tmp_path, ROOT / "environments"]).name
+    except BenchkitError as error:
+        if "cannot be imported" not in str(error):
+            raise
+        name = path.stem  # a class of clusters that is not installed here
+
+    assert name == path.stem
+
+
+@pytest.mark.parametrize("page", sorted(set(PAGES) - LISTS))
+def test_page_has_at_most_two_screens(page):
+    assert len((ROOT / page).read_text(encoding="utf-8").splitlines()) <= 100
+
+
+def steps(page):
+    """Return the blocks of a page that are files or are run."""
+    return [
+        (language, body) for language, body in blocks(page)
+        if language == "python" or (language == "console" and re.search(r"^\$ ", body, re.M))
+    ]  # fmt: skip
+
+
+RUN = [page for page in PAGES if any(not FILE.match(body) for _, body in steps(page))]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("page", RUN)
+def test_code_of_page_runs(page, tmp_path):
+    folder = tmp_path
+    variables = {**os.environ, "PYTHONPATH": str(ROOT)}
+    variables.pop("BENCHKIT_STORE", None)
+
+    def run(*words):
+        done = subprocess.run(
+            [sys.executable, *words],
+            cwd=folder, env=variables, capture_output=True, text=True, timeout=600,
+        )  # fmt: skip
+        # 1: one variant is slower than the other; 4: too few runs on a busy machine.
+        allowed = (0, 1, 4) if "ab" in words else (0,)
+        assert done.returncode in allowed, f"{words}\n{done.stdout[-1000:]}{done.stderr[-2000:]}"
+
+    for language, body in steps(page):
+        if file := FILE.match(body):
+            (folder / file[1]).parent.mkdir(parents=True, exist_ok=True)
+            (folder / file[1]).write_text(body)
+        elif language == "python":
+            (folder / "script.py").write_text(body)
+            run("script.py")
+        else:
+            for line in body.splitlines():
+                command, *words = shlex.split(line.removeprefix("$ "))
+                if command == "cd":
+                    folder = folder / words[0]
+                else:
+                    run("-m", {"benchkit": "benchkit", "pytest": "pytest"}[command], *words)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_site_is_built_without_warnings_and_with_its_pictures(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-d", tmp_path / "doctrees",
+         ROOT / "docs", tmp_path / "site"],
+        env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True,
+    )  # fmt: skip
+
+    assert done.returncode == 0, done.stderr[-3000:]
+    pages = {path.relative_to(tmp_path / "site").as_posix() for path in tmp_path.rglob("*.html")}
+    assert {page.removeprefix("docs/").replace(".md", ".html") for page in PAGES} <= pages
+    for page in (tmp_path / "site").rglob("*.html"):
+        for source in re.findall(r'<iframe[^>]* src="([^"]+)"', page.read_text(encoding="utf-8")):
+            assert (page.parent / source).exists(), f"{page.name}: {source}"
