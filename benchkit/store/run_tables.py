@@ -196,11 +196,14 @@ class RunTables:
         Returns
         -------
         Dataset
-            Count, bytes (B) and seconds (s), source by destination. Coordinates are indices into
-            ``workers``; -1 is a process outside the cluster, such as a client that gathers. Values
-            are NaN if neither end reported.
+            An entry per pair of workers with transfers: ``source`` and ``destination`` are indices
+            into ``workers`` (-1 is a process outside the cluster, such as a client that gathers),
+            ``count``, ``bytes`` and ``bytes_compressed`` (B; NaN if the sender did not report) and
+            ``seconds`` (s). A pair without an entry had no transfers, unless both ends are in
+            ``incomplete``: the indices of the workers without a complete report.
         """
-        return self._group("transfers")
+        data = self._group("transfers")
+        return _pairs(data) if "source" in data.dims else data
 
     def fine_metrics(self) -> pd.DataFrame:
         """Return Dask's fine performance metrics; only these metrics include P2P shuffles.
@@ -331,3 +334,16 @@ def worker_names(tree: xr.DataTree) -> list[str]:
         names.append(f"{name} (restart {seen[name]})" if seen[name] else name)
         seen[name] += 1
     return names
+
+
+def _pairs(data: xr.Dataset) -> xr.Dataset:
+    """Return transfers by pair from the matrix of older files, source by destination."""
+    indices, counts = data["source"].values, data["count"].values
+    rows, columns = np.nonzero(counts > 0)
+    # A pair is NaN if both ends lack a report; the pair of a worker with itself has one end.
+    incomplete = indices[np.isnan(np.diagonal(counts)) & (indices >= 0)]
+    pairs = {name: ("pair", array.values[rows, columns]) for name, array in data.items()}
+    ends = {"source": ("pair", indices[rows]), "destination": ("pair", indices[columns])}
+    return xr.Dataset(
+        {**ends, **pairs, "incomplete": ("incomplete_report", incomplete)}, attrs=data.attrs
+    )

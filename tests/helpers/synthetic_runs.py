@@ -94,8 +94,8 @@ def _groups(
         "byte": len(keys),
         "sample": 10 * n_samples,
         "error": 0,  # as in most runs
-        "source": n_workers,
-        "destination": n_workers,
+        "pair": n_workers**2,
+        "incomplete_report": 0,
         "frame": 5,
         "span": 1,
         "line": 0,

@@ -113,7 +113,9 @@ def test_killed_workers_keep_reported_data(processes, observed, monkeypatch):
     logs = run.tree["logs"].to_dataset()
     warned = logs["worker"].values[logs["text"].str.contains("about to be killed").values]
     assert sorted(warned) == np.flatnonzero(gone).tolist()
-    sent = run.tree["transfers"].to_dataset().sel(source=warned[0], destination=warned[1])
+    sent = run.transfers()
+    wanted = (sent["source"] == warned[0]) & (sent["destination"] == warned[1])
+    sent = sent.isel(pair=int(np.flatnonzero(wanted)[0]))
     assert float(sent["count"]) == 1
     assert float(sent["bytes"]) >= 100_000
     stacks = run.profile()

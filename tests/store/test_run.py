@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import xarray as xr
 from helpers.synthetic_recordings import MB, ON, group, record, segment, stacks
 
 from benchkit.errors import UnreadableRun, UsageError
@@ -106,7 +107,9 @@ def test_profile_has_prefix_of_the_root(run):
 
 
 def test_transfers_spans_logs_events_and_errors_are_tables(run):
-    assert float(run.transfers()["bytes"].sel(source=0, destination=1)) == 100
+    transfers = run.transfers()
+    ends = [transfers[end].values.tolist() for end in ("source", "destination")]
+    assert (ends, transfers["bytes"].values.tolist()) == ([[0], [1]], [100])
     assert run.spans()["name"].tolist() == ["etl/load"]
     assert run.logs()[["time", "level", "server", "worker"]].values.tolist() == [
         [1.0, "WARNING", "worker", 0]
@@ -201,3 +204,21 @@ def test_accessor_of_an_older_installation_says_what_to_do(run, monkeypatch):
     monkeypatch.setattr("benchkit.store.run.entry_points", lambda **_: ())
     with pytest.raises(UsageError, match=r"run\.plot: .* install benchkit again"):
         run.plot  # noqa: B018
+
+
+def test_transfers_of_older_files_are_pairs():
+    counts = np.array([[0, 5, 2], [np.nan, np.nan, np.nan], [0, np.nan, np.nan]])
+    ends = {"source": [0, 1, -1], "destination": [0, 1, -1]}
+    data = xr.Dataset(
+        {name: (("source", "destination"), counts * 2) for name in ("count", "bytes")},
+        ends,
+        {"unheard": 1},
+    )
+
+    transfers = Run(xr.DataTree.from_dict({"/transfers": data})).transfers()
+
+    assert transfers["source"].values.tolist() == [0, 0]
+    assert transfers["destination"].values.tolist() == [1, -1]
+    assert transfers["bytes"].values.tolist() == [10, 4]
+    assert transfers["incomplete"].values.tolist() == [1]
+    assert transfers.attrs == {"unheard": 1}

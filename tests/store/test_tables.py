@@ -18,16 +18,23 @@ def test_tables_become_metrics_and_variables():
     assert METRICS["memory_peak"] == Metric("memory_peak", "B", long_name, source, "lower", 2)
     assert METRICS["n_tasks"].better == ""
     assert RECORD_FIELDS["scale"] == "float"
-    assert GROUPS["transfers"][0] == Variable(
+    assert GROUPS["transfers"][2] == Variable(
         "count",
-        ("source", "destination"),
+        ("pair",),
         "1",
         "fetches of task results",
         "workers' transfer logs",
         "f8",
     )
-    assert COORDINATES["source"] == (
-        Variable("source", ("source",), "1", "index into workers of the sender", "workers", "i4"),
+    assert COORDINATES["time"] == (
+        Variable(
+            "time",
+            ("time",),
+            "s",
+            "time after clock on, scheduler's clock",
+            "scheduler's clock",
+            "f8",
+        ),
     )
 
 

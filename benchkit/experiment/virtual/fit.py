@@ -135,11 +135,12 @@ def fit_model(
 
 def _fit_network(runs: Sequence[Run]) -> Model:
     """Return the model with the bandwidth and latency of the recorded transfers."""
+    transfers = [run.transfers() for run in runs]
     counts, nbytes, seconds = (
-        np.concatenate([run.tree["transfers"].to_dataset()[name].values.ravel() for run in runs])
+        np.concatenate([data[name].values for data in transfers])
         for name in ("count", "bytes", "seconds")
     )
-    known = np.isfinite(nbytes) & np.isfinite(seconds) & (counts > 0) & (seconds > 0)
+    known = np.isfinite(nbytes) & (seconds > 0)
     size, duration = nbytes[known] / counts[known], seconds[known] / counts[known]
     large = size >= LARGE_B
     model = Model()

@@ -5,7 +5,7 @@ Input: runs; output: a Bokeh figure.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -14,14 +14,17 @@ from numpy.typing import NDArray
 
 from benchkit.analysis.run.timeline import TaskTimeline
 from benchkit.formatting import MIB, format_bytes, format_quantity
-from benchkit.show.plots.base import empty_figure, read_group, to_tree
+from benchkit.show.plots.base import empty_figure, to_tree
 from benchkit.show.plots.matrix import Cells, Matrix, Tips
 from benchkit.store.run import Run
-from benchkit.store.run_tables import worker_names
+from benchkit.store.run_tables import RunTables, worker_names
 
 __all__ = ["TransferMatrix", "transfer_difference", "transfer_matrix"]
 
 TITLE = "How much did workers send to each other?"
+#: Maximum number of rows: with more workers, neighbours share a row. An image of 300 x 300 pairs
+#: with its tooltips is 1.8 MB of a page.
+MOST_ROWS = 300
 #: Name of the receiver of results that a client fetched.
 CLIENT = "client"
 #: Value of a cell -> its unit, and the divisor from the recorded unit.
@@ -87,14 +90,15 @@ class TransferMatrix:
     ) -> None:
         self._timeline, self._value = timeline, value
         self._matrix: Matrix | None = None
-        self._indices: list[int] = []
-        data = read_group(run, "transfers", "source")
+        self._rows: list[int] = []
+        self._names: list[str] = []
+        data = _transfers(run)
         if data is None:
             self.figure = empty_figure(TITLE)
             return
-        self._indices = [int(index) for index in data["source"].values]
-        self._whole = _cells(data)
-        self._matrix = Matrix(*self._contents(None), names=_worker_names(run, self._indices))
+        self._rows, self._names = _rows(_names(run, data))
+        self._whole = _cells(data, self._rows, len(self._names))
+        self._matrix = Matrix(*self._contents(None), names=self._names)
         self.figure = self._matrix.figure
 
     @property
@@ -131,15 +135,15 @@ class TransferMatrix:
             return title, _to_units(self._whole, self._value), unit, _TIPS
         assert self._timeline is not None
         # Fetches of clients are recorded for the whole run only; -1 here is an unknown worker.
-        places = {index: place for place, index in enumerate(self._indices) if index >= 0}
-        of_worker = np.array(self._indices) >= 0
+        of_worker = np.array([name != CLIENT for name in self._names])
         empty = np.where(of_worker[:, None] & of_worker, 0.0, np.nan)
         cells = {name: empty.copy() for name in ("count", "seconds")}
         fetches = self._timeline.transfers(window)
-        known = fetches["source"].isin(places) & fetches["destination"].isin(places)
-        ends = [fetches.loc[known, end].map(places) for end in ("source", "destination")]
+        known = (fetches[["source", "destination"]] >= 0).all(axis=1)
+        row_of = np.array(self._rows, int)
+        ends = [row_of[fetches.loc[known, end]] for end in ("source", "destination")]
         for name, cell in cells.items():
-            np.add.at(cell, tuple(end.to_numpy(int) for end in ends), fetches.loc[known, name])
+            np.add.at(cell, tuple(ends), fetches.loc[known, name])
         value = self._value if self._value == "count" else "seconds"
         unit, _ = UNITS[value]
         n_fetches = int(np.nansum(cells["count"]))
@@ -170,17 +174,19 @@ def transfer_difference(
     title = "Which workers sent more or less in B than in A?"
     data, workers = [], []
     for run, name in ((a, "A"), (b, "B")):
-        transfers = read_group(run, "transfers", "source")
+        transfers = _transfers(run)
         if transfers is None:
             return empty_figure(title, f"No transfers were recorded for {name}.")
         data.append(transfers)
-        workers.append(_worker_names(run, transfers["source"].values))
+        workers.append(_names(run, transfers))
     if not (set(workers[0]) & set(workers[1])) - {CLIENT}:
         workers = [_numbered(side) for side in workers]
     both = list(dict.fromkeys([*workers[0], *workers[1]]))
     both.sort(key=lambda name: name == CLIENT)  # last, as in each run
+    shared, names = _rows(both)
+    row_of = dict(zip(both, shared, strict=True))
     sides = [
-        {name: _expand(cell, own, both) for name, cell in _cells(each).items()}
+        _cells(each, [row_of[name] for name in own], len(names))
         for own, each in zip(workers, data, strict=True)
     ]
     difference = {name: sides[1][name] - sides[0][name] for name in sides[0]}
@@ -189,11 +195,73 @@ def transfer_difference(
     sign = "+" if total > 0 else "−" if total else ""
     title = f"{title} ({sign}{_total_text(abs(total), unit)} in total)"
     cells = _to_units(difference, value)
-    return Matrix(title, cells, unit, _DIFFERENCE_TIPS, names=both, signed=True).figure
+    return Matrix(title, cells, unit, _DIFFERENCE_TIPS, names=names, signed=True).figure
 
 
-def _cells(data: xr.Dataset) -> dict[str, NDArray[np.float64]]:
-    return {name: data[name].values.astype(float) for name in UNITS}
+def _transfers(run: Run | xr.DataTree) -> xr.Dataset | None:
+    """Return the transfers of a run; None if no end of any transfer reported."""
+    tree = to_tree(run)
+    if "transfers" not in tree.children:
+        return None
+    data = RunTables(tree).transfers()
+    n_workers = tree["workers"].sizes["worker"]
+    silent = not data.sizes["pair"] and data.sizes["incomplete_report"] == n_workers
+    return None if silent else data
+
+
+def _names(run: Run | xr.DataTree, data: xr.Dataset) -> list[str]:
+    """Return the names of the workers, and that of the clients if they fetched."""
+    return [*worker_names(to_tree(run)), *([CLIENT] if _has_client(data) else [])]
+
+
+def _has_client(data: xr.Dataset) -> bool:
+    return bool((data["source"].values < 0).any() or (data["destination"].values < 0).any())
+
+
+def _rows(names: list[str]) -> tuple[list[int], list[str]]:
+    """Return the row of each name in the matrix, and the names of the rows.
+
+    Neighbours share a row if there are many workers; the client has its own.
+    """
+    workers = [name for name in names if name != CLIENT]
+    step = max(1, -(-len(workers) // MOST_ROWS))
+    blocks = [workers[first : first + step] for first in range(0, len(workers), step)]
+    rows = [place // step for place in range(len(workers))]
+    labels = [block[0] if len(block) == 1 else f"{block[0]} to {block[-1]}" for block in blocks]
+    if CLIENT in names:
+        return [*rows, len(labels)], [*labels, CLIENT]
+    return rows, labels
+
+
+def _cells(data: xr.Dataset, rows: list[int], n_rows: int) -> dict[str, NDArray[np.float64]]:
+    """Return sums by pair of rows, in which `rows` is the row of each worker, then the client.
+
+    NaN if no worker of the pair reported. A row without workers has 0: they are in the other run.
+    """
+    of_worker = np.array(rows, int)
+    reported = np.ones(len(rows), bool)
+    reported[data["incomplete"].values] = False
+    if _has_client(data):
+        reported[-1] = False
+    known = np.ones(n_rows, bool)
+    known[of_worker] = False
+    known[of_worker[reported]] = True
+    source, destination = (of_worker[data[end].values] for end in ("source", "destination"))
+    pair = source * n_rows + destination
+
+    def sums(weights: NDArray[Any]) -> NDArray[np.float64]:
+        flat = np.bincount(pair, weights.astype(float), n_rows**2).astype(float)
+        return flat.reshape(n_rows, n_rows)
+
+    cells = {}
+    for name in UNITS:
+        values = data[name].values.astype(float)
+        finite = np.isfinite(values)
+        # Only senders know the bytes on the wire.
+        either = known[:, None] | (known & (name != "bytes_compressed"))
+        unknown = (~either | (sums(~finite) > 0)) & (sums(finite) == 0)
+        cells[name] = np.where(unknown, np.nan, sums(np.where(finite, values, 0.0)))
+    return cells
 
 
 def _to_units(cells: dict[str, NDArray[np.float64]], value: str) -> dict[str, NDArray[np.float64]]:
@@ -207,14 +275,6 @@ def _to_units(cells: dict[str, NDArray[np.float64]], value: str) -> dict[str, ND
     }
 
 
-def _expand(cell: NDArray[np.float64], own: list[str], both: list[str]) -> NDArray[np.float64]:
-    """Return a matrix over the names of both runs; workers missing in this run get 0."""
-    places = [both.index(name) for name in own]
-    matrix = np.zeros((len(both), len(both)))
-    matrix[np.ix_(places, places)] = cell
-    return matrix
-
-
 def _numbered(names: list[str]) -> list[str]:
     return [name if name == CLIENT else f"worker {place}" for place, name in enumerate(names)]
 
@@ -223,9 +283,3 @@ def _total_text(total: float, unit: str) -> str:
     if not unit.startswith("MiB"):
         return format_quantity(total, unit)
     return format_bytes(total) + unit.removeprefix("MiB")
-
-
-def _worker_names(run: Run | xr.DataTree, indices: Iterable[int]) -> list[str]:
-    """Return the names of workers by index; negative indices are clients."""
-    names = worker_names(to_tree(run))
-    return [CLIENT if i < 0 else names[i] if i < len(names) else str(i) for i in indices]

@@ -68,7 +68,7 @@ def compute_metrics(
         metrics |= _scheduler(groups["scheduler"], duration)
         metrics |= _losses(groups, duration)
         metrics |= _tasks(groups)
-        metrics |= _traffic(groups["transfers"])
+        metrics |= _traffic(groups["transfers"], workers.sizes["worker"])
         if n_steals is not None:
             metrics["n_steals"] = n_steals
     return {
@@ -255,11 +255,12 @@ def _mean_in_window(ends: np.ndarray, values: np.ndarray, duration: float) -> fl
     return None
 
 
-def _traffic(transfers: xr.Dataset) -> dict[str, float]:
+def _traffic(transfers: xr.Dataset, n_workers: int) -> dict[str, float]:
     """Return the bytes that workers fetched from each other."""
-    workers = {name: transfers[name] >= 0 for name in ("source", "destination")}
-    sizes = transfers["bytes"].sel(workers).values
-    return {"transfer_bytes": np.nansum(sizes)} if np.isfinite(sizes).any() else {}
+    between = (transfers["source"].values >= 0) & (transfers["destination"].values >= 0)
+    if not between.any() and transfers.sizes["incomplete_report"] == n_workers:
+        return {}
+    return {"transfer_bytes": np.nansum(transfers["bytes"].values[between])}
 
 
 def _scheduler(scheduler: xr.Dataset, duration: float) -> dict[str, float]:

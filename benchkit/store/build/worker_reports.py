@@ -11,6 +11,7 @@ import zlib
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import xarray as xr
 
 from benchkit.measure.recording import Recording
@@ -83,38 +84,32 @@ def trimmed_memory(recording: Recording, n_workers: int) -> np.ndarray:
 def _transfers(
     parts: list[tuple[int, _Report]], complete: set[int], workers: list[dict[str, Any]]
 ) -> xr.Dataset:
-    """Return transfers between workers as a matrix, source by destination.
+    """Return transfers between workers, an entry per pair with transfers.
 
     Both ends keep a log: use the log with more transfers. Only the sender's log has compressed
-    bytes. If the report of either end is complete, a pair without entries had no transfers: 0.
+    bytes. A pair without an entry had no transfers if the report of either end is complete.
     """
     by_address = {info["address"]: info["worker"] for info in workers}  # the newest at an address
     logs = [(index, part["transfers"]) for index, part in parts if "transfers" in part]
     complete = complete & {index for index, _ in logs}
-    indices = [info["worker"] for info in workers] if logs else []
-    fields = ("count", "bytes", "bytes_compressed", "seconds")
-    sent: dict[tuple[int, int], np.ndarray] = {}
-    received: dict[tuple[int, int], np.ndarray] = {}
-    for index, rows in logs:
-        for outgoing, peer, *numbers in rows:
-            other = by_address.get(peer, OUTSIDE)
-            pair, log = ((index, other), sent) if outgoing else ((other, index), received)
-            log[pair] = log.get(pair, np.zeros(4)) + np.asarray(numbers, float)
-    if any(OUTSIDE in pair for pair in (*sent, *received)):
-        indices = [*indices, OUTSIDE]
-    table = {name: np.full((len(indices), len(indices)), np.nan) for name in fields}
-    for row, source in enumerate(indices):
-        for column, destination in enumerate(indices):
-            pair = (source, destination)
-            known = [log[pair] for log in (received, sent) if pair in log]
-            if not known and destination not in complete and source not in complete:
-                continue
-            numbers = max(known, key=lambda row: row[0], default=np.zeros(4)).copy()
-            numbers[2] = sent.get(pair, np.zeros(4))[2] if source in complete else np.nan
-            for name, number in zip(fields, numbers, strict=True):
-                table[name][row, column] = number
-    dataset = shaped("transfers", table, {"source": indices, "destination": indices})
-    dataset.attrs["unheard"] = len(workers) - len(complete)  # workers without a complete report
+    numbers = ["count", "bytes", "bytes_compressed", "seconds"]
+    entries = [
+        (bool(outgoing), index, by_address.get(peer, OUTSIDE), *row)
+        for index, rows in logs
+        for outgoing, peer, *row in rows
+    ]
+    frame = pd.DataFrame(entries, columns=["outgoing", "own", "peer", *numbers])
+    frame["source"] = frame["own"].where(frame["outgoing"], frame["peer"])
+    frame["destination"] = frame["peer"].where(frame["outgoing"], frame["own"])
+    sums = frame.groupby(["source", "destination", "outgoing"])[numbers].sum().unstack()
+    sums = sums.reindex(columns=pd.MultiIndex.from_product([numbers, [False, True]])).fillna(0.0)
+    received, sent = (sums.xs(outgoing, axis=1, level=1) for outgoing in (False, True))
+    table = received.where(received["count"] >= sent["count"], sent)
+    by_source = sums.index.get_level_values("source")
+    table["bytes_compressed"] = sent["bytes_compressed"].where(by_source.isin(complete))
+    incomplete = sorted({info["worker"] for info in workers} - complete)
+    dataset = shaped("transfers", {**table.reset_index(), "incomplete": incomplete}, {})
+    dataset.attrs["unheard"] = len(incomplete)  # workers without a complete report
     return dataset
 
 

@@ -144,10 +144,8 @@ def _task_groups(run: Run) -> pd.DataFrame:
 
 def _transfers(run: Run) -> pd.DataFrame:
     data = run.transfers()
-    if not data.sizes:
-        return pd.DataFrame()
-    frame = data[["count", "bytes", "seconds"]].to_dataframe().reset_index()
-    return frame[frame["count"].fillna(0) > 0]
+    names = ("source", "destination", "count", "bytes", "seconds")
+    return pd.DataFrame({name: data[name].values for name in names if name in data})
 
 
 def _workers(run: Run) -> pd.DataFrame:

@@ -89,21 +89,24 @@ def test_plots_of_real_run_have_frames_and_transfers(a_run):
 
     assert max(frames["right"]) == Run(a_run).profile().query("parent < 0")["count"].sum()
     assert np.nansum(pairs["mib"]) == pytest.approx(np.nansum(kept) / 2**20)
-    assert len(pairs["source"]) == kept.size
+    assert len(pairs["source"]) == 3**2, "two workers and the client"
 
 
 def test_transfer_matrix_hatches_pairs_without_data(a_run):
     tree = a_run.copy()
     data = tree["transfers"].to_dataset()
-    data["bytes"][0, 0] = np.nan
-    tree["transfers"] = tree["transfers"].assign(bytes=data["bytes"])
+    between = int(np.flatnonzero((data["source"] >= 0) & (data["destination"] >= 0))[0])
+    data["bytes"][between] = np.nan
+    tree["transfers"] = data
     fig = plots.transfer_matrix(tree)
 
     hatched = [r for r in fig.renderers if getattr(r.glyph, "hatch_pattern", None)]
     assert len(hatched) == 1
-    n_unknown = int(np.isnan(data["bytes"].values).sum())
-    assert n_unknown >= 1
-    assert len(hatched[0].data_source.data["source"]) == n_unknown
+    ends = [data[end].values[between] for end in ("source", "destination")]
+    names = tree["workers/name"].values[ends]
+    found = hatched[0].data_source.data
+    unknown = list(zip(found["source"], found["destination"], strict=True))
+    assert unknown == [tuple(names), ("client", "client")], "no client reports"
 
 
 def test_transfer_matrix_draws_zero_almost_transparent(a_run):
@@ -122,16 +125,7 @@ def test_transfer_matrix_of_hundreds_of_workers_is_an_image(browser, artifacts, 
     cells = rng.exponential(2**20, (count, count))
     cells[7, 9] = 2**30
     cells[3] = np.nan
-    numbers = {"bytes": cells, "bytes_compressed": cells / 2, "count": cells, "seconds": cells}
-    tree = xr.DataTree.from_dict(
-        {
-            "/transfers": xr.Dataset(
-                {name: (("source", "destination"), values) for name, values in numbers.items()},
-                {"source": range(count), "destination": range(count)},
-            ),
-            "/workers": xr.Dataset({"name": ("worker", [f"w{i}" for i in range(count)])}),
-        }
-    )
+    tree = moved([f"w{i}" for i in range(count)], cells)
     fig = plots.transfer_matrix(tree)
 
     (picture,) = source(fig, "pairs")["mib"]
@@ -161,29 +155,85 @@ def test_transfer_matrix_of_hundreds_of_workers_is_an_image(browser, artifacts, 
     page.close()
 
 
-def moved(workers, cells):
+def value_by_pair(fig):
+    """Return the drawn value by names of sender and receiver."""
+    pairs = source(fig, "pairs")
+    ends = zip(pairs["source"], pairs["destination"], strict=True)
+    return dict(zip(ends, pairs["value"], strict=True))
+
+
+def moved(workers, cells, incomplete=()):
     """Return a run with these numbers of bytes sent between its workers."""
-    shape = ("source", "destination")
+    cells = np.array(cells, float)
+    source, destination = np.nonzero(cells)
     numbers = ("bytes", "bytes_compressed", "count", "seconds")
+    pairs = {"source": source, "destination": destination}
+    pairs |= {name: cells[source, destination] for name in numbers}
     return xr.DataTree.from_dict(
         {
             "/transfers": xr.Dataset(
-                {name: (shape, np.array(cells, float)) for name in numbers},
-                {"source": range(len(workers)), "destination": range(len(workers))},
+                {
+                    **{name: ("pair", values) for name, values in pairs.items()},
+                    "incomplete": ("incomplete_report", np.array(incomplete, int)),
+                }
             ),
             "/workers": xr.Dataset({"name": ("worker", workers)}),
         }
     )
 
 
+def test_transfer_matrix_hatches_pairs_of_workers_without_report():
+    tree = moved(["a", "b", "c"], [[0, 5, 0], [0, 0, 0], [0, 7, 0]], incomplete=[0, 2])
+
+    pairs = source(plots.transfer_matrix(tree, "count"), "pairs")
+
+    cells = np.reshape(pairs["value"], (3, 3))
+    np.testing.assert_array_equal(cells, [[np.nan, 5, np.nan], [0, 0, 0], [np.nan, 7, np.nan]])
+    wire = np.reshape(pairs["wire"], (3, 3)) * 2**20
+    np.testing.assert_array_equal(wire[1], [0, 0, 0])
+    assert np.isnan(wire[0, 0]), "the sender did not report"
+
+
+def test_transfer_matrix_merges_neighbours_of_thousand_workers():
+    count = 1000
+    cells = np.zeros((count, count))
+    cells[0, 999], cells[3, 998] = 10, 20
+    tree = moved([f"w{i}" for i in range(count)], cells)
+    tree["transfers/destination"].values[:] = [999, -1]  # the second to a client
+
+    fig = plots.transfer_matrix(tree, "count")
+
+    (picture,) = source(fig, "pairs")["value"]
+    assert picture.shape == (251, 251), "four workers a row, and the client"
+    assert picture[0, 249] == 10
+    assert picture[0, 250] == 20
+    assert np.nansum(picture) == 30
+    assert np.isnan(picture[250, 250])
+
+
+def test_transfer_matrix_draws_matrix_of_older_files():
+    cells = np.array([[0, 5, 2], [np.nan, np.nan, 0], [0, 0, np.nan]])
+    ends = {"source": [0, 1, -1], "destination": [0, 1, -1]}
+    numbers = ("bytes", "bytes_compressed", "count", "seconds")
+    shape = ("source", "destination")
+    data = xr.Dataset({name: (shape, cells) for name in numbers}, ends)
+    workers = xr.Dataset({"name": ("worker", ["a", "b"])})
+    tree = xr.DataTree.from_dict({"/transfers": data, "/workers": workers})
+
+    known = value_by_pair(plots.transfer_matrix(tree, "count"))
+
+    assert known["a", "b"] == 5
+    assert known["a", "client"] == 2
+    assert known["b", "a"] == 0, "the receiver reported"
+    assert np.isnan(known["b", "b"])
+
+
 def test_transfer_difference_matches_workers_by_name():
     a = moved(["x", "y"], [[0, 5], [7, 0]])
     b = moved(["y", "x", "z"], [[0, 9, 0], [5, 0, np.nan], [2, 0, 0]])
 
-    pairs = source(plots.transfer_difference(a, b, "count"), "pairs")
+    found = value_by_pair(plots.transfer_difference(a, b, "count"))
 
-    ends = zip(pairs["source"], pairs["destination"], strict=True)
-    found = dict(zip(ends, pairs["value"], strict=True))
     assert found["x", "y"] == 0
     assert found["y", "x"] == 2
     assert found["z", "y"] == 2, "a worker that A did not have sent nothing there"
@@ -218,9 +268,13 @@ def test_transfer_matrix_window_counts_its_fetches(a_run):
     assert "within the window" in matrix.figure.html_attributes["aria-label"]
 
     matrix.show_window(None, "count")
-    pairs = source(matrix.figure, "pairs")
-    whole = a_run["transfers"]["count"].values.ravel()
-    np.testing.assert_array_equal(pairs["value"], whole)
+    whole = a_run["transfers"].to_dataset()
+    names = np.array([*a_run["workers/name"].values, "client"])
+    kept = zip(names[whole["source"]], names[whole["destination"]], strict=True)
+    found = value_by_pair(matrix.figure)
+    assert {pair: value for pair, value in found.items() if value > 0} == dict(
+        zip(kept, whole["count"].values, strict=True)
+    )
 
 
 def test_plots_report_missing_records():

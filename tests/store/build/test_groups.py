@@ -58,7 +58,9 @@ def complete_segment():
 
 def test_groups_contain_every_variable_of_the_schema(tmp_path):
     phases = [[None, ON + 0.5, ON + 0.7]]
-    tree = run_from_recording(record(tmp_path, complete_segment(), client_phases=phases))
+    content = complete_segment()
+    del content["reports"]["0"]["transfers"]  # a worker whose log is not complete
+    tree = run_from_recording(record(tmp_path, content, client_phases=phases))
 
     assert set(tree.children) == set(GROUPS)
     for name, variables in GROUPS.items():

@@ -9,6 +9,17 @@ from helpers.synthetic_recordings import ON, record, segment, stacks, worker
 
 from benchkit.store.build.run_from_recording import run_from_recording
 
+FIELDS = ("count", "bytes", "bytes_compressed", "seconds")
+
+
+def pairs_of(transfers):
+    """Return count, bytes, compressed bytes and seconds by sender and receiver."""
+    ends = zip(
+        transfers["source"].values.tolist(), transfers["destination"].values.tolist(), strict=True
+    )
+    rows = zip(*(transfers[name].values.tolist() for name in FIELDS), strict=True)
+    return {pair: list(row) for pair, row in zip(ends, rows, strict=True)}
+
 
 def test_transfers_use_remaining_end_if_a_worker_left(tmp_path):
     a, b, c = (f"tcp://10.0.0.1:{index}" for index in range(3))
@@ -20,15 +31,12 @@ def test_transfers_use_remaining_end_if_a_worker_left(tmp_path):
     tree = run_from_recording(record(tmp_path, segment(workers=workers, reports=reports)))
     transfers = tree["transfers"].to_dataset()
 
-    def cell(source, destination):
-        transfer = transfers.sel(source=source, destination=destination)
-        return [float(transfer[name]) for name in ("count", "bytes", "bytes_compressed", "seconds")]
-
-    assert cell(0, 1) == [3, 30, 15, 0.5], "seconds measured by the receiver"
-    np.testing.assert_array_equal(cell(2, 0), [4, 40, np.nan, 0.4])
-    assert cell(1, -1) == [1, 9, 8, 0.1], "to a client"
-    assert cell(1, 0) == [0, 0, 0, 0], "both reported, nothing was sent"
-    assert np.isnan(cell(2, 2)).all(), "no report of either end"
+    pairs = pairs_of(transfers)
+    assert set(pairs) == {(0, 1), (2, 0), (1, -1)}, "only pairs with transfers"
+    assert pairs[0, 1] == [3, 30, 15, 0.5], "seconds measured by the receiver"
+    np.testing.assert_array_equal(pairs[2, 0], [4, 40, np.nan, 0.4])
+    assert pairs[1, -1] == [1, 9, 8, 0.1], "to a client"
+    assert transfers["incomplete"].values.tolist() == [2]
     assert transfers.attrs["unheard"] == 1
 
 
@@ -48,14 +56,15 @@ def test_transfers_use_partial_reports_of_workers_that_left(tmp_path):
     tree = run_from_recording(record(tmp_path, first, last))
     transfers = tree["transfers"].to_dataset()
 
-    def count(source, destination):
-        return float(transfers["count"].sel(source=source, destination=destination))
-
-    assert count(0, 1) == 3, "both left, and the sender had reported more"
-    assert count(1, 2) == 6, "the receiver's report is complete, in two parts"
-    assert count(0, 2) == 1, "the receiver's complete report lacks it, the sender's has it"
-    assert np.isnan(count(1, 0))
-    assert np.isnan(transfers["bytes_compressed"].values[:2]).all(), "the senders left"
+    pairs = pairs_of(transfers)
+    counts = {pair: row[0] for pair, row in pairs.items()}
+    assert counts == {
+        (0, 1): 3,  # both left, and the sender had reported more
+        (1, 2): 6,  # the receiver's report is complete, in two parts
+        (0, 2): 1,  # the receiver's complete report lacks it, the sender's has it
+    }
+    assert all(np.isnan(row[2]) for row in pairs.values()), "the senders left"
+    assert transfers["incomplete"].values.tolist() == [0, 1]
     assert transfers.attrs["unheard"] == 2
     assert tree["logs/text"].values.tolist() == ["early"]
 
