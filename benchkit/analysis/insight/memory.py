@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from benchkit.formatting import format_quantity
+from benchkit.store.build.processes import share_processes
 from benchkit.store.run import Run
 from benchkit.store.run_tables import worker_names
 from benchkit.table import Table
@@ -35,6 +36,7 @@ class MemoryPeaks:
     transient : Series
         By task group: highest process memory of a worker that ran only tasks of this group, less
         the results it held and its smallest memory outside of results, per task that ran, in B.
+        Empty if workers share a process.
     """
 
     time: float
@@ -141,7 +143,7 @@ def _holders(held: pd.DataFrame, time: float) -> pd.Series:
 def _transient(run: Run, totals: dict[int, pd.Series]) -> pd.Series:
     samples, tasks = run.tree["memory_samples"].to_dataset(), run.task_stream()
     found: dict[str, float] = {}
-    if tasks.empty:
+    if tasks.empty or share_processes(run.tree["workers"].to_dataset()):
         return pd.Series(found, dtype=float)
     for worker, total in totals.items():
         own = samples.isel(sample=samples["worker"].values == worker)

@@ -24,8 +24,9 @@ from benchkit.show.plots.base import (
     to_tree,
 )
 from benchkit.show.plots.labels import row_labels
-from benchkit.show.plots.worker_heat import worker_heat
+from benchkit.show.plots.worker_heat import process_note, worker_heat
 from benchkit.show.theme import ACTIVITY_COLOURS, MEMORY_COLOURS, OTHER, SERIES
+from benchkit.store.build.processes import process_ids
 from benchkit.store.run import Run
 from benchkit.store.run_tables import worker_names
 
@@ -68,7 +69,7 @@ def memory_by_kind(run: Run | xr.DataTree, worker: int | None = None) -> figure:
     workers = read_group(run, "workers", "time") if worker is not None else None
     if workers is not None:
         data = workers.isel(worker=worker)
-        title = f"Where was the memory of worker {data['name'].item()}?"
+        title = f"Where was the memory of worker {data['name'].item()}?{process_note(workers)}"
         limit = float(data["memory_limit"]) / GIB
         data = data.isel(time=np.flatnonzero(np.isfinite(data["process"].values)))
     if data is None:
@@ -126,7 +127,7 @@ def memory_by_worker(run: Run | xr.DataTree) -> figure:
     limits = data["memory_limit"].values
     highest = float(np.nanmax(data["process"].values, initial=0))
     fig = make_figure(
-        title,
+        title + process_note(data),
         "time (s)",
         "memory (GiB)",
         y_range=_range_with_limit(float(limits.max(initial=0)) / GIB, highest / GIB),
@@ -172,7 +173,7 @@ def worker_load(run: Run | xr.DataTree) -> list[figure]:
     data = read_group(run, "workers", "time")
     if data is None:
         return [empty_figure(title) for title in titles]
-    limit, highest = 100.0 * _most_threads(data), float(data["cpu"].sum("worker").max())
+    limit, highest = 100.0 * _most_threads(data), float(_cpu(data).max())
     y_range = _range_with_limit(limit, highest)
     cpu = _draw_sums(data, titles[0], "CPU (% of a core)", {"cpu": "all workers"}, 1.0, y_range)
     if cpu.legend:
@@ -184,6 +185,13 @@ def worker_load(run: Run | xr.DataTree) -> list[figure]:
         _draw_sums(data, titles[1], "network (MiB/s)", network, 1 / MIB),
         _draw_sums(data, titles[2], "disks (MiB/s)", disk, 1 / MIB),
     ]
+
+
+def _cpu(workers: xr.Dataset) -> xr.DataArray:
+    """Return the CPU of all workers over time; workers of a process report the same value."""
+    ids = process_ids(workers)
+    of_process = [workers["cpu"].isel(worker=ids == number).max("worker") for number in set(ids)]
+    return xr.concat(of_process, "process").sum("process", min_count=1)
 
 
 def _draw_sums(
@@ -206,7 +214,7 @@ def _draw_sums(
             values = values.groupby("host").mean("worker", skipna=True)
             columns[name] = values.sum("host", min_count=1).values * factor
         else:
-            columns[name] = values.sum("worker", min_count=1).values * factor
+            columns[name] = _cpu(data).values * factor
     y_range = y_range or DataRange1d(start=0)
     fig = make_figure(title, "time (s)", label, height=200, y_range=y_range)
     source = ColumnDataSource(columns)

@@ -20,10 +20,11 @@ from benchkit.show.plots.base import (
     read_group,
     to_tree,
 )
+from benchkit.store.build.processes import share_processes
 from benchkit.store.run import Run
 from benchkit.store.run_tables import worker_names
 
-__all__ = ["worker_heat"]
+__all__ = ["process_note", "worker_heat"]
 
 #: Variable -> title, name of the value, unit, divisor, number format of the tooltip.
 _KINDS = {
@@ -60,6 +61,8 @@ def worker_heat(run: Run | xr.DataTree, name: str = "process") -> figure:
     if data is None:
         return empty_figure(title)
     names = worker_names(to_tree(run))
+    if name != "executing":
+        title += process_note(data)
     grid, begin, end = _grid(data, name)
     grid = grid / divisor
     most = float(np.nanmax(grid, initial=0.0))
@@ -101,6 +104,24 @@ def worker_heat(run: Run | xr.DataTree, name: str = "process") -> figure:
     add_glyph(fig, image, columns, tips=tips, hover={"formatters": {"@worker": name_of}})
     add_colour_bar(fig, mapper, unit)
     return fig
+
+
+def process_note(workers: xr.Dataset) -> str:
+    """Return the end of a title: the values of a worker are those of its process.
+
+    Parameters
+    ----------
+    workers : Dataset
+        Group ``workers`` of a run.
+
+    Returns
+    -------
+    str
+        Empty if each worker has its own process.
+    """
+    if not share_processes(workers):
+        return ""
+    return " (values of the process that workers share)"
 
 
 def _grid(data: xr.Dataset, name: str) -> tuple[np.ndarray, float, float]:

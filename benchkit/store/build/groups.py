@@ -20,6 +20,7 @@ from benchkit.measure.capture import (
     TASK_COLUMNS,
 )
 from benchkit.measure.recording import Recording
+from benchkit.store.build.processes import add_up_memory
 from benchkit.store.build.prometheus import assemble_prometheus
 from benchkit.store.build.restarts import restarted_workers
 from benchkit.store.build.series import (
@@ -88,7 +89,7 @@ def assemble_groups(recording: Recording, window: Window) -> dict[str, xr.Datase
     return {
         "workers": workers,
         "memory_samples": assemble_memory(recording, window),
-        "scheduler": assemble_scheduler(recording, window),
+        "scheduler": add_up_memory(assemble_scheduler(recording, window), workers),
         "task_groups": task_groups,
         "fine": _fine(recording),
         **tasks,

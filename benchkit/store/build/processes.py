@@ -1,4 +1,4 @@
-"""Add up counters of workers: workers that share a process or a machine share its counters."""
+"""Add up values of workers: those of a shared process or machine report the same counters."""
 
 from __future__ import annotations
 
@@ -8,7 +8,13 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-__all__ = ["increases", "process_ids", "rows_by_process"]
+__all__ = [
+    "add_up_memory",
+    "increases",
+    "process_ids",
+    "rows_by_process",
+    "share_processes",
+]
 
 
 def process_ids(workers: xr.Dataset) -> NDArray[np.int64]:
@@ -29,6 +35,59 @@ def process_ids(workers: xr.Dataset) -> NDArray[np.int64]:
         return np.arange(n_workers)
     ids = workers["process_id"].values.astype(np.int64)
     return np.where(ids < 0, n_workers + np.arange(n_workers), ids)
+
+
+def share_processes(workers: xr.Dataset) -> bool:
+    """Return whether several workers run in one process, as with ``processes: false``.
+
+    Parameters
+    ----------
+    workers : Dataset
+        Group ``workers`` of a run.
+
+    Returns
+    -------
+    bool
+        Then memory and CPU of a worker are those of its process and must not be summed.
+    """
+    ids = process_ids(workers)
+    return len(np.unique(ids)) < len(ids)
+
+
+def add_up_memory(scheduler: xr.Dataset, workers: xr.Dataset) -> xr.Dataset:
+    """Return the scheduler's samples with the memory of each process counted once.
+
+    Dask adds up the memory of all workers, as if each had its own process.
+
+    Parameters
+    ----------
+    scheduler, workers : Dataset
+        Groups of a run.
+
+    Returns
+    -------
+    Dataset
+        `scheduler`, unchanged unless workers share a process. Unmanaged is then what the process
+        has in addition to the results of all its workers.
+    """
+    if not share_processes(workers) or not workers.sizes["time"]:
+        return scheduler
+    newest = np.searchsorted(workers["time"].values, scheduler["time"].values, side="right") - 1
+    ids = process_ids(workers)
+
+    def sums(name: str, over: np.ufunc) -> NDArray[np.float64]:
+        values = np.where((newest >= 0)[:, None], workers[name].values[newest], np.nan)
+        one_each = [over.reduce(values[:, ids == number], axis=1) for number in np.unique(ids)]
+        return np.asarray(np.nansum(one_each, axis=0))
+
+    process = sums("process", np.fmax)
+    in_memory = np.nan_to_num(scheduler["managed"].values - scheduler["spilled"].values)
+    unmanaged = np.maximum(process - in_memory, 0.0)
+    recent = np.minimum(sums("unmanaged_recent", np.fmin), unmanaged)
+    values = {"process": process, "unmanaged_recent": recent, "unmanaged_old": unmanaged - recent}
+    return scheduler.assign(
+        {name: (("time",), array, scheduler[name].attrs) for name, array in values.items()}
+    )
 
 
 def rows_by_process(ids: NDArray[np.int64]) -> dict[int, NDArray[np.intp]]:

@@ -11,7 +11,12 @@ import xarray as xr
 from benchkit.formatting import counted, format_quantity
 from benchkit.store.build.facts import CaptureFacts
 from benchkit.store.build.memory import MIN_SAMPLED, mean_uncertainty, sampled_share
-from benchkit.store.build.processes import increases, process_ids, rows_by_process
+from benchkit.store.build.processes import (
+    increases,
+    process_ids,
+    rows_by_process,
+    share_processes,
+)
 from benchkit.store.schema import METRICS
 
 __all__ = ["BY_WALL_CLOCK", "Note", "as_rows", "kinds_by_metric", "quality_notes", "simulated_note"]
@@ -185,7 +190,7 @@ def _processes(workers: xr.Dataset, duration: float) -> list[Note]:
             "their CPU is in the metrics"
         )
         notes.append(Note("cut", (*MEMORY, "memory_peak_worker", "cpu_time"), text))
-    if len(np.unique(ids)) < len(ids):
+    if share_processes(workers):
         text = (
             "workers share a process: memory, CPU and disk are those of the process, with the "
             "client and scheduler if they run in it; values of single workers must not be summed"

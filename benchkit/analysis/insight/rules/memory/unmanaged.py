@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from benchkit.analysis.insight.findings import Case, Finding
+from benchkit.store.build.processes import share_processes
 
 __all__ = ["find"]
 
@@ -28,6 +29,8 @@ def find(case: Case) -> Finding | None:
     limit = case.workers["memory_limit"].values
     unmanaged = case.workers["unmanaged_old"].values
     if not len(limit) or not limit.all() or not np.isfinite(unmanaged).any():
+        return None
+    if share_processes(case.workers):  # the results of other workers look like unmanaged memory
         return None
     share = np.nanmax(unmanaged, axis=0) / limit
     if np.nanmax(share) < LARGE:
