@@ -1,10 +1,10 @@
 """Encode a DataTree as the bytes of a NetCDF4 file.
 
-Writes by h5py into memory, with the HDF5 layout that NetCDF4 defines. A run has 120 small
-variables with 600 attributes, which h5py's usual interface writes in 65 ms and its low-level
-interface, with each HDF5 type made once, in 35; ``DataTree.to_netcdf`` needs 5 times as long. Two
-thirds of the rest are HDF5's own. In memory, because an HDF5 file on a full disk cannot be closed
-cleanly.
+Writes by h5py into memory, with the HDF5 layout that NetCDF4 defines. A run has 160 small
+variables with 700 attributes, which h5py's usual interface writes in 65 ms and its low-level
+interface, with each HDF5 type made once, in 28 ms of CPU; ``DataTree.to_netcdf`` needs 6 times as
+long. Of these 28 are 8 for dimension scales, 8 for attributes and 11 for variables, nearly all in
+HDF5. In memory, because an HDF5 file on a full disk cannot be closed cleanly.
 """
 
 from __future__ import annotations
@@ -72,16 +72,16 @@ def encode_tree(tree: xr.DataTree) -> bytes:
     with h5py.File(uuid4().hex, "w", **options) as file:
         file.attrs["_NCProperties"] = f"version=2,{WITH_DIGEST},h5py={h5py.__version__}"
         for node in tree.subtree:
-            group = file.require_group(node.path)
+            group = file.require_group(node.path).id
             _write_group(group, node.to_dataset(inherit=False), dimension_ids)
         file.flush()
         return with_trailer(file.id.get_file_image())
 
 
-def _write_group(group: h5py.Group, dataset: xr.Dataset, dimension_ids: Iterator[int]) -> None:
+def _write_group(group: h5g.GroupID, dataset: xr.Dataset, dimension_ids: Iterator[int]) -> None:
     coordinates = {name for name in dataset.coords if name not in dataset.dims}
     for name, value in dataset.attrs.items():
-        _write_attribute(group.id, str(name), value)
+        _write_attribute(group, str(name), value)
     written = {}
     related: set[Any] = set()
     for key, variable in dataset.variables.items():
@@ -93,25 +93,27 @@ def _write_group(group: h5py.Group, dataset: xr.Dataset, dimension_ids: Iterator
         }  # fmt: skip
         _write_coordinates(target, own)
         related |= own
-    _write_coordinates(group.id, coordinates - related)
-    scales, ids = {}, {}
+    _write_coordinates(group, coordinates - related)
+    ids = {}
     for dim, size in dataset.sizes.items():
         name = str(dim)
         label = name
         if name not in written:
             # NetCDF defines a dimension of length 0 as one without a maximum length.
-            options = {} if size else {"maxshape": (None,), "chunks": (1024,)}
-            written[name] = group.create_dataset(name, shape=(size,), dtype="f4", **options).id
+            space, layout = _space((size,)), _layout(())
+            if not size:
+                space, layout = _growing((0,)), _layout((1024,))
+            written[name] = h5d.create(group, name.encode(), h5t.IEEE_F32LE, space, layout)
             label = f"{NO_VARIABLE} {size:10d}"
-        scales[dim], ids[dim] = written[name], next(dimension_ids)
-        h5ds.set_scale(scales[dim], label.encode())
-        _write_attribute(scales[dim], "_Netcdf4Dimid", np.int32(ids[dim]))
+        ids[dim] = next(dimension_ids)
+        h5ds.set_scale(written[name], label.encode())
+        _write_attribute(written[name], "_Netcdf4Dimid", np.int32(ids[dim]))
     for key, variable in dataset.variables.items():
-        target = written[str(key)]
         if not variable.dims or variable.dims == (key,):
             continue
+        target = written[str(key)]
         for axis, dim in enumerate(variable.dims):
-            h5ds.attach_scale(target, scales[dim], axis)
+            h5ds.attach_scale(target, written[str(dim)], axis)
         # Optional; saves readers (netCDF-C, `reader`) from following references.
         numbers = np.array([ids[dim] for dim in variable.dims], np.int32)
         _write_attribute(target, "_Netcdf4Coordinates", numbers)
@@ -122,7 +124,7 @@ def _write_coordinates(target: _Target, names: set[Any]) -> None:
         _write_attribute(target, "coordinates", " ".join(sorted(map(str, names))))
 
 
-def _write_variable(group: h5py.Group, name: str, variable: xr.Variable) -> h5d.DatasetID:
+def _write_variable(group: h5g.GroupID, name: str, variable: xr.Variable) -> h5d.DatasetID:
     if variable.dtype.kind not in "fiuOU":  # times and booleans
         variable = conventions.encode_cf_variable(variable, name=name)
     values = np.ascontiguousarray(variable.values).reshape(variable.shape)
@@ -131,14 +133,14 @@ def _write_variable(group: h5py.Group, name: str, variable: xr.Variable) -> h5d.
         texts = [clean_text(v) for v in values.ravel().tolist()]
         values = np.array(texts, _TEXT).reshape(values.shape)
     if values.ndim and not values.size:
-        options = {"maxshape": tuple(size or None for size in values.shape), "chunks": True}
-        target = group.create_dataset(name, shape=values.shape, dtype=values.dtype, **options).id
+        chunks = tuple(size or 1024 for size in values.shape)
+        target = h5d.create(group, name.encode(), kind, _growing(values.shape), _layout(chunks))
     else:
         rows = 0
         if values.nbytes >= _COMPRESS_FROM_BYTES and values.ndim and kind is not _TEXT_TYPE:
             rows = max(1, min(len(values), _CHUNK_BYTES // (values.nbytes // len(values) or 1)))
         layout = _layout((rows, *values.shape[1:]) if rows else ())
-        target = h5d.create(group.id, name.encode(), kind, _space(values.shape), layout)
+        target = h5d.create(group, name.encode(), kind, _space(values.shape), layout)
         # In memory a text is a Python object, not of the type in the file.
         target.write(h5s.ALL, h5s.ALL, values, mtype=None if kind is _TEXT_TYPE else kind)
     for key, value in variable.attrs.items():
@@ -160,13 +162,19 @@ def _write_attribute(target: _Target, name: str, value: Any) -> None:
         value = np.array([clean_text(v) for v in value], object)
     data = np.asarray(value)
     if data.dtype.kind in "OU":
-        owner = h5py.Group if isinstance(target, h5g.GroupID) else h5py.Dataset
-        owner(target).attrs.create(name, value, dtype=_TEXT)
+        data, kind = data.astype(object), _TEXT_TYPE
     else:
-        kind, space = _number(data.dtype), _space(data.shape)
-        h5a.create(target, name.encode(), kind, space).write(data, mtype=kind)
+        kind = _number(data.dtype)
+    attribute = h5a.create(target, name.encode(), kind, _space(data.shape))
+    attribute.write(data, mtype=None if kind is _TEXT_TYPE else kind)
 
 
+def _growing(shape: tuple[int, ...]) -> h5s.SpaceID:
+    """Return a shape whose empty dimensions may grow."""
+    return h5s.create_simple(shape, tuple(size or h5s.UNLIMITED for size in shape))
+
+
+@lru_cache
 def _space(shape: tuple[int, ...]) -> h5s.SpaceID:
     return h5s.create_simple(shape) if shape else _SCALAR
 
