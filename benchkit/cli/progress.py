@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -12,7 +13,14 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
 
-from benchkit.experiment.run.events import Event, Planned, Skipped, Started, finished_records
+from benchkit.experiment.run.events import (
+    PROGRESS_LOG,
+    Event,
+    Planned,
+    Skipped,
+    Started,
+    finished_records,
+)
 from benchkit.formatting import format_seconds
 
 if TYPE_CHECKING:
@@ -84,7 +92,7 @@ def show_progress(events: Iterable[Event], *, quiet: bool = False) -> Iterator[E
     task = progress.add_task("", total=None, left="")
     n_planned = n_done = 0
     show_arm = False
-    with progress:
+    with progress, _progress_log_shown(console):
         for event in events:
             if isinstance(event, Planned):
                 if not event.is_alone:
@@ -111,6 +119,29 @@ def show_progress(events: Iterable[Event], *, quiet: bool = False) -> Iterator[E
                         f"warning: {event.record['workload']}: not captured: {losses}", err=True
                     )
             yield event
+
+
+class _ConsoleHandler(logging.Handler):
+    """Print log messages above the bar."""
+
+    def __init__(self, console: Console) -> None:
+        super().__init__()
+        self._console = console
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Print a message."""
+        self._console.print(f"  {record.getMessage()}", markup=False)
+
+
+@contextmanager
+def _progress_log_shown(console: Console) -> Iterator[None]:
+    logger, handler = logging.getLogger(PROGRESS_LOG), _ConsoleHandler(console)
+    logger.setLevel(logging.INFO)
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
 
 
 def measure(

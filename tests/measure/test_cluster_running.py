@@ -106,7 +106,7 @@ def test_open_cluster_reports_error_of_class(tmp_path, monkeypatch):
     assert str(caught.value) == "odd_clusters.EmptyCluster did not start: OSError: no room"
 
 
-def test_open_cluster_counts_missing_workers(tmp_path, monkeypatch):
+def test_open_cluster_counts_missing_workers(tmp_path, monkeypatch, capsys):
     (tmp_path / "lazy_clusters.py").write_text(
         "from distributed import LocalCluster\n"
         "def LazyCluster(n_workers=1):\n"
@@ -115,9 +115,13 @@ def test_open_cluster_counts_missing_workers(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     spec = ClusterSpec("lazy_clusters.LazyCluster", {"n_workers": 3})
 
+    monkeypatch.setattr("benchkit.measure.cluster.waiting.REPORT_S", 0.0)
     with pytest.raises(ClusterError, match="LazyCluster: 1 of 3 workers connected within 1 s"):
         with open_cluster(spec, timeout_s=1.0):
             pass
+
+    line = f"waiting for workers of {spec.label}: 1 of 3 connected after 0 s, limit 1 s"
+    assert line in capsys.readouterr().err.splitlines()
 
 
 def test_open_cluster_awaits_workers_that_the_cluster_lists(tmp_path, monkeypatch):

@@ -26,8 +26,10 @@ from benchkit.experiment.environment.cache import Built
 from benchkit.experiment.environment.environment import Environment
 from benchkit.experiment.environment.process_variables import process_variables
 from benchkit.experiment.paths import file_name
+from benchkit.experiment.run.events import PROGRESS_LOG
 from benchkit.experiment.run.notebook_parameters import checked_parameters, publish_executed
 from benchkit.measure.cluster.spec import ClusterSpec
+from benchkit.measure.cluster.waiting import WAITING
 from benchkit.measure.secrets import redact_file, redact_text, remember_secrets
 from benchkit.private_folder import private_folder
 
@@ -88,6 +90,19 @@ class KernelError(BenchkitError):
         """Whether a cell refused an argument: a mistake of the user, so that a retry is useless."""
         names = {"UsageError", *(cls.__name__ for cls in UsageError.__subclasses__())}
         return self.kind == "raised" and str(self).partition(":")[0] in names
+
+
+class _ClusterProgress:
+    """File that logs the lines about awaited workers in the stderr of a notebook."""
+
+    def write(self, text: str) -> None:
+        """Log the lines about awaited workers, skip all others."""
+        for line in text.splitlines():
+            if line.startswith(WAITING):
+                logging.getLogger(PROGRESS_LOG).info(redact_text(line))
+
+    def flush(self) -> None:
+        """Do nothing: each line is logged at once."""
 
 
 class _SingleKernelSpec(KernelSpecManager):
@@ -248,6 +263,7 @@ class MeasuringKernel:
                 start_timeout=START_TIMEOUT_S,
                 execution_timeout=timeout_s,
                 stdout_file=None,
+                stderr_file=_ClusterProgress(),
             )
         except papermill.PapermillExecutionError as error:
             status = f"raised {error.ename}: {error.evalue}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import logging
+import sys
 import time
 import traceback
 from collections.abc import Callable, Mapping
@@ -17,7 +18,13 @@ from benchkit.measure.cluster.spec import ClusterSpec, takes_option
 from benchkit.measure.deadline import call_with_timeout
 from benchkit.measure.errors import ClusterError
 
-__all__ = ["DeployErrors", "await_workers", "requested_workers"]
+__all__ = ["WAITING", "DeployErrors", "await_workers", "requested_workers"]
+
+#: Beginning of the lines that report progress on stderr.
+WAITING = "waiting for workers"
+#: Seconds until the first such line; each next one follows after twice the time, at most a minute.
+REPORT_S = 10.0
+_MAX_REPORT_S = 60.0
 
 #: A cluster that does not say how many workers it will have is complete when their number has not
 #: changed for so many seconds.
@@ -131,7 +138,13 @@ def await_workers(
     if "n_workers" in spec.kwargs and not takes_option(spec.factory(), "n_workers"):
         cluster.scale(requested)  # dask-gateway accepts the number only after the start
     n_workers, since = 0, time.monotonic()
+    begin, pause = since, REPORT_S
+    report = begin + pause
     while time.monotonic() < end and not errors.texts:
+        if (now_s := time.monotonic()) >= report:
+            _report_progress(client, spec, requested, now_s - begin, limit_s)
+            pause = min(2 * pause, _MAX_REPORT_S)
+            report = now_s + pause
         if requested is not None:
             with suppress(TimeoutError):
                 client.wait_for_workers(requested, timeout=_CHECK_S)
@@ -149,6 +162,17 @@ def await_workers(
     text += f", {n_paused} of them paused because their memory is full," if n_paused else ""
     text += "" if errors.texts else f" within {limit_s:g} s"
     raise ClusterError(f"{spec.label}: {text}{_reasons(cluster, errors)}")
+
+
+def _report_progress(
+    client: Client, spec: ClusterSpec, requested: int | None, waited_s: float, limit_s: float
+) -> None:
+    of_all = f" of {requested}" if requested else ""
+    line = (
+        f"{WAITING} of {spec.label}: {len(worker_infos(client))}{of_all} connected after "
+        f"{waited_s:.0f} s, limit {limit_s:g} s"
+    )
+    print(line, file=sys.stderr, flush=True)
 
 
 def _reasons(cluster: Any, errors: DeployErrors) -> str:

@@ -6,8 +6,9 @@ import nbformat
 import psutil
 import pytest
 
+from benchkit.cli.progress import show_progress
 from benchkit.experiment.environment.environment import CURRENT, Environment
-from benchkit.experiment.run.kernel import KernelError, MeasuringKernel
+from benchkit.experiment.run.kernel import KernelError, MeasuringKernel, _ClusterProgress
 
 PARAMETERS = nbformat.v4.new_code_cell("seconds = 0.0", metadata={"tags": ["parameters"]})
 
@@ -84,3 +85,16 @@ def test_kernel_kill_without_process_groups_ends_children(kernel, notebook, tmp_
     _, alive = psutil.wait_procs(children, timeout=10)
     assert len(children) == 1
     assert alive == []
+
+
+def test_lines_about_awaited_workers_reach_the_terminal(capsys):
+    def events():
+        file = _ClusterProgress()
+        file.write("a warning of a library\nwaiting for workers of X: 1 of 3 connected\n")
+        file.flush()
+        yield from ()
+
+    assert list(show_progress(events())) == []
+    assert capsys.readouterr().err == "  waiting for workers of X: 1 of 3 connected\n"
+    assert list(show_progress(events(), quiet=True)) == []
+    assert capsys.readouterr().err == ""
