@@ -20,7 +20,6 @@ import tempfile
 import time
 import traceback
 import warnings
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -31,6 +30,7 @@ from typing import Any
 import pyarrow as pa
 from _fault_steps import FILE_FAULTS, SYSTEM_FAULTS, FileFaults, SystemFaults
 from _store_damage import damage_all
+from _store_injections import inject_all
 from _store_operations import NEW, OLD, OLD_IDS, OPERATIONS, unequal_files
 
 from benchkit.errors import BenchkitError
@@ -94,6 +94,10 @@ class Harness:
         Returns the files object of a path.
     """
 
+    #: Operation -> function, and the faults in the order of the table.
+    operations = OPERATIONS
+    faults: tuple[str, ...] = (*SYSTEM_FAULTS, *FILE_FAULTS)
+
     def __init__(
         self, folder: Path, seed: int, open_files: Callable[[Path], Any] = LocalFiles
     ) -> None:
@@ -130,7 +134,7 @@ class Harness:
         }
 
     def _cases(self) -> Iterator[Case]:
-        for operation, shape in itertools.product(OPERATIONS, SHAPES):
+        for operation, shape in itertools.product(self.operations, SHAPES):
             for layer, faults in (("system", SYSTEM_FAULTS), ("files", FILE_FAULTS)):
                 if layer == "system" and self.open_files is not LocalFiles:
                     continue
@@ -230,7 +234,7 @@ class Harness:
             store.files = store.catalogue.files = faults  # type: ignore[assignment]
         outcome, error, result = "confirmed", "", None
         try:
-            result = OPERATIONS[case.operation](store)
+            result = self.operations[case.operation](store)
         except (BenchkitError, OSError) as caught:
             outcome, error = "refused", str(caught)
         except BaseException as caught:
@@ -256,7 +260,10 @@ class Harness:
 
     # -- what must hold ---------------------------------------------------------------------------
 
-    def _problems(self, stage: Path, done: Injection, answer: dict[str, Any]) -> list[str]:
+    def _open(self, stage: Any) -> Store:
+        return Store(stage / "store")
+
+    def _problems(self, stage: Any, done: Injection, answer: dict[str, Any]) -> list[str]:
         case, number = done.case, done.number
         problems: list[str] = []
 
@@ -268,7 +275,7 @@ class Harness:
         require(answer["outcome"] != "crashed", f"not an error of benchkit: {answer['error']}")
         require("\n" not in answer["error"], "the error has several lines")
         with _limit("a check of the store"):
-            store = Store(stage / "store")
+            store = self._open(stage)
             before = self.content[case.shape]
             problems += unequal_files(store.files, before)
             left = store.files.list("tmp")
@@ -278,7 +285,7 @@ class Harness:
             if confirmed:
                 self._require_effect(store, case, require)
             if number % 2:  # the user tries again at once
-                OPERATIONS[case.operation](store)
+                self.operations[case.operation](store)
                 self._require_effect(store, case, require)
                 confirmed = True
             report = store.check(repair=False)
@@ -289,11 +296,11 @@ class Harness:
             require(not (confirmed and unlisted), f"confirmed, but not listed: {report.orphans}")
             report = store.check(quick=True)
             require(report.healthy, f"not healthy after a repair: {report}")
-            store = Store(stage / "store")
+            store = self._open(stage)
             present = {Path(name).stem for name in store.files.walk("runs")}
             require(set(store.ids()) == present, "after a repair index and files differ")
             if not number % 2:
-                OPERATIONS[case.operation](store)
+                self.operations[case.operation](store)
                 self._require_effect(store, case, require)
             problems += unequal_files(store.files, before)
         return problems
@@ -353,41 +360,24 @@ def main_store(arguments: list[str]) -> None:
     parser.add_argument("--times", type=int, default=10_000, help="number of injections")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", type=int, metavar="NUMBER", help="repeat this injection")
+    parser.add_argument("--bucket", action="store_true", help="a store on an emulated S3 server")
     parser.add_argument("--damage", type=int, default=1000, help="damaged files of each kind")
     given = parser.parse_args(arguments)
-    n_wrong = inject_all(given.times, given.seed, given.only)
-    if given.only is None and given.damage:
+    if given.bucket:
+        from _bucket_faults import bucket_harness as opened
+    else:
+        opened = folder_harness
+    n_wrong = inject_all(opened, given.times, given.seed, given.only)
+    if given.only is None and given.damage and not given.bucket:
         n_wrong += damage_all(given.damage, given.seed)
     sys.exit(n_wrong > 0)
 
 
-def inject_all(times: int, seed: int, only: int | None) -> int:
-    """Print the results of injections; return the number of those with problems."""
+@contextmanager
+def folder_harness(seed: int) -> Iterator[Harness]:
+    """Yield a harness for stores in a folder."""
     memory = Path("/dev/shm")
     with tempfile.TemporaryDirectory(
         prefix="store-faults-", dir=memory if memory.is_dir() else None
     ) as folder:
-        harness = Harness(Path(folder), seed)
-        numbers = range(times) if only is None else [only]
-        print(f"{len(harness.cases)} cases, seed {seed}, {len(numbers)} injections", flush=True)
-        start, cpu_start = time.perf_counter(), _cpu_s()
-        outcomes, wrong = Counter[tuple[str, str]](), 0
-        for number in numbers:
-            done = harness.inject(number)
-            outcomes[done.case.fault, done.outcome] += 1
-            if done.problems or only is not None:
-                wrong += bool(done.problems)
-                print(done)
-                print("".join(f"    {text}\n" for text in done.problems), end="", flush=True)
-        wall, cpu = time.perf_counter() - start, _cpu_s() - cpu_start
-    kinds = ("confirmed", "refused", "killed", "crashed", "hangs", "not reached")
-    print(f"\n{'fault':<26}" + "".join(f"{kind:>12}" for kind in kinds))
-    for fault in (*SYSTEM_FAULTS, *FILE_FAULTS):
-        print(f"{fault:<26}" + "".join(f"{outcomes[fault, kind]:>12}" for kind in kinds))
-    each = f"{wall / len(numbers) * 1e3:.0f} ms each ({cpu / len(numbers) * 1e3:.0f} ms of CPU)"
-    print(f"\n{len(numbers)} injections, {wrong} with problems, {each}")
-    return wrong
-
-
-def _cpu_s() -> float:
-    return sum(os.times()[:4])
+        yield Harness(Path(folder), seed)

@@ -25,13 +25,15 @@ class FaultProxy:
     """Proxy for one server; use as a context manager.
 
     `faults` are shares of the requests by kind; `next` holds the kinds for the next requests in
-    order ("" for none), which come first. `counts` counts what was injected.
+    order ("" for none), which come first; `then` is the kind for all requests after these, unless
+    it is "". `counts` counts what was injected.
     """
 
     def __init__(self, server: str, faults: dict[str, float] | None = None, seed: int = 0) -> None:
         self.target = urlsplit(server)
         self.faults = FAULTS if faults is None else faults
         self.next: list[str] = []
+        self.then = ""
         self.counts: Counter[str] = Counter()
         self._random, self._lock = random.Random(seed), threading.Lock()
         handler = type("Handler", (_Handler,), {"proxy": self})
@@ -52,6 +54,8 @@ class FaultProxy:
         with self._lock:
             if self.next:
                 kind = self.next.pop(0)
+            elif self.then:
+                kind = self.then
             else:
                 kinds, shares = ["", *self.faults], list(self.faults.values())
                 kind = self._random.choices(kinds, [1 - sum(shares), *shares])[0]

@@ -35,6 +35,17 @@ def test_store_keeps_everything_in_500_faults():
     assert crashed == hangs == "0"
 
 
+@pytest.mark.slow
+def test_bucket_keeps_everything_in_30_faults():
+    done = run_harness("--bucket", "--times", "30", "--seed", "0")
+
+    assert re.search(r"^30 injections, 0 with problems", done.stdout, re.M), done.stdout
+    assert done.returncode == 0
+    rows = {row[:26].strip(): row[26:].split() for row in done.stdout.splitlines()}
+    assert sum(int(rows[fault][1]) for fault in rows if fault.endswith("gone")) > 0, "none refused"
+    assert all(row[3] == row[4] == "0" for row in rows.values() if len(row) == 6)
+
+
 def test_check_finds_all_damage_of_run_files():
     done = run_harness("--times", "1", "--damage", "100")
 
