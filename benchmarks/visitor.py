@@ -29,8 +29,11 @@ _DOCUMENT_READY = {
 }
 
 
-async def visit(site: str, query: str, timeout_s: float = 120) -> tuple[float, float, float]:
-    """Return seconds until each of `PARTS` was received."""
+async def visit(
+    site: str, query: str, timeout_s: float = 120, sizes: list[int] | None = None
+) -> tuple[float, float, float]:
+    """Return seconds until each of `PARTS` was received; add the messages' bytes to `sizes`."""
+    sizes = [] if sizes is None else sizes
     began = time.perf_counter()
     response = await AsyncHTTPClient().fetch(f"{site}?{query}", request_timeout=timeout_s)
     page_s = time.perf_counter() - began
@@ -45,23 +48,28 @@ async def visit(site: str, query: str, timeout_s: float = 120) -> tuple[float, f
         request, subprotocols=["bokeh", token], max_message_size=2**28
     )
     try:
-        return page_s, *(await asyncio.wait_for(_content(connection, began), timeout_s))
+        return page_s, *(await asyncio.wait_for(_content(connection, began, sizes), timeout_s))
     finally:
         connection.close()
 
 
-async def _content(connection: WebSocketClientConnection, began: float) -> tuple[float, float]:
+async def _content(
+    connection: WebSocketClientConnection, began: float, sizes: list[int]
+) -> tuple[float, float]:
     kind, _, _ = await _receive(connection)
     assert kind == "ACK", kind
     await _send(connection, "PULL-DOC-REQ", {})
     kind, text, size = await _receive(connection)
     await _send(connection, "PATCH-DOC", {"events": [_DOCUMENT_READY]})
+    sizes.append(size)
     while size < CONTENT_BYTES:
         kind, text, size = await _receive(connection)
+        sizes.append(size)
     first_s = time.perf_counter() - began
     is_complete = _PLACEHOLDER_TAG not in text
     while not is_complete:
         kind, text, size = await _receive(connection)
+        sizes.append(size)
         is_complete = _TAG_REMOVED in text
     return first_s, time.perf_counter() - began
 

@@ -1,0 +1,253 @@
+"""Measure how costs grow with the number of workers.
+
+    python benchmarks/workers.py
+    python benchmarks/workers.py --quick
+
+``capture``: the scheduler's state machine with workers that never answer: CPU that a full capture
+adds per task, CPU of one sample after a heartbeat of each worker, CPU and bytes of one drain.
+``runs``: simulated runs of pairs of tasks, ten for each worker, which the usual code builds from a
+recording: CPU to build the run and to encode it, bytes of the run file, entries of transfers, CPU
+to open the run, CPU and bytes of the report and of the dashboard's pages.
+``cluster``: a run on real workers that share this process: CPU and wall time of the capture's end.
+A machine that does other work needs minutes for 300 workers.
+
+Prints CPU time, which other load on the machine changes less than wall time; asserts nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gc
+import json
+import logging
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+sys.path[:0] = [str(HERE.parent), str(HERE.parent / "tests")]
+
+import dask  # noqa: E402
+import psutil  # noqa: E402
+import visitor  # noqa: E402
+from _capture_state import WARM_UP, capturing, fake_worker, run_tasks  # noqa: E402
+from distributed import Client, LocalCluster, Scheduler, wait  # noqa: E402
+
+import benchkit  # noqa: E402
+from benchkit.measure.capture import CapturePlugin  # noqa: E402
+from benchkit.measure.run_ids import new_id  # noqa: E402
+from benchkit.simulation.entrypoint import simulate_request  # noqa: E402
+from benchkit.simulation.synthetic import make_graph  # noqa: E402
+from benchkit.store.build.run_from_recording import run_from_recording  # noqa: E402
+from benchkit.store.runfile.file import encode_run  # noqa: E402
+
+N_WORKERS = (10, 100, 300, 1000)
+#: Tasks in one timed piece of work, between two samples.
+PIECE = 2000
+TASKS_PER_WORKER = 10
+#: Configuration of workers that share a process: with the defaults a thousand take whole cores.
+QUIET_WORKERS = {
+    "distributed.worker.profile.enabled": False,
+    "distributed.admin.system-monitor.interval": "10s",
+    "distributed.worker.memory.monitor-interval": "10s",
+    "distributed.comm.timeouts.connect": "300s",
+}
+#: Views of one run that depend on the number of workers.
+PAGES = ("overview", "transfers", "machines")
+
+
+@contextmanager
+def cpu_of(measure: Callable[[], float]) -> Iterator[list[float]]:
+    """Append the CPU seconds of the code inside the block to the yielded list."""
+    taken: list[float] = []
+    begin = measure()
+    yield taken
+    taken.append(measure() - begin)
+
+
+async def capture(counts: list[int], rounds: int) -> None:
+    """Print what a full capture adds on a scheduler with workers that never answer."""
+    print("\nCapture, CPU of the scheduler's thread")
+    print(
+        f"{'workers':>8} {'bare task':>10} {'added':>9} {'sample':>9} {'drain':>9} {'drained':>9}"
+    )
+    for count in counts:
+        with dask.config.set({"distributed.scheduler.worker-ttl": None}):
+            scheduler = Scheduler(port=0, dashboard=False, validate=False)
+        async with scheduler:
+            states = [fake_worker(scheduler, f"tcp://127.0.0.1:{i + 1}") for i in range(count)]
+            added, bare, samples, drains, sizes = [], [], [], [], []
+            gc.collect()
+            gc.freeze()
+            for number in range(rounds):
+                run_tasks(scheduler, WARM_UP, lambda: None)
+                bare.append(run_tasks(scheduler, PIECE, lambda: None))
+                plugin = CapturePlugin("bench")
+                async with capturing(scheduler, plugin):
+                    run_tasks(scheduler, WARM_UP, plugin._sample)
+                    added.append(run_tasks(scheduler, PIECE, plugin._sample) - bare[-1])
+                    for state in states:
+                        state.last_seen = number + time.time()
+                    with cpu_of(time.thread_time) as taken:
+                        plugin.samples.sample_workers()
+                        plugin.samples.sample_scheduler()
+                    samples += taken
+                    with cpu_of(time.thread_time) as taken:
+                        tables = (await plugin.handle_drain(ack=0))["tables"]
+                    drains += taken
+                    sizes.append(sum(len(bytes(t)) for t in tables.values() if _is_bytes(t)))
+            scheduler.workers.clear()
+        medians = [statistics.median(values) for values in (bare, added, samples, drains)]
+        print(
+            f"{count:>8} {1e6 * medians[0]:>7.1f} µs {1e6 * medians[1]:>6.1f} µs "
+            f"{1e3 * medians[2]:>6.2f} ms {1e3 * medians[3]:>6.2f} ms "
+            f"{statistics.median(sizes) / 1e3:>6.1f} kB",
+            flush=True,
+        )
+
+
+def _is_bytes(table: Any) -> bool:
+    return isinstance(table, (bytes, bytearray, memoryview))
+
+
+def nothing(*inputs: Any) -> bytes:
+    """Return a small result."""
+    return bytes(1000)
+
+
+def measure_end(count: int, store: Path) -> None:
+    """Print the cost of the end of a capture on workers in this process."""
+    options = {"n_workers": count, "threads_per_worker": 1, "memory_limit": 0}
+    with (
+        LocalCluster(**options, processes=False, dashboard_address=None) as cluster,
+        Client(cluster) as client,
+    ):
+        client.wait_for_workers(count, timeout=600)
+        workers = list(client.scheduler_info(n_workers=-1)["workers"])
+        with benchkit.record(client, workload="bench.workers", store=store):
+            sent = [
+                client.submit(nothing, pure=False, workers=[w], allow_other_workers=False)
+                for w in workers
+            ]
+            received = [
+                client.submit(nothing, future, workers=[worker], pure=False)
+                for future, worker in zip(sent, [*workers[1:], *workers[:1]], strict=True)
+            ]
+            wait([*sent, *received])
+            end = time.process_time(), time.monotonic()
+        cpu, wall = time.process_time() - end[0], time.monotonic() - end[1]
+    print(f"{count:>8} {cpu:>7.1f} s {wall:>7.1f} s", flush=True)
+
+
+def measure_run(count: int, store: benchkit.Store, folder: Path) -> tuple[str, list[str]]:
+    """Simulate one run; return its id and the cells of its row."""
+    graph = make_graph("pairs", {"n": count * TASKS_PER_WORKER // 2})
+    request = {
+        "graph": graph.to_dict(), "shape": {"workers": count, "threads": 1}, "model": {}, "draw": 0,
+        "folder": str(folder), "id": new_id(),
+        "facts": {"workload": graph.name, "category": "graph", "environment": "current"},
+    }  # fmt: skip
+    recording = simulate_request(json.loads(json.dumps(request)))
+    cells = []
+    with cpu_of(time.process_time) as taken:
+        tree = run_from_recording(recording)
+    cells.append(f"{1e3 * taken[0]:.0f} ms")
+    with cpu_of(time.process_time) as taken:
+        _, _, content = encode_run(tree)
+    cells += [f"{1e3 * taken[0]:.0f} ms", f"{len(content) / 1e3:.0f} kB"]
+    run_id = store.add(tree)
+    with cpu_of(time.process_time) as taken:
+        run = store.open(run_id)
+        run.tree.load()
+    return run_id, [*cells, str(run.transfers().sizes["pair"]), f"{1e3 * taken[0]:.0f} ms"]
+
+
+def report(run_id: str, store: Path, folder: Path) -> list[str]:
+    """Return CPU and size of the report of a run."""
+    target = folder / f"{run_id}.html"
+    command = ["report", "run", run_id, "--store", str(store), "--output", str(target)]
+    before = os.times()
+    subprocess.run(
+        [sys.executable, "-m", "benchkit", *command], check=True, stdout=subprocess.DEVNULL
+    )
+    after = os.times()
+    used = after.children_user + after.children_system
+    used -= before.children_user + before.children_system
+    return [f"{used:>6.1f} s", f"{target.stat().st_size / 1e6:>6.2f} MB"]
+
+
+def pages(runs: dict[int, str], store: Path) -> None:
+    """Print CPU and bytes of the dashboard's pages of each run."""
+    command = [sys.executable, "-m", "benchkit", "dashboard", "--store", str(store), "--port", "0"]
+    server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    try:
+        url = server.stdout.readline().strip().rstrip("/") + "/"
+        process = psutil.Process(server.pid)
+        asyncio.run(visitor.visit(url, "view=runs"))  # imports everything
+        print("\nPages of the dashboard, CPU of the server and bytes sent")
+        print(f"{'workers':>8} " + " ".join(f"{page:>20}" for page in PAGES))
+        for count, run_id in runs.items():
+            cells = []
+            for page in PAGES:
+                sizes: list[int] = []
+                with cpu_of(lambda: sum(process.cpu_times()[:2])) as taken:
+                    asyncio.run(visitor.visit(url, f"view=run&id={run_id}&tab={page}", sizes=sizes))
+                cells.append(f"{taken[0]:>8.2f} s {sum(sizes) / 1e6:>6.2f} MB")
+            print(f"{count:>8} " + " ".join(cells), flush=True)
+    finally:
+        server.terminate()
+        server.wait(10)
+
+
+def main() -> None:
+    """Print all parts, or those that the arguments name."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument(
+        "part", nargs="*", choices=["capture", "runs", "cluster", []], help="default: the first two"
+    )
+    parser.add_argument("--workers", nargs="+", type=int, default=list(N_WORKERS))
+    parser.add_argument("--rounds", type=int, default=21, help="of the capture")
+    parser.add_argument("--quick", action="store_true", help="10 and 20 workers, 3 rounds")
+    given = parser.parse_args()
+    if given.quick:
+        given.workers, given.rounds = [10, 20], 3
+    parts = given.part or ["capture", "runs"]
+    logging.getLogger("distributed").setLevel(logging.ERROR)
+    warnings.filterwarnings("ignore", message=r"(?s)\s*Port \d+ is already in use")
+    if "capture" in parts:
+        asyncio.run(capture(given.workers, given.rounds))
+    with tempfile.TemporaryDirectory() as name:
+        if "runs" in parts:
+            all_runs(given.workers, Path(name))
+        if "cluster" in parts:
+            print(f"\nEnd of a capture\n{'workers':>8} {'CPU':>9} {'wall':>9}")
+            with dask.config.set(QUIET_WORKERS):
+                for count in given.workers:
+                    measure_end(count, Path(name) / "store")
+
+
+def all_runs(counts: list[int], folder: Path) -> None:
+    """Print what each run costs after its measurement."""
+    print(f"\nRuns of {TASKS_PER_WORKER} tasks per worker")
+    names = ("build", "encode", "run file", "pairs", "open", "report", "size")
+    print(f"{'workers':>8} " + " ".join(f"{name:>9}" for name in names))
+    runs, store = {}, benchkit.Store(folder / "store")
+    measure_run(counts[0], store, folder)  # imports everything
+    for count in counts:
+        runs[count], cells = measure_run(count, store, folder)
+        cells += report(runs[count], folder / "store", folder)
+        print(f"{count:>8} " + " ".join(f"{cell:>9}" for cell in cells), flush=True)
+    pages(runs, folder / "store")
+
+
+if __name__ == "__main__":
+    main()
