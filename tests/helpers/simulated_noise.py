@@ -86,3 +86,30 @@ def report(rng, n_blocks, *, n_tests=700, share=0.1, mixed=True, n_nights=30):
     unit = rng.lognormal(2, 1, (n_tests, 1))
     arms = [unit * np.exp(noise[:, :, i]) for i in range(3)]
     return *arms, unit * np.exp(nights[:, :, 0]), changed
+
+
+def workload_report(rng, n_blocks, *, correlation, share=0.15, blocked=False, shape=(100, 7)):
+    """Return runs of a report in which a change moves six in ten metrics of a workload.
+
+    Returns
+    -------
+    baseline, null, contender : ndarray, shape (tests, blocks)
+        Metrics of a workload in successive rows, whose noise is correlated from run to run.
+    changed : ndarray of bool, shape (tests,)
+        Changes of 5, 10 or 20 %, all metrics of a workload in one direction.
+    workload, metric : ndarray of int, shape (tests,)
+    """
+    n_workloads, n_metrics = shape
+    level = levels(rng, n_workloads * n_metrics).reshape(*shape, 1, 1)
+    common = rng.standard_normal((n_workloads, 1, n_blocks, 3))
+    own = rng.standard_normal((*shape, n_blocks, 3))
+    noise = level * (np.sqrt(correlation) * common + np.sqrt(1 - correlation) * own)
+    if blocked:
+        slow = rng.lognormal(sigma=0.7, size=(n_workloads, 1, 1, 1))
+        noise += level * slow * rng.standard_normal((n_workloads, 1, n_blocks, 1))
+    changed = (rng.random((n_workloads, 1)) < share) & (rng.random(shape) < 0.6)
+    effect = np.log1p(rng.choice([0.05, 0.10, 0.20], shape)) * rng.choice([-1, 1], (n_workloads, 1))
+    noise[:, :, :, 2] += np.where(changed, effect, 0.0)[:, :, None]
+    arms = [np.exp(noise[:, :, :, i]).reshape(-1, n_blocks) for i in range(3)]
+    workload, metric = (index.ravel() for index in np.indices(shape))
+    return *arms, changed.ravel(), workload, metric

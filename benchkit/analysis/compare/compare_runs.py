@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from benchkit.analysis.compare.comparison import Comparison, comparison_warnings
+from benchkit.analysis.compare.comparison import Comparison
 from benchkit.analysis.compare.rows import build_rows, stack, valid_runs
+from benchkit.analysis.compare.run_warnings import comparison_warnings
 from benchkit.analysis.metric_limits import newest_definitions, quality_warnings
 from benchkit.analysis.metric_names import check_metrics
 from benchkit.analysis.run.baseline import is_simulated
@@ -34,6 +35,8 @@ __all__ = [
 
 DEFAULT_METRICS = ("duration", "memory_mean", "memory_peak")
 NULL_ARM = "null"
+#: Smallest log likelihood ratio of a change with which a metric supports the others.
+SUPPORTS = 1.0
 #: Verdict -> position in the table; changes come first.
 _ORDER = {"noise": 1, "undecided": 2, "same": 3}
 
@@ -117,6 +120,7 @@ def compare(
         null=None if null is None else stack([row["points"]["null"] for row in rows]),
         blocked=blocked,
         family=[row["metric"] for row in rows],
+        workload=[f"{row['contender']}\n{row['workload']}" for row in rows],
         level=level,
         same=same,
     )
@@ -270,7 +274,7 @@ def _frame(rows: Sequence[dict[str, Any]], effects: Effects, baseline: str) -> p
     ]
     frame[["baseline", "contender_value"]] = levels
     for name in (
-        *("ratio", "low", "high", "p", "q", "needed", "selected_low", "selected_high"),
+        *("own_q", "ratio", "low", "high", "p", "q", "needed", "selected_low", "selected_high"),
         *("hodges_lehmann", "null_moved", "n_baseline", "n_contender"),
     ):
         frame[name] = getattr(effects, name)
@@ -289,11 +293,14 @@ def _frame(rows: Sequence[dict[str, Any]], effects: Effects, baseline: str) -> p
     verdict[(frame["n_timeouts"] > 0) & (verdict == "same")] = "undecided"
     verdict[fails_more & ~worse] = "failed"
     frame["verdict"] = verdict.astype(str)
+    frame["supported_by"] = _supporting_metrics(frame, effects)
     frame["changed"] = effects.changed & (frame["verdict"] != "failed")
     frame["worse"] = worse | fails_more
     frame["note"] = [
-        "; ".join(filter(None, [*_outcome_notes(row, fails, baseline), note]))
-        for row, fails, note in zip(rows, fails_more, effects.notes, strict=True)
+        "; ".join(filter(None, [*_outcome_notes(row, fails, baseline), _support_note(names), note]))
+        for row, fails, names, note in zip(
+            rows, fails_more, frame["supported_by"], effects.notes, strict=True
+        )
     ]
     frame["cause"] = ""
     rank = frame["verdict"].map(_ORDER).fillna(0)
@@ -326,6 +333,26 @@ def _outcome_notes(row: Mapping[str, Any], fails_more: bool, baseline: str) -> l
         runs = counted(row["n_timeouts"], "run")
         notes.append(f"{runs} reached the deadline, which counts as the least duration")
     return notes
+
+
+def _supporting_metrics(frame: pd.DataFrame, effects: Effects) -> list[str]:
+    """Return for each row that is listed for joint evidence the metrics that support it."""
+    supporting = [""] * len(frame)
+    if effects.joint is None:
+        return supporting
+    evidence = effects.joint.log_evidence
+    places = frame.groupby(["contender", "workload"]).indices
+    listed = effects.changed & (effects.own_q > 1 - effects.level)
+    for row in np.flatnonzero(listed).tolist():
+        members = places[frame["contender"][row], frame["workload"][row]]
+        others = [place for place in members if place != row and evidence[place] > SUPPORTS]
+        others.sort(key=lambda place: -evidence[place])
+        supporting[row] = ", ".join(frame["metric"][place] for place in others)
+    return supporting
+
+
+def _support_note(metrics: str) -> str:
+    return f"supported by {metrics}" if metrics else ""
 
 
 def _levels(points: Mapping[str, np.ndarray], ratio: float) -> tuple[float, float]:

@@ -14,17 +14,19 @@ from typing import Any, TypeAlias
 import numpy as np
 import pandas as pd
 
-from benchkit.analysis.run.baseline import SAME_MEMORY
+from benchkit.analysis.compare.group_totals import describe_group_change
 from benchkit.analysis.stats.effects import Effects
 from benchkit.formatting import counted, format_change, format_quantity
 from benchkit.table import Table
 from benchkit.values import json_safe
 
-__all__ = ["Comparison", "comparison_warnings", "text_row"]
+__all__ = ["Comparison", "text_row"]
 
 #: Largest number of causes in Markdown, before the table; a comment on GitHub has limited space.
 CAUSES_SHOWN = 20
 
+#: Largest number of changed measures of task groups as text.
+GROUPS_SHOWN = 12
 #: A row of a comparison: its number, or the row with the column ``row``.
 Row: TypeAlias = "int | Mapping[str, Any] | pd.Series"
 
@@ -43,6 +45,9 @@ class Comparison:
         ``worse`` classify it, ``needed`` is the number of further runs for a verdict. A contender
         that fails in a larger share of its runs has the verdict ``failed`` unless its values are
         worse, and is ``worse``.
+        ``q`` is from the evidence of all metrics of the workload, if the report is large enough;
+        ``own_q`` is from the row alone, and ``supported_by`` names the metrics to which a listed
+        row with a larger ``own_q`` owes its verdict.
         ``null_ratio`` is the null arm / baseline (NaN without a null arm), ``noise`` the
         coefficient of variation of a run, pooled over the arms (NaN for too few runs). ``cause``
         says what moved, where `benchkit.analysis.compare.row_causes.with_causes` found it.
@@ -58,6 +63,9 @@ class Comparison:
         Conditions that limit the validity of the comparison.
     level, same : float
         Confidence of the intervals; largest relative change that counts as no change.
+    composition : DataFrame or None
+        Changes of the workloads' task groups, as returned by
+        `benchkit.analysis.compare.composition.compare_groups`; None if the runs were not read.
     _points, _ids : dict of int to dict
         Values and run ids of each row by arm; see `points` and `run_ids`.
     """
@@ -71,6 +79,7 @@ class Comparison:
     warnings: tuple[str, ...]
     level: float
     same: float
+    composition: pd.DataFrame | None = None
     _points: dict[int, dict[str, np.ndarray]] = field(default_factory=dict)
     _ids: dict[int, dict[str, np.ndarray]] = field(default_factory=dict)
 
@@ -185,6 +194,24 @@ class Comparison:
                 )
         return pd.DataFrame(rows).drop_duplicates(ignore_index=True)
 
+    @property
+    def group_changes(self) -> list[str]:
+        """A sentence for each changed measure of a task group, the largest changes first."""
+        several, rows = len(self.contenders) > 1, self._changed_groups
+        lines = [
+            (f"{row['contender']}: " if several else "") + describe_group_change(row)
+            for row in rows[:GROUPS_SHOWN]
+        ]
+        hidden = len(rows) - len(lines)
+        return [*lines, f"and {hidden} more"] if hidden else lines
+
+    @property
+    def _changed_groups(self) -> list[dict[str, Any]]:
+        table = self.composition
+        if table is None:
+            return []
+        return table[table["verdict"].isin(["more", "less"])].to_dict("records")
+
     def to_table(self, *, all_rows: bool = False) -> str:
         """Return the rows as text.
 
@@ -203,6 +230,8 @@ class Comparison:
         hidden = len(self.frame) - len(frame)
         if hidden:
             lines.append(f"and {hidden} that are the same within ±{self.same:.0%}")
+        if self.group_changes:
+            lines += ["", "Task groups that changed:", *self.group_changes]
         return "\n".join([*lines, *([""] if self.causes else []), *self.causes])
 
     def to_markdown(self, *, most_bytes: int = 60_000) -> str:
@@ -237,6 +266,10 @@ class Comparison:
                 lines += ["", f"and {len(table) - place} more rows"]
                 break
             lines.append(line)
+        size += sum(len(text.encode()) + 3 for text in self.group_changes)
+        if self.group_changes and size < most_bytes - 100:
+            texts = [text.replace("<", "&lt;") for text in self.group_changes]
+            lines += ["", "Task groups that changed:", "", *(f"- {text}" for text in texts)]
         return "\n".join(lines) + "\n"
 
     def to_records(self) -> list[dict[str, Any]]:
@@ -245,16 +278,23 @@ class Comparison:
         Returns
         -------
         list of dict
-            JSON types; unknown values are None.
+            JSON types; unknown values are None. Rows with a ``group`` follow: the changed measures
+            of task groups.
         """
-        return [json_safe(row) for row in self.frame.to_dict("records")]
+        rows = [*self.frame.to_dict("records"), *self._changed_groups]
+        return [json_safe(row) for row in rows]
 
     def _repr_html_(self) -> str:
         lines = [f"<h4>{html.escape(self.title)}</h4>", f"<p>{html.escape(self.sentence)}</p>"]
         lines += [f"<p>Note: {html.escape(text)}</p>" for text in self.warnings]
         causes = "".join(f"<li>{html.escape(text)}</li>" for text in self.causes)
-        table = _table(self).to_html() if len(self.frame) else ""
-        return "".join(lines) + table + (f"<ul>{causes}</ul>" if causes else "")
+        lines.append(_table(self).to_html() if len(self.frame) else "")
+        if causes:
+            lines.append(f"<ul>{causes}</ul>")
+        if self.group_changes:
+            items = "".join(f"<li>{html.escape(text)}</li>" for text in self.group_changes)
+            lines.append(f"<p>Task groups that changed:</p><ul>{items}</ul>")
+        return "".join(lines)
 
     def __repr__(self) -> str:
         return "\n".join([self.sentence, *self.warnings, self.to_table()])
@@ -291,6 +331,8 @@ def text_row(row: Mapping[str, Any], comparison: Comparison) -> dict[str, str]:
     verdict = row["verdict"]
     if verdict == "undecided" and row["needed"] > 0:
         verdict = f"undecided: {counted(row['needed'], 'more run')} needed"
+    if row["supported_by"]:
+        verdict += f" (with {row['supported_by']})"
     sign = "▲ " if row["worse"] else "▼ " if row["changed"] else ""
     failed = [row["n_failed_baseline"], row["n_failed_contender"]]
     several = len(comparison.contenders) > 1
@@ -319,79 +361,3 @@ def text_row(row: Mapping[str, Any], comparison: Comparison) -> dict[str, str]:
 
 def _table(comparison: Comparison) -> Table:
     return Table([text_row(row, comparison) for row in comparison.frame.to_dict("records")])
-
-
-#: Columns that make two sets of runs incomparable when they differ -> name in a warning.
-_MACHINE_COLUMNS = {
-    "host": "machine",
-    "n_threads": "number of threads",
-    "memory_limit": "memory limit",
-}
-
-
-def comparison_warnings(
-    baseline: pd.DataFrame,
-    sets: Mapping[str, pd.DataFrame],
-    null: pd.DataFrame | None,
-    *,
-    name: str,
-    null_name: str,
-    blocked: bool,
-) -> list[str]:
-    """Return warnings about the runs of a comparison.
-
-    Parameters
-    ----------
-    baseline : DataFrame
-        Runs of the baseline.
-    sets : mapping of str to DataFrame
-        Runs of the contenders by name.
-    null : DataFrame or None
-        Runs of the null arm.
-    name, null_name : str
-        Names of the baseline and of the null arm.
-    blocked : bool
-        Whether runs are compared within blocks.
-
-    Returns
-    -------
-    list of str
-        Sentences about excluded runs, arms without interleaving, and different machines.
-    """
-    nulls = {} if null is None else {null_name: null}
-    warnings = []
-    for arm, runs in {name: baseline, **sets, **nulls}.items():
-        if runs.empty:
-            continue
-        failed = runs.loc[runs["outcome"] != "ok", "outcome"].value_counts()
-        if len(failed):
-            counts = ", ".join(f"{n} {outcome.replace('_', ' ')}" for outcome, n in failed.items())
-            warnings.append(
-                f"{failed.sum()} of {len(runs)} runs of {arm} left out: {counts}"
-                + ("; the duration of a timeout counts as its deadline" * ("timeout" in failed))
-            )
-    if not blocked:
-        warnings.append(
-            "these runs were not interleaved: on a machine whose speed changes, up to a third of "
-            "the unchanged rows are called changed; `benchkit ab` interleaves the arms"
-        )
-    for contender, runs in sets.items():
-        measured = {name: set(baseline["workload"]), contender: set(runs["workload"])}
-        for arm, other in ((name, contender), (contender, name)):
-            only = sorted(measured[arm] - measured[other])
-            if only:
-                workloads = ", ".join(only[:3]) + (", ..." if len(only) > 3 else "")
-                count = counted(len(only), "workload")
-                warnings.append(f"{count} measured in {arm} only, not compared: {workloads}")
-        for column, label in _MACHINE_COLUMNS.items():
-            if column not in baseline or column not in runs:
-                continue
-            sides = [set(table[column].dropna()) for table in (baseline, runs)]
-            values = sides[0] | sides[1]
-            if column == "memory_limit" and values:
-                if max(values) <= (1 + SAME_MEMORY) * min(values):
-                    continue
-            if all(sides) and sides[0] != sides[1]:
-                texts = [", ".join(sorted(map(str, side))[:3]) for side in sides]
-                warnings.append(f"{label}: {texts[0]} for {name}, {texts[1]} for {contender}")
-    return warnings

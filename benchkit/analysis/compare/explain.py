@@ -6,7 +6,6 @@ Takes runs of two arms; returns a table whose sum is the whole difference. Verdi
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -15,6 +14,7 @@ import pandas as pd
 import xarray as xr
 
 from benchkit.analysis.compare.causes import CauseChanges, cause_changes
+from benchkit.analysis.compare.group_totals import group_totals, renamed_groups
 from benchkit.analysis.stats.welch import mean_difference
 from benchkit.errors import NotEnoughRuns
 from benchkit.formatting import short_group, signed_parts
@@ -134,7 +134,10 @@ def explain(
     if not all(trees):
         which = "baseline" if not trees[0] else "contender"
         raise NotEnoughRuns(f"explanation: the {which} has no run with outcome ok")
-    renamed = _renamed_groups(*(_n_tasks(side[-1]) for side in trees))
+    last = [group_totals(side[-1]) for side in trees]
+    renamed = renamed_groups(
+        *({name: t.n_tasks for name, t in groups.items() if t.n_tasks} for groups in last)
+    )
     sides = [[_seconds_by_part(tree, renamed) for tree in side] for side in trees]
     keys = sorted({key for side in sides for parts, _ in side for key in parts})
     values = [
@@ -167,33 +170,6 @@ def _causes(trees: list[list[xr.DataTree]], blocked: bool, level: float) -> Caus
         return None
     sides = [[Run(tree) for tree in side] for side in trees]
     return cause_changes(sides[0], sides[1], blocked=blocked, level=level)
-
-
-def _n_tasks(tree: xr.DataTree) -> dict[str, int]:
-    """Return the number of tasks by name of group, of groups of equal names together."""
-    counts: Counter[str] = Counter()
-    node = tree.children.get("task_groups")
-    if node is not None and "n_tasks" in node.data_vars:
-        data = node.to_dataset()
-        for group, count in zip(data["task_group"].values, data["n_tasks"].values, strict=True):
-            counts[short_group(str(group))] += int(np.nan_to_num(count))
-    return counts
-
-
-def _renamed_groups(before: dict[str, int], after: dict[str, int]) -> dict[str, str]:
-    """Return the joined name of each group that has another name in the other arm."""
-    only = [
-        {name: count for name, count in one.items() if name not in other}
-        for one, other in ((before, after), (after, before))
-    ]
-    frequency = [Counter(side.values()) for side in only]
-    pairs = [
-        (old, new)
-        for old, count in only[0].items()
-        for new, count_of_new in only[1].items()
-        if count == count_of_new and all(side[count] == 1 for side in frequency)
-    ]
-    return {name: f"{old} → {new}" for old, new in pairs for name in (old, new)}
 
 
 def _seconds_by_part(

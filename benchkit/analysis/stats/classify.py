@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtr, stdtrit
 
+from benchkit.analysis.stats.joint_evidence import JointEvidence
 from benchkit.analysis.stats.log_scale import LogValues
 from benchkit.analysis.stats.moderated_t import TTestResult
 from benchkit.analysis.stats.verdicts import Effects
@@ -24,6 +25,8 @@ def classify_effects(
     null_test: TTestResult | None,
     *,
     q: Array,
+    own_q: Array,
+    joint: JointEvidence | None,
     blocked: bool,
     level: float,
     same: float,
@@ -38,7 +41,11 @@ def classify_effects(
     test, null_test : TTestResult
         Contender against baseline, and null arm against baseline; None without a null arm.
     q : ndarray, shape (tests,)
+        Expected share of false discoveries among the rows with at least the evidence of a row.
+    own_q : ndarray, shape (tests,)
         p values of `test`, corrected for the number of rows.
+    joint : JointEvidence or None
+        Evidence of the metrics of each workload together, if `q` is from it.
     blocked, level, same, labels
         As in `benchkit.analysis.stats.effects.compare`.
 
@@ -99,6 +106,8 @@ def classify_effects(
         low=low,
         high=high,
         q=q,
+        own_q=own_q,
+        joint=joint,
         verdict=verdict,
         selected_low=np.where(selected, wide_low, low),
         selected_high=np.where(selected, wide_high, high),

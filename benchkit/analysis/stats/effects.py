@@ -14,8 +14,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from benchkit.analysis.stats.bootstrap import compare_bootstrap
 from benchkit.analysis.stats.classify import classify_effects
+from benchkit.analysis.stats.joint_evidence import (
+    JointEvidence,
+    combine_evidence,
+    metric_correlation,
+)
 from benchkit.analysis.stats.log_scale import LogValues, matrix, to_log_scale
-from benchkit.analysis.stats.moderated_t import moderated_t
+from benchkit.analysis.stats.moderated_t import TTestResult, moderated_t
 from benchkit.analysis.stats.moderated_variance import successive_variance
 from benchkit.analysis.stats.verdicts import Effects
 from benchkit.errors import UsageError
@@ -33,6 +38,7 @@ def compare(
     history: ArrayLike | None = None,
     blocked: bool = False,
     family: ArrayLike | None = None,
+    workload: ArrayLike | None = None,
     correction: str | None = "fdr_bh",
     level: float = 0.95,
     same: float = 0.05,
@@ -57,6 +63,10 @@ def compare(
     family : array_like, shape (tests,), optional
         Labels of rows with similar noise, usually the name of the metric. Noise is estimated
         within a family; the correction covers all rows.
+    workload : array_like, shape (tests,), optional
+        Labels of the workloads that the rows are metrics of; column i of the rows of a workload
+        is the same run, and `family` the metric. The metrics of a workload then support each
+        other, if the report has at least 20 workloads and 100 rows.
     correction : str or None, default "fdr_bh"
         Method of statsmodels' ``multipletests``; None leaves p values unchanged.
     level : float, default 0.95
@@ -102,8 +112,11 @@ def compare(
 
     p values are corrected by Benjamini-Hochberg [3]_; intervals of the R rows listed as changed,
     of m, have level ``1 - (1 - level) R / m`` [4]_, so that the selection does not reduce their
-    coverage. With fewer than ten rows that vary, each row is tested with its own variance. Rows
-    with zeros have no logarithm: they are compared as differences in units of the baseline's mean.
+    coverage. If `workload` is given, q is instead the expected share of false discoveries with the
+    evidence of all metrics of a workload; see
+    `benchkit.analysis.stats.joint_evidence.combine_evidence`. With fewer than ten rows that vary,
+    each row is tested with its own variance. Rows with zeros have no logarithm: they are compared
+    as differences in units of the baseline's mean.
 
     A null arm with p < 0.01 shows that arms of this row differ by more than their runs do. The only
     estimate of this difference is d0, that of the null arm and the baseline: if the contender is
@@ -140,16 +153,38 @@ def compare(
     if points.baseline.shape[2] > 1:
         first = replace(points, baseline=points.baseline[:, :, :1])
         null_test = moderated_t(first, points.baseline[:, :, 1], blocked, families, predictor)
+    own_q = adjust(test.p, correction)
+    joint = None
+    if workload is not None and family is not None:
+        joint = _joint_evidence(points, test, blocked, workload, family)
     return classify_effects(
         points,
         test,
         null_test,
-        q=adjust(test.p, correction),
+        q=own_q if joint is None else np.where(np.isnan(joint.q), own_q, joint.q),
+        own_q=own_q,
+        joint=joint,
         blocked=blocked,
         level=level,
         same=same,
         labels=labels,
     )
+
+
+def _joint_evidence(
+    points: LogValues, test: TTestResult, blocked: bool, workload: ArrayLike, family: ArrayLike
+) -> JointEvidence | None:
+    """Return the evidence of all metrics of each workload; None if that cannot be estimated."""
+    workloads, metrics = (
+        np.unique(np.asarray(labels), return_inverse=True)[1].ravel()
+        for labels in (workload, family)
+    )
+    if not len(workloads) == len(metrics) == len(test.p):
+        raise UsageError(f"workload: {len(workloads)} labels for {len(test.p)} tests")
+    if not len(workloads):
+        return None
+    correlation = metric_correlation(points, blocked, workloads, metrics)
+    return combine_evidence(test.estimate, test.se, test.df, workloads, correlation)
 
 
 def adjust(p: Array, correction: str | None) -> Array:

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import bdtr, bdtrc, stdtr
 
 from benchkit.analysis.stats.bootstrap import THRESHOLDS, ConfidenceTable
+from benchkit.analysis.stats.joint_evidence import JointEvidence
 from benchkit.analysis.stats.log_scale import LogValues
 from benchkit.analysis.stats.moderated_variance import FEWEST_TESTS
 from benchkit.analysis.stats.power import runs_until_decided
@@ -46,7 +47,13 @@ class Effects:
     low, high : ndarray of float
         Confidence interval of `ratio` at `level`. NaN with fewer than two runs a side.
     p, q : ndarray of float
-        Two-sided p value of no change, and p value corrected for the number of rows.
+        Two-sided p value of no change, and expected share of false discoveries among the rows with
+        at least this evidence: of the row and the other metrics of its workload, or of the row
+        alone.
+    own_q : ndarray of float
+        p value corrected for the number of rows: q of the row alone.
+    joint : JointEvidence or None
+        Evidence of the metrics of each workload together; None if each row stands alone.
     verdict : ndarray of str
         ``labels[0]`` or ``labels[1]`` (a change), ``same``, ``undecided``, ``noise`` (the null arm
         changed too, by a comparable amount), ``failed`` (an arm has no runs).
@@ -81,6 +88,8 @@ class Effects:
     high: Array
     p: Array
     q: Array
+    own_q: Array
+    joint: JointEvidence | None
     verdict: NDArray[np.str_]
     selected_low: Array
     selected_high: Array

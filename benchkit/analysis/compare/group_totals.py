@@ -1,0 +1,140 @@
+"""Totals of the task groups of a run by name of group, and changes of them as text."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import xarray as xr
+
+from benchkit.formatting import format_quantity, short_group
+
+__all__ = ["GroupTotals", "describe_group_change", "group_totals", "renamed_groups"]
+
+#: Activities that overlap with the tasks of a thread, or in which no thread is busy.
+_NOT_BUSY = ("transfer", "seceded")
+
+
+class GroupTotals(NamedTuple):
+    """Totals of the task groups of a run that have the same name.
+
+    Parameters
+    ----------
+    seconds : float
+        Thread-seconds of computing, serialization and disk.
+    n_tasks : int
+        Number of tasks.
+    nbytes : float
+        Bytes of the results; NaN if not recorded.
+    """
+
+    seconds: float
+    n_tasks: int
+    nbytes: float
+
+
+def group_totals(tree: xr.DataTree) -> dict[str, GroupTotals]:
+    """Return the totals of the task groups of a run.
+
+    Parameters
+    ----------
+    tree : DataTree
+        A run with the group ``task_groups``; without it there are no task groups.
+
+    Returns
+    -------
+    dict of str to GroupTotals
+        By name without Dask's hash; groups of equal names are added.
+    """
+    node = tree.children.get("task_groups")
+    if node is None or "seconds" not in node.data_vars:
+        return {}
+    data = node.to_dataset()
+    busy = data["seconds"].transpose("task_group", "action")
+    busy = busy.isel(action=~np.isin(busy["action"].values.astype(str), _NOT_BUSY))
+    seconds = np.nan_to_num(busy.values.astype(float)).sum(axis=1)
+    names = data["task_group"].values.astype(str)
+    n_tasks, nbytes = (
+        data[name].values.astype(float) if name in data else np.full(names.size, np.nan)
+        for name in ("n_tasks", "nbytes")
+    )
+    totals: dict[str, GroupTotals] = {}
+    for name, *values in zip(names, seconds, np.nan_to_num(n_tasks), nbytes, strict=True):
+        key = short_group(str(name))
+        before = totals.get(key, GroupTotals(0.0, 0, 0.0))
+        totals[key] = GroupTotals(
+            before.seconds + float(values[0]),
+            before.n_tasks + int(values[1]),
+            before.nbytes + float(values[2]),
+        )
+    return totals
+
+
+def renamed_groups(before: Mapping[str, int], after: Mapping[str, int]) -> dict[str, str]:
+    """Return the joined name of each group that has another name in the other arm.
+
+    Parameters
+    ----------
+    before, after : mapping of str to int
+        Number of tasks by name of group, of a run of each arm.
+
+    Returns
+    -------
+    dict of str to str
+        Name in either arm -> ``old → new``, for pairs of groups without a match that are the only
+        ones with their number of tasks.
+    """
+    only = [
+        {name: count for name, count in one.items() if name not in other}
+        for one, other in ((before, after), (after, before))
+    ]
+    frequency = [Counter(side.values()) for side in only]
+    pairs = [
+        (old, new)
+        for old, count in only[0].items()
+        for new, count_of_new in only[1].items()
+        if count == count_of_new and all(side[count] == 1 for side in frequency)
+    ]
+    return {name: f"{old} → {new}" for old, new in pairs for name in (old, new)}
+
+
+def describe_group_change(row: Mapping[str, Any]) -> str:
+    """Return a changed measure of a task group as a sentence.
+
+    Parameters
+    ----------
+    row : mapping
+        With ``workload``, ``group``, ``metric``, ``unit``, ``baseline``, ``contender_value``,
+        ``ratio``, ``low``, ``high`` and ``exact``.
+
+    Returns
+    -------
+    str
+        ``etl: group merge takes 12.0 % more of the run (8.1 to 16.0): 4.1 % -> 4.6 %``.
+    """
+    change = abs(100 * (row["ratio"] - 1))
+    size = f"{change:.1f} % {'more' if row['ratio'] > 1 else 'less'}"
+    group = f"group {row['group']}" if row["group"] else "the run"
+    if not min(row["baseline"], row["contender_value"]):
+        arm = "contender" if row["contender_value"] else "baseline"
+        return f"{row['workload']}: {group} is in the {arm} only"
+    texts = {
+        "group_share": f"{group} takes {size} of the run",
+        "group_task_time": f"{group} takes {size} time per task",
+        "group_task_bytes": f"{group} has {size} bytes per task",
+        "group_tasks": f"{group} has {size} tasks",
+    }
+    interval = ""
+    if row["exact"]:
+        interval = ", the same in all runs"
+    elif math.isfinite(row["low"]):
+        interval = f" ({100 * (row['low'] - 1):+.1f} to {100 * (row['high'] - 1):+.1f})"
+    values = (row["baseline"], row["contender_value"])
+    if row["metric"] == "group_share":
+        levels = [f"{100 * value:.1f} %" for value in values]
+    else:
+        levels = [format_quantity(value, row["unit"]) for value in values]
+    return f"{row['workload']}: {texts[row['metric']]}{interval}: {levels[0]} -> {levels[1]}"
