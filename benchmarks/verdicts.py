@@ -1,9 +1,10 @@
 """Measure speed and errors of verdicts: ``python benchmarks/verdicts.py [--quick] [--only PART]``.
 
-Parts: speed, intervals, reports, adaptive. Prints, asserts nothing; the tests assert a smaller
-version. Speed is CPU time compared with the table of coiled/benchmarks: 10 000 resamples of
-the runs of each test and arm with pandas, their means, and the share of ratios beyond 34
-thresholds. Needs a checkout, for the simulated noise of the tests.
+Parts: speed, intervals, reports, workloads (metrics of a workload that change together), groups
+(task groups), adaptive; with ``--store DIR`` only the correlation of metrics in its runs. Prints,
+asserts nothing; the tests assert a smaller version. Speed is CPU time compared with the table of
+coiled/benchmarks: 10 000 resamples of the runs of each test and arm with pandas, their means, and
+the share of ratios beyond 34 thresholds. Needs a checkout, for the simulated noise of the tests.
 """
 
 from __future__ import annotations
@@ -21,7 +22,12 @@ sys.path[:0] = [str(HERE.parent), str(HERE.parent / "tests")]
 import numpy as np  # noqa: E402
 import pandas as pd  # noqa: E402
 from helpers import simulated_noise as noise  # noqa: E402
+from helpers.simulated_groups import group_report, score_groups  # noqa: E402
 
+import benchkit  # noqa: E402
+from benchkit.analysis.compare.compare_runs import DEFAULT_METRICS  # noqa: E402
+from benchkit.analysis.compare.composition import compare_groups  # noqa: E402
+from benchkit.analysis.metric_names import check_metrics  # noqa: E402
 from benchkit.analysis.stats.stopping import LOOKS, next_step  # noqa: E402
 from benchkit.analysis.stats.effects import compare, compare_bootstrap  # noqa: E402
 
@@ -143,6 +149,72 @@ def print_reports(quick: bool) -> None:
             print(f"    {n_blocks:>2} blocks: {text}", flush=True)
 
 
+def print_workloads(quick: bool) -> None:
+    print("workloads: 100 x 7 metrics, 15 % change: false discoveries / found, together and alone")
+    cases = [(c, 0.15, b) for c in (0.0, 0.4, 0.8) for b in (False, True)]
+    for correlation, share, blocked in [*cases, (0.4, 0.0, False)]:
+        cells = []
+        for n_blocks in (3, 5, 10):
+            rng = np.random.default_rng(n_blocks)
+            pairs = []
+            for _ in range(5 if quick else 40):
+                a, null, b, changed, workload, metric = noise.workload_report(
+                    rng, n_blocks, correlation=correlation, share=share, blocked=blocked
+                )
+                effects = compare(
+                    a, b, null=null, family=metric, workload=workload, blocked=blocked
+                )
+                pairs.append(
+                    (*rates(effects.q <= 0.05, changed), *rates(effects.own_q <= 0.05, changed))
+                )
+            means = np.mean(pairs, axis=0)
+            cells.append("{:.3f} / {:.2f} (alone {:.3f} / {:.2f})".format(*means))
+        order = "blocks" if blocked else "no blocks"
+        changes = "" if share else ", nothing changed"
+        print(f"  correlation {correlation}, {order}{changes}: " + "   ".join(cells), flush=True)
+
+
+def print_groups(quick: bool) -> None:
+    print("groups: 20 workloads, 15 % with a group of 2 to 10 % of the run that is 10 % slower")
+    for spread in (0.02, 0.04):
+        for n_blocks in (3, 5, 10):
+            rng = np.random.default_rng(n_blocks)
+            scores, false = [], []
+            for _ in range(5 if quick else 40):
+                groups, planted = group_report(rng, n_blocks, noise=spread)
+                score = score_groups(compare_groups(groups, blocked=True), planted)
+                scores.append((*score, len(planted)))
+                false.append(score[1] / max(score[0], 1))
+            _, _, found, right, named, n_planted = np.sum(scores, axis=0)
+            print(
+                f"  noise of a group {spread:.0%}, {n_blocks:>2} blocks: found "
+                f"{found / n_planted:.2f}, false {np.mean(false):.3f}, right group first "
+                f"{right / max(named, 1):.2f}",
+                flush=True,
+            )
+
+
+def print_correlation(folder: Path) -> None:
+    """Print the correlation of metrics from run to run in a store."""
+    runs = benchkit.Store(folder, create=False).runs()
+    runs = runs[runs["outcome"] == "ok"]
+    names = [name for name in check_metrics(["all"]) if name in runs]
+    logs = np.log(runs[names].where(runs[names] > 0).astype(float))
+    keys = [runs[name].fillna("") for name in ("workload", "experiment", "arm", "environment")]
+    n_runs = logs.groupby(keys)["duration"].transform("size")
+    residuals = (logs - logs.groupby(keys).transform("mean"))[n_runs >= 2]
+    residuals = residuals / residuals.groupby([key[n_runs >= 2] for key in keys]).transform("std")
+    residuals = residuals.loc[:, residuals.notna().sum() >= 10]
+    matrix = residuals.corr(min_periods=10)
+    usual = [name for name in DEFAULT_METRICS if name in matrix]
+    for title, chosen in (("default metrics", usual), ("all metrics", list(matrix))):
+        values = matrix.loc[chosen, chosen].to_numpy()
+        between = values[np.triu_indices(len(chosen), 1)]
+        mean = np.nanmean(between) if np.isfinite(between).any() else np.nan
+        print(f"{title}, {len(residuals)} runs: mean correlation {mean:.2f}")
+    print(matrix.round(2).to_string())
+
+
 def print_adaptive(quick: bool) -> None:
     print("adaptive: 100 tests, 10 changed, blocks per test; fixed plan with the same recall")
     for kind in ("lognormal", "slow_blocks", "drift"):
@@ -191,12 +263,18 @@ def main() -> None:
         "speed": print_speed,
         "intervals": print_intervals,
         "reports": print_reports,
+        "workloads": print_workloads,
+        "groups": print_groups,
         "adaptive": print_adaptive,
     }
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="fewer repeats")
     parser.add_argument("--only", choices=parts, help="one part")
+    parser.add_argument("--store", type=Path, help="print the correlation of metrics in a store")
     chosen = parser.parse_args()
+    if chosen.store is not None:
+        print_correlation(chosen.store)
+        return
     for name, part in parts.items():
         if chosen.only in (None, name):
             part(chosen.quick)

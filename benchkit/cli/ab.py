@@ -102,6 +102,7 @@ def ab(
     Exit code 1: something is worse; 3: a run failed; 4: too few runs to compare.
     """
     from benchkit.analysis.compare.compare_runs import DEFAULT_METRICS, compare_experiment
+    from benchkit.analysis.compare.composition import with_composition
     from benchkit.analysis.compare.row_causes import with_causes
     from benchkit.analysis.metric_names import check_metrics
     from benchkit.cli.progress import measure
@@ -162,6 +163,7 @@ def ab(
     try:
         comparison = compare_experiment(experiment.store.runs(), experiment.id, metrics=chosen)
         comparison = with_causes(comparison, experiment.store.open)
+        comparison = with_composition(comparison, experiment.store.load)
     except NotEnoughRuns:
         if interrupted:
             sys.exit(INTERRUPTED)

@@ -55,12 +55,14 @@ def compare_command(
 
     Exit code 1: a metric is worse; 4: too few runs to compare.
     """
+    from benchkit.analysis.compare.composition import with_composition
     from benchkit.analysis.compare.row_causes import with_causes
     from benchkit.store.store import Store
 
     run_store = Store(store, create=False)
     comparison = compare_selections(run_store, baseline, contenders, null=null, metrics=metrics)
     comparison = with_causes(comparison, run_store.open)
+    comparison = with_composition(comparison, run_store.load)
     if as_json:
         print_json(comparison.to_records())
     else:

@@ -8,6 +8,7 @@ from typing import Any
 
 from benchkit.analysis.compare.compare_runs import DEFAULT_METRICS, compare_experiment
 from benchkit.analysis.compare.comparison import Comparison
+from benchkit.analysis.compare.composition import with_composition
 from benchkit.analysis.compare.row_causes import with_causes
 from benchkit.analysis.metric_names import check_metrics
 from benchkit.errors import UnknownWorkload, UsageError
@@ -101,7 +102,8 @@ def ab(
         pass
     runs = experiment.store.runs(experiment=experiment.id)
     comparison = compare_experiment(runs, experiment.id, metrics=chosen)
-    return with_causes(comparison, experiment.store.open)
+    comparison = with_causes(comparison, experiment.store.open)
+    return with_composition(comparison, experiment.store.load)
 
 
 def split_names(

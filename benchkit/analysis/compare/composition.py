@@ -1,0 +1,348 @@
+"""Compare what runs consist of: shares, seconds, tasks and bytes of their task groups.
+
+A group that becomes slower stands out more in its share of the thread-seconds than in the duration,
+because a slow machine makes all groups slower. Takes totals of task groups; returns a table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from benchkit.analysis.compare.comparison import Comparison
+from benchkit.analysis.compare.group_cells import (
+    LEAST_SHARE,
+    SAME,
+    GroupCells,
+    GroupRuns,
+    amounts,
+    exact_values,
+)
+from benchkit.analysis.compare.group_totals import group_totals
+from benchkit.analysis.stats.effects import Effects, adjust
+from benchkit.analysis.stats.effects import compare as compare_arrays
+from benchkit.errors import BenchkitError
+from benchkit.store.run import Run
+
+__all__ = ["with_composition", "compare_groups"]
+
+#: Largest number of groups of a workload that are found one after the other.
+MOST_FOUND = 5
+Array = NDArray[np.float64]
+
+
+def with_composition(
+    comparison: Comparison, load: Callable[[Iterable[str], Sequence[str]], Sequence[Run]]
+) -> Comparison:
+    """Return a comparison with the changes of the task groups of its workloads.
+
+    Parameters
+    ----------
+    comparison : Comparison
+        Result of `benchkit.analysis.compare.compare_runs.compare`.
+    load : callable
+        `Store.load` of the store with the runs.
+
+    Returns
+    -------
+    Comparison
+        With the table of `compare_groups` in ``composition``.
+    """
+    by_workload = comparison.frame.groupby(["contender", "workload"], sort=True)["row"]
+    chosen = {}
+    for key, rows in by_workload:
+        # A run without a value of one metric has one of another: take the row with most runs.
+        candidates = [comparison.run_ids(row) for row in rows]
+        chosen[key] = max(candidates, key=lambda ids: sum((x != "").sum() for x in ids.values()))
+    ids = {run_id for arms in chosen.values() for arm in arms.values() for run_id in arm if run_id}
+    runs = _readable(load, sorted(ids))
+    totals = {run.id: group_totals(run.tree) for run in runs if run.outcome == "ok"}
+    groups = [
+        GroupRuns(
+            workload,
+            contender,
+            {arm: [totals.get(run_id) or None for run_id in arms[arm]] for arm in arms},
+        )
+        for (contender, workload), arms in chosen.items()
+    ]
+    table = compare_groups(groups, blocked=comparison.blocked, level=comparison.level)
+    return replace(comparison, composition=table)
+
+
+def _readable(
+    load: Callable[[Iterable[str], Sequence[str]], Sequence[Run]], ids: Sequence[str]
+) -> list[Run]:
+    """Return the runs whose files can be read; the index also lists runs without a file."""
+    try:
+        return list(load(ids, ("task_groups",)))
+    except BenchkitError:
+        runs = []
+        for run_id in ids:
+            with suppress(BenchkitError):
+                runs += load([run_id], ("task_groups",))
+        return runs
+
+
+def compare_groups(
+    groups: Sequence[GroupRuns], *, blocked: bool = False, level: float = 0.95
+) -> pd.DataFrame:
+    """Compare the task groups of workloads in two arms.
+
+    Parameters
+    ----------
+    groups : sequence of GroupRuns
+        An element per workload and contender.
+    blocked : bool, default False
+        Whether element i of each arm is from block i.
+    level : float, default 0.95
+        Confidence of the intervals; a row is changed if q <= 1 - level.
+
+    Returns
+    -------
+    DataFrame
+        A row per contender, workload, group and measure, changed rows first: ``group_share`` (share
+        of the thread-seconds of the run), ``group_task_time`` and ``group_task_bytes`` (seconds
+        and bytes per task) and ``group_tasks`` (number of tasks; group "" is the whole run), with
+        ``baseline``, ``contender_value``, ``ratio``, ``low``, ``high``, ``p``, ``q``, ``exact`` and
+        ``verdict``: more, less, same or undecided.
+
+    Notes
+    -----
+    Shares are tested as log-odds. Workloads are tested first, by Simes' combination of their groups
+    and Benjamini-Hochberg; within the R of W found workloads, groups at level ``(1 - level) R / W``
+    [1]_. Groups are found one after the other: of those that pass the test, the one whose seconds
+    changed most in comparison with the median group; then shares are those of the rest, so that a
+    group that grows does not make the others look smaller. Counts and bytes that have one
+    value in all runs of each arm are exact: they differ or they are the same, without statistics.
+    Groups are matched as in `benchkit.analysis.compare.explain.explain`.
+
+    References
+    ----------
+    .. [1] Y. Benjamini, M. Bogomolov, "Selective inference on multiple families of hypotheses",
+       J. R. Stat. Soc. B 76 (2014).
+    """
+    cells = [GroupCells.of(each) for each in groups]
+    columns = ["contender", "workload", "group", "metric", "unit", "baseline", "contender_value"]
+    columns += ["ratio", "low", "high", "p", "q", "exact", "verdict"]
+    rows = _share_rows(cells, blocked=blocked, level=level)
+    found = {(row["contender"], row["workload"], row["group"])
+             for row in rows if row["verdict"] in ("more", "less")}  # fmt: skip
+    rows += _amount_rows(cells, found, blocked=blocked, level=level)
+    frame = pd.DataFrame(rows, columns=columns)
+    changed = frame["verdict"].isin(["more", "less"])
+    size = np.abs(np.log(frame["ratio"].where(frame["ratio"] > 0).astype(float)))
+    order = pd.DataFrame({"changed": ~changed, "exact": frame["exact"], "size": -size})
+    order = order.sort_values(["changed", "exact", "size"], kind="stable")
+    return frame.loc[order.index].reset_index(drop=True)
+
+
+def _share_rows(
+    cells: Sequence[GroupCells], *, blocked: bool, level: float
+) -> list[dict[str, Any]]:
+    """Return the rows of shares, found one after the other within each workload."""
+    shares = [[cell.mean_shares(arm) for arm in ("baseline", "contender")] for cell in cells]
+    remaining = [
+        np.flatnonzero(np.minimum(*pair) >= LEAST_SHARE) if len(pair[0]) else np.zeros(0, int)
+        for pair in shares
+    ]
+    rows: dict[tuple[int, int], dict[str, Any]] = {}
+    alpha = np.zeros(len(cells))
+    searched = set(range(len(cells)))
+    for step in range(MOST_FOUND):
+        keys = [(w, g) for w in searched for g in remaining[w].tolist() if len(remaining[w]) > 1]
+        if not keys:
+            break
+        effects = _compare(
+            [_odds(cells[w], remaining[w], g) for w, g in keys], blocked=blocked, level=level
+        )
+        p = np.where(effects.verdict == "noise", np.nan, effects.p)
+        places: dict[int, list[int]] = {}
+        for place, (w, _) in enumerate(keys):
+            places.setdefault(w, []).append(place)
+        if not step:
+            alpha, q = _workload_levels(p, places, len(cells), level)
+        for w, own in places.items():
+            listed = [place for place in own if p[place] * len(own) <= alpha[w]]
+            distance = cells[w].distances(remaining[w])
+            first = max(listed, key=lambda place: distance[keys[place][1]], default=None)
+            for place in own:
+                group = keys[place][1]
+                own_q = min(1.0, p[place] * len(own) * (1 - level) / alpha[w]) if alpha[w] else 1.0
+                rows[w, group] = cells[w].row(
+                    cells[w].names[group],
+                    "group_share",
+                    **_share_values(shares[w][0][group], effects, place),
+                    p=p[place],
+                    q=max(own_q, q[w]) if np.isfinite(p[place]) else np.nan,
+                    verdict=_verdict(place == first, effects.ratio[place]),
+                )
+            if first is None:
+                searched.discard(w)
+            else:
+                remaining[w] = remaining[w][remaining[w] != keys[first][1]]
+    return list(rows.values())
+
+
+def _odds(cell: GroupCells, remaining: NDArray[np.int64], group: int) -> dict[str, Array]:
+    """Return the odds of a group against the others that remain, by arm."""
+    odds = {}
+    for arm, seconds in cell.seconds.items():
+        rest = seconds[remaining].sum(axis=0) - seconds[group]
+        positive = (rest > 0) & (seconds[group] > 0)
+        odds[arm] = np.where(positive, seconds[group] / np.where(positive, rest, 1.0), np.nan)
+    return odds
+
+
+def _share_values(share: float, effects: Effects, place: int) -> dict[str, float]:
+    """Return the shares that follow from the mean share of the baseline and the ratio of odds."""
+
+    def after(ratio: float) -> float:
+        return share * ratio / (1 - share + share * ratio)
+
+    ratios = {
+        "ratio": effects.ratio[place],
+        "low": effects.selected_low[place],
+        "high": effects.selected_high[place],
+    }
+    values = {name: after(float(ratio)) / share for name, ratio in ratios.items()}
+    return {"baseline": float(share), "contender_value": share * values["ratio"], **values}
+
+
+def _amount_rows(
+    cells: Sequence[GroupCells],
+    found: Collection[tuple[str, str, str]],
+    *,
+    blocked: bool,
+    level: float,
+) -> list[dict[str, Any]]:
+    """Return the rows of seconds and bytes per task and of numbers of tasks.
+
+    Seconds per task are tested in the groups found by their share: the speed of the machine changes
+    those of all groups of a run.
+    """
+    rows: list[dict[str, Any]] = []
+    tested: list[tuple[int, str, str, dict[str, Array]]] = []
+    for w, cell in enumerate(cells):
+        for group, metric, values in amounts(cell):
+            exact = exact_values(metric, values)
+            if exact is None:
+                tested.append((w, group, metric, values))
+                continue
+            ratio = exact[1] / exact[0] if exact[0] else np.inf if exact[1] else 1.0
+            same = abs(exact[1] - exact[0]) <= SAME[metric] * max(exact)
+            rows.append(
+                cell.row(
+                    group,
+                    metric,
+                    baseline=exact[0],
+                    contender_value=exact[1],
+                    ratio=1.0 if same else ratio,
+                    exact=True,
+                    verdict="same" if same else _verdict(True, ratio),
+                )
+            )
+    if not tested:
+        return rows
+    effects = _compare(
+        [values for *_, values in tested],
+        blocked=blocked,
+        level=level,
+        family=[metric for _, _, metric, _ in tested],
+    )
+    p = np.where(effects.verdict == "noise", np.nan, effects.p)
+    about = [(w, group, metric, cells[w].about) for w, group, metric, _ in tested]
+    q = _hierarchical_q(about, p, found, len(cells), level)
+    for place, (w, group, metric, values) in enumerate(tested):
+        base, ratio = float(np.nanmean(values["baseline"])), float(effects.ratio[place])
+        rows.append(
+            cells[w].row(
+                group,
+                metric,
+                baseline=base,
+                contender_value=base * ratio if base else float(np.nanmean(values["contender"])),
+                ratio=ratio,
+                low=effects.low[place],
+                high=effects.high[place],
+                p=p[place],
+                q=q[place],
+                verdict=_verdict(bool(q[place] <= 1 - level), ratio),
+            )
+        )
+    return rows
+
+
+def _hierarchical_q(
+    tested: Sequence[tuple[int, str, str, GroupRuns]],
+    p: Array,
+    found: Collection[tuple[str, str, str]],
+    n_workloads: int,
+    level: float,
+) -> Array:
+    """Return q of amounts: within found workloads; of seconds per task, within found groups."""
+    q = np.full(len(tested), np.nan)
+    places: dict[int, list[int]] = {}
+    times, times_found = [], []
+    for place, (w, group, metric, about) in enumerate(tested):
+        if metric != "group_task_time":
+            places.setdefault(w, []).append(place)
+            continue
+        times.append(place)
+        if (about.contender, about.workload, group) in found:
+            times_found.append(place)
+    # Selected by another test: their level is that of the share of the groups that it found.
+    q[times_found] = np.minimum(p[times_found] * len(times) / max(len(times_found), 1), 1.0)
+    alpha, of_workload = _workload_levels(p, places, n_workloads, level)
+    for w, own in places.items():
+        within = adjust(p[own], "fdr_bh")
+        if alpha[w]:
+            within = within * (1 - level) / alpha[w]
+        q[own] = np.clip(within, of_workload[w], 1.0)
+    return q
+
+
+def _compare(
+    rows: Sequence[Mapping[str, Array]], *, blocked: bool, level: float, family: Any = None
+) -> Effects:
+    """Compare rows of values by arm, padded to the same number of runs."""
+
+    def stacked(arm: str) -> Array:
+        width = max(len(row[arm]) for row in rows)
+        matrix = np.full((len(rows), width), np.nan)
+        for index, row in enumerate(rows):
+            matrix[index, : len(row[arm])] = row[arm]
+        return matrix
+
+    null = stacked("null") if all("null" in row for row in rows) else None
+    return compare_arrays(
+        stacked("baseline"),
+        stacked("contender"),
+        null=null,
+        blocked=blocked,
+        family=family,
+        level=level,
+    )
+
+
+def _workload_levels(
+    p: Array, places: Mapping[int, Sequence[int]], n_workloads: int, level: float
+) -> tuple[Array, Array]:
+    """Return the level of the tests within each workload (0: not found), and its own q."""
+    combined = np.full(n_workloads, np.nan)
+    for w, own in places.items():
+        known = np.sort(p[own][np.isfinite(p[own])])
+        if known.size:
+            combined[w] = (known * known.size / np.arange(1, known.size + 1)).min()
+    q = np.nan_to_num(adjust(combined, "fdr_bh"), nan=1.0)
+    is_found = q <= 1 - level
+    n_tested = max(int(np.isfinite(combined).sum()), 1)
+    return np.where(is_found, (1 - level) * is_found.sum() / n_tested, 0.0), q
+
+
+def _verdict(changed: bool, ratio: float) -> str:
+    return ("more" if ratio > 1 else "less") if changed else "undecided"

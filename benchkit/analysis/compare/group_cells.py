@@ -1,0 +1,228 @@
+"""Values of the task groups of a workload as arrays: seconds, tasks and bytes, by arm."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchkit.analysis.compare.group_totals import GroupTotals, renamed_groups
+
+__all__ = ["GroupCells", "GroupRuns", "amounts", "exact_values"]
+
+#: Smallest share of the thread-seconds with which a group is tested: the time of smaller groups is
+#: that of few samples of the clock.
+LEAST_SHARE = 0.005
+#: Group of a row about the whole run.
+WHOLE_RUN = ""
+#: Measure -> unit.
+UNITS = {"group_share": "1", "group_task_time": "s", "group_task_bytes": "B", "group_tasks": "1"}
+#: Largest relative difference of two exact numbers that are the same: of numbers of tasks, and of
+#: bytes, which Dask estimates.
+SAME = {"group_tasks": 0.0, "group_task_bytes": 0.001}
+#: Smallest number of runs a side that show that a number is exact.
+EXACT_RUNS = {"group_tasks": 2, "group_task_bytes": 3}
+
+Array = NDArray[np.float64]
+Totals = Mapping[str, GroupTotals]
+
+
+@dataclass(frozen=True)
+class GroupRuns:
+    """Totals of the task groups of a workload, in the runs of two arms.
+
+    Parameters
+    ----------
+    workload, contender : str
+        The row of the comparison.
+    arms : mapping of str to sequence
+        For ``baseline``, ``contender`` and, if there is one, ``null``: the totals of each run, None
+        where a run is missing. Element i is from block i if runs are compared within blocks.
+    """
+
+    workload: str
+    contender: str
+    arms: Mapping[str, Sequence[Totals | None]]
+
+
+@dataclass(frozen=True)
+class GroupCells:
+    """Values of the task groups of a workload.
+
+    Parameters
+    ----------
+    about : GroupRuns
+        The workload and its runs.
+    names : list of str
+        Names of the groups.
+    seconds, n_tasks, nbytes : dict of str to ndarray
+        Values by arm, shape (groups, runs); NaN where a run is missing.
+    """
+
+    about: GroupRuns
+    names: list[str]
+    seconds: dict[str, Array]
+    n_tasks: dict[str, Array]
+    nbytes: dict[str, Array]
+
+    @classmethod
+    def of(cls, groups: GroupRuns) -> GroupCells:
+        """Return the arrays of a workload, with groups of other names in an arm joined.
+
+        Parameters
+        ----------
+        groups : GroupRuns
+            The workload and its runs.
+
+        Returns
+        -------
+        GroupCells
+            With the groups of all runs.
+        """
+        sides = {arm: [run for run in runs if run] for arm, runs in groups.arms.items()}
+        renamed: dict[str, str] = {}
+        if sides["baseline"] and sides["contender"]:
+            counts = [
+                {name: t.n_tasks for name, t in sides[arm][-1].items() if t.n_tasks}
+                for arm in ("baseline", "contender")
+            ]
+            renamed = renamed_groups(*counts)
+        names = sorted({renamed.get(n, n) for runs in sides.values() for run in runs for n in run})
+        place = {name: index for index, name in enumerate(names)}
+        arrays = {
+            arm: np.full((3, len(names), len(runs)), np.nan) for arm, runs in groups.arms.items()
+        }
+        for arm, runs in groups.arms.items():
+            for column, run in enumerate(runs):
+                if run is None:
+                    continue
+                arrays[arm][:, :, column] = 0.0  # a group that a run lacks has no tasks
+                for name, total in run.items():
+                    arrays[arm][:, place[renamed.get(name, name)], column] = total
+        parts = [{arm: array[i] for arm, array in arrays.items()} for i in range(3)]
+        return cls(groups, names, parts[0], parts[1], parts[2])
+
+    def mean_shares(self, arm: str) -> Array:
+        """Return the mean share of each group in the thread-seconds of its run.
+
+        Parameters
+        ----------
+        arm : str
+            Name of the arm.
+
+        Returns
+        -------
+        ndarray, shape (groups,)
+            0 without runs.
+        """
+        seconds = self.seconds[arm]
+        seconds = seconds[:, np.isfinite(seconds).all(axis=0)]
+        total = seconds.sum(axis=0)
+        if not seconds.size or not (total > 0).any():
+            return np.zeros(len(self.names))
+        shares: Array = (seconds[:, total > 0] / total[total > 0]).mean(axis=1)
+        return shares
+
+    def distances(self, members: NDArray[np.int64]) -> dict[int, float]:
+        """Return by how much the seconds of groups changed more than those of the median group.
+
+        Parameters
+        ----------
+        members : ndarray of int
+            Positions of the groups.
+
+        Returns
+        -------
+        dict of int to float
+            Absolute difference of logarithms by position.
+        """
+        with np.errstate(divide="ignore", invalid="ignore"):
+            logs = {arm: np.log(self.seconds[arm][members]) for arm in ("baseline", "contender")}
+        means = [np.nanmean(np.where(np.isfinite(x), x, np.nan), axis=1) for x in logs.values()]
+        change = means[1] - means[0]
+        # Two groups are equally far from their median: the larger change comes first.
+        distance = np.abs(change - np.median(change)) + 1e-6 * np.abs(change)
+        return dict(zip(members.tolist(), distance.tolist(), strict=True))
+
+    def row(self, group: str, metric: str, **values: Any) -> dict[str, Any]:
+        """Return a row of the table about a group.
+
+        Parameters
+        ----------
+        group, metric : str
+            Name of the group; the measure.
+        **values
+            Further columns; by default ``exact`` is false.
+
+        Returns
+        -------
+        dict
+            The row.
+        """
+        about = {"contender": self.about.contender, "workload": self.about.workload}
+        unit = {"group": group, "metric": metric, "unit": UNITS[metric]}
+        return {**about, **unit, "exact": False, **values}
+
+
+def amounts(cell: GroupCells) -> list[tuple[str, str, dict[str, Array]]]:
+    """Return the amounts of a workload that are not shares.
+
+    Parameters
+    ----------
+    cell : GroupCells
+        The workload.
+
+    Returns
+    -------
+    list of (str, str, dict)
+        Group, measure, and values by arm.
+    """
+    shares = np.maximum(cell.mean_shares("baseline"), cell.mean_shares("contender"))
+    if not cell.names:
+        return []
+    result = [(WHOLE_RUN, "group_tasks", {a: n.sum(axis=0) for a, n in cell.n_tasks.items()})]
+    for index, name in enumerate(cell.names):
+        counts = {arm: values[index] for arm, values in cell.n_tasks.items()}
+        result.append((name, "group_tasks", counts))
+        per_task = {
+            "group_task_time": cell.seconds if shares[index] >= LEAST_SHARE else {},
+            "group_task_bytes": cell.nbytes,
+        }
+        for metric, arrays in per_task.items():
+            with np.errstate(divide="ignore", invalid="ignore"):
+                values = {arm: array[index] / counts[arm] for arm, array in arrays.items()}
+            values = {arm: np.where(np.isfinite(v), v, np.nan) for arm, v in values.items()}
+            if values and all(np.isfinite(values[arm]).any() for arm in ("baseline", "contender")):
+                result.append((name, metric, values))
+    return [
+        each
+        for each in result
+        if all(np.isfinite(each[2][arm]).any() for arm in ("baseline", "contender"))
+    ]
+
+
+def exact_values(metric: str, values: Mapping[str, Array]) -> tuple[float, float] | None:
+    """Return the value of all runs of each arm, if it is one in enough runs.
+
+    Parameters
+    ----------
+    metric : str
+        The measure; seconds are never exact.
+    values : mapping of str to ndarray
+        Values by arm; the null arm belongs to the baseline.
+
+    Returns
+    -------
+    tuple of float or None
+        Value of the baseline and of the contender.
+    """
+    sides = [np.concatenate([values["baseline"], values.get("null", np.zeros(0))])]
+    sides = [side[np.isfinite(side)] for side in (*sides, values["contender"])]
+    if metric not in EXACT_RUNS or min(side.size for side in sides) < EXACT_RUNS[metric]:
+        return None
+    if any(np.ptp(side) > SAME[metric] * np.abs(side).max() for side in sides):
+        return None
+    return float(sides[0][0]), float(sides[1][0])

@@ -1,0 +1,53 @@
+"""Simulated totals of task groups, on a machine whose speed differs from run to run."""
+
+import numpy as np
+
+from benchkit.analysis.compare.group_cells import GroupRuns
+from benchkit.analysis.compare.group_totals import GroupTotals
+
+
+def group_report(rng, n_blocks, *, share=0.15, size=1.1, n_workloads=20, noise=0.02, speed=0.1):
+    """Return workloads of which a share has one group that becomes slower.
+
+    Returns
+    -------
+    groups : list of GroupRuns
+        The arms baseline, null and contender, of workloads with 4 to 12 groups.
+    planted : dict of str to str
+        Workload -> the group of 2 to 10 % of the run that is slower in the contender.
+    """
+    groups, planted = [], {}
+    for number in range(n_workloads):
+        name, n_groups = f"w{number}", int(rng.integers(4, 13))
+        seconds = rng.dirichlet(np.full(n_groups, 0.8)) + 0.003
+        seconds[0] = rng.uniform(0.02, 0.10) / 0.9 * seconds[1:].sum()
+        level = noise * rng.lognormal(sigma=0.5, size=n_groups)
+        block = speed * rng.standard_normal(n_blocks)
+        is_planted = rng.random() < share
+        if is_planted:
+            planted[name] = "g0"
+        arms = {}
+        for arm in ("baseline", "null", "contender"):
+            values = seconds[:, None] * np.exp(
+                block
+                + 0.5 * speed * rng.standard_normal(n_blocks)
+                + level[:, None] * rng.standard_normal((n_groups, n_blocks))
+            )
+            if arm == "contender" and is_planted:
+                values[0] *= size
+            arms[arm] = [
+                {f"g{g}": GroupTotals(100 * run[g], 10 * (g + 1), 1e6) for g in range(n_groups)}
+                for run in values.T
+            ]
+        groups.append(GroupRuns(name, "b", arms))
+    return groups, planted
+
+
+def score_groups(table, planted):
+    """Return numbers of rows of shares: found, false, planted ones found, right groups first."""
+    called = table[(table["metric"] == "group_share") & table["verdict"].isin(["more", "less"])]
+    right = sum(planted.get(row.workload) == row.group for row in called.itertuples())
+    named = called.drop_duplicates("workload")
+    hits = [planted.get(row.workload) == row.group for row in named.itertuples()]
+    of_planted = [hit for hit, w in zip(hits, named["workload"], strict=True) if w in planted]
+    return len(called), len(called) - right, right, sum(of_planted), len(of_planted)
