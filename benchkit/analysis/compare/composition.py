@@ -82,7 +82,7 @@ def _readable(
     try:
         return list(load(ids, ("task_groups",)))
     except BenchkitError:
-        runs = []
+        runs: list[Run] = []
         for run_id in ids:
             with suppress(BenchkitError):
                 runs += load([run_id], ("task_groups",))

@@ -115,12 +115,10 @@ def describe_group_change(row: Mapping[str, Any]) -> str:
     str
         ``etl: group merge takes 12.0 % more of the run (8.1 to 16.0): 4.1 % -> 4.6 %``.
     """
-    change = abs(100 * (row["ratio"] - 1))
-    size = f"{change:.1f} % {'more' if row['ratio'] > 1 else 'less'}"
     group = f"group {row['group']}" if row["group"] else "the run"
     if not min(row["baseline"], row["contender_value"]):
-        arm = "contender" if row["contender_value"] else "baseline"
-        return f"{row['workload']}: {group} is in the {arm} only"
+        return f"{row['workload']}: {group} is {'new' if row['contender_value'] else 'gone'}"
+    size = f"{abs(100 * (row['ratio'] - 1)):.1f} % {'more' if row['ratio'] > 1 else 'less'}"
     texts = {
         "group_share": f"{group} takes {size} of the run",
         "group_task_time": f"{group} takes {size} time per task",

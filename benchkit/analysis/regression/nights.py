@@ -98,7 +98,7 @@ def is_reported(event: Mapping[str, Any]) -> bool:
 
 
 def night_notes(events: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Return what could not be judged in a night, and what became of its suspects.
+    """Return what could not be judged, what became of suspects, and which task groups changed.
 
     Parameters
     ----------
@@ -108,7 +108,7 @@ def night_notes(events: Iterable[Mapping[str, Any]]) -> list[str]:
     Returns
     -------
     list of str
-        A line each; empty if all series were judged and none was suspect.
+        A line each; empty if all series were judged, none was suspect and no group changed.
     """
     nights = [event for event in events if event["kind"] == "night"]
 
@@ -130,6 +130,7 @@ def night_notes(events: Iterable[Mapping[str, Any]]) -> list[str]:
         notes.append(f"suspects not measured again: {total('n_not_measured')}")
     if total("n_set_aside"):
         notes.append(f"changes attributed to the machine: {total('n_set_aside')}")
+    notes += [str(row["sentence"]) for night in nights for row in night.get("groups") or ()]
     return notes
 
 

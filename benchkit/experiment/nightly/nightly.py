@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from benchkit.analysis.metric_names import check_metrics
+from benchkit.analysis.regression.group_changes import find_group_changes, runs_of_groups
 from benchkit.analysis.regression.history import DEFAULT_METRICS, History, build_history
 from benchkit.analysis.regression.judge import (
     FALSE_ALARMS_WITH_RERUNS,
@@ -27,6 +28,7 @@ from benchkit.experiment.environment.environment import CURRENT, Environment
 from benchkit.experiment.environment.lookup import find_environment
 from benchkit.experiment.nightly.confirm import Progress, confirm
 from benchkit.experiment.nightly.diagnosis import diagnose
+from benchkit.experiment.nightly.group_totals import read_group_totals
 from benchkit.experiment.nightly.night import Night
 from benchkit.experiment.paths import folders_of
 from benchkit.experiment.run.api import Selection, plan_experiment
@@ -196,7 +198,8 @@ def judge_and_record(
         proposed = judgement.proposed
         if arms and proposed:
             proposed = _confirmed(result, history, proposed, arms, folders, progress)
-        _write(result, history, judgement, proposed, again=bool(arms))
+        groups = _group_changes(store, history) if judgement.nights else []
+        _write(result, history, judgement, proposed, groups, again=bool(arms))
     result.regressions = read_ledger(store.events(), marks)
 
 
@@ -276,11 +279,18 @@ def _confirmed(
     return confirmation.events
 
 
+def _group_changes(store: Store, history: History) -> list[dict[str, Any]]:
+    """Return the task groups that changed on the last night."""
+    ids = {i for nights in runs_of_groups(history).values() for runs in nights for i in runs}
+    return find_group_changes(history, read_group_totals(store, sorted(ids)))
+
+
 def _write(
     result: Night,
     history: History,
     judgement: Judgement,
     proposed: Sequence[dict[str, Any]],
+    groups: Sequence[Mapping[str, Any]],
     *,
     again: bool,
 ) -> None:
@@ -321,7 +331,12 @@ def _write(
         if again:
             expected = round(event["n_series"] * FALSE_ALARMS_WITH_RERUNS, 5)
             event = {**event, "expected_false_alarms": expected}
-        add({**event, **fates})
+        own = [
+            {name: value for name, value in row.items() if name not in ("environment", "host")}
+            for row in groups
+            if (row["environment"], row["host"]) == (event["environment"], event["host"])
+        ]
+        add({**event, **fates, **({"groups": own} if own else {})})
 
 
 def _kind_of(event: Mapping[str, Any], facts: Mapping[str, Any]) -> str | None:

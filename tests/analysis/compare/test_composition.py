@@ -146,4 +146,4 @@ def test_describe_group_change_shows_share_and_interval():
         "etl: group merge takes 12.0 % more of the run (+8.1 to +16.0): 4.1 % -> 4.6 %"
     )
     gone = {**row, "metric": "group_tasks", "baseline": 3.0, "contender_value": 0.0, "exact": True}
-    assert describe_group_change(gone) == "etl: group merge is in the baseline only"
+    assert describe_group_change(gone) == "etl: group merge is gone"

@@ -1,0 +1,222 @@
+"""Find task groups whose share of a run, or whose number of tasks, changed on the last night.
+
+The share of a group does not depend on the speed of the machine, so that a change of one group is
+found although the duration says nothing. Takes a history and totals of task groups by run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchkit.analysis.changepoint.detect import ChangePoint, detect_many
+from benchkit.analysis.compare.group_cells import LEAST_SHARE
+from benchkit.analysis.compare.group_totals import (
+    GroupTotals,
+    describe_group_change,
+    renamed_groups,
+)
+from benchkit.analysis.regression.history import History, night_name
+
+__all__ = ["GROUP_NIGHTS", "find_group_changes", "runs_of_groups"]
+
+#: Nights that are searched: the reference of the detector, and the longest change that it awaits.
+#: Their number does not grow with the history.
+GROUP_NIGHTS = 64
+#: Nights with the same number of tasks before one with another number is a certain change.
+EXACT_NIGHTS = 5
+
+Array = NDArray[np.float64]
+Totals = Mapping[str, GroupTotals]
+
+
+def runs_of_groups(history: History) -> dict[int, list[list[str]]]:
+    """Return the runs whose task groups are compared.
+
+    Parameters
+    ----------
+    history : History
+        Ends with the night to judge.
+
+    Returns
+    -------
+    dict of int to list
+        Key of each workload that was measured on the last night -> ids of its valid runs by night,
+        of the last nights of its current segment.
+    """
+    runs = history.runs
+    runs = runs[(runs["outcome"] == "ok") & runs["comparable"].astype(bool)]
+    last = len(history.times) - 1
+    common = history.segments[history.segments["metric"] == ""]
+    starts = common.groupby("key")["night"].max().to_dict()
+    chosen = {}
+    for key in sorted(set(runs.loc[runs["night"] == last, "key"].tolist())):
+        own = runs[(runs["key"] == key) & (runs["night"] > last - GROUP_NIGHTS)]
+        own = own[own["night"] >= starts.get(key, 0)]
+        first = int(own["night"].min())
+        by_night: list[list[str]] = [[] for _ in range(first, last + 1)]
+        for night, run_id in zip(own["night"].tolist(), own["id"].tolist(), strict=True):
+            by_night[night - first].append(run_id)
+        chosen[int(key)] = by_night
+    return chosen
+
+
+def find_group_changes(history: History, totals: Mapping[str, Totals]) -> list[dict[str, Any]]:
+    """Return the changes of task groups that the last night shows.
+
+    Parameters
+    ----------
+    history : History
+        Ends with the night to judge.
+    totals : mapping of str to mapping
+        Id of a run -> totals of its task groups by name; runs of `runs_of_groups` that it lacks are
+        left out.
+
+    Returns
+    -------
+    list of dict
+        For each workload the group whose share changed most, and each number of tasks that was the
+        same on five nights and is another one now. ``sentence`` describes it, ``night`` is the
+        first night of the change; ``workload``, ``environment`` and ``host`` name the series.
+
+    Notes
+    -----
+    Shares are searched as odds by `benchkit.analysis.changepoint.detect.detect_many`. If the share
+    of a group grows, those of others fall: a workload has one finding a night, the group whose
+    odds changed most.
+    """
+    keys, nights, tables = [], [], []
+    for key, ids in runs_of_groups(history).items():
+        measured = [[totals[run_id] for run_id in of if totals.get(run_id)] for of in ids]
+        if measured and measured[-1]:
+            keys.append(key)
+            nights.append(len(measured))
+            tables.append(_same_names(measured))
+    if not keys:
+        return []
+    width = max(nights)
+    about = history.runs.drop_duplicates("key").set_index("key")
+    odds, shares, places = [], [], []
+    for place, table in enumerate(tables):
+        for name, (of_group, share) in _odds(table).items():
+            odds.append(np.pad(of_group, (width - nights[place], 0), constant_values=np.nan))
+            shares.append(np.pad(share, (width - nights[place], 0), constant_values=np.nan))
+            places.append((place, name))
+    found: dict[int, tuple[str, ChangePoint, Array]] = {}
+    for (place, name), changes, share in zip(
+        places, detect_many(np.array(odds)) if odds else [], shares, strict=True
+    ):
+        new = [change for change in changes if change.detected_at == width - 1]
+        if not new:
+            continue
+        before = found.get(place)
+        if before is None or _size(new[-1]) > _size(before[1]):
+            found[place] = name, new[-1], share
+    results = []
+    for place, (key, table) in enumerate(zip(keys, tables, strict=True)):
+        fields = {n: str(about.loc[key, n]) for n in ("workload", "environment", "host")}
+        rows = [] if place not in found else [_share_row(*found[place], history, width)]
+        rows += [{**row, "night": night_name(history.times[-1])} for row in _count_rows(table)]
+        for row in rows:
+            row = {**fields, **row}
+            results.append({**row, "sentence": describe_group_change(row)})
+    return results
+
+
+def _same_names(nights: Sequence[Sequence[Totals]]) -> list[list[dict[str, GroupTotals]]]:
+    """Return the totals by the names of the last night: releases of Dask rename groups."""
+    result: list[list[dict[str, GroupTotals]]] = []
+    after: dict[str, int] = {}
+    for runs in reversed(nights):
+        renamed: list[dict[str, GroupTotals]] = []
+        for run in runs:
+            counts = {name: total.n_tasks for name, total in run.items() if total.n_tasks}
+            joined = renamed_groups(counts, after) if after else {}
+            names = {old: joined[old].split(" → ")[1] for old in counts if old in joined}
+            renamed.append({names.get(name, name): total for name, total in run.items()})
+        if renamed:
+            after = {name: t.n_tasks for name, t in renamed[-1].items() if t.n_tasks}
+        result.append(renamed)
+    return result[::-1]
+
+
+def _odds(table: Sequence[Sequence[Mapping[str, GroupTotals]]]) -> dict[str, tuple[Array, Array]]:
+    """Return odds and share of each group by night, of the groups that are large enough."""
+    names = sorted({name for run in table[-1] for name in run})
+    shares = np.full((len(names), len(table)), np.nan)
+    for night, runs in enumerate(table):
+        parts = []
+        for run in runs:
+            total = sum(each.seconds for each in run.values())
+            if total > 0:
+                parts.append([run[n].seconds / total if n in run else np.nan for n in names])
+        if parts:
+            shares[:, night] = np.median(parts, axis=0)
+    result = {}
+    for name, share in zip(names, shares, strict=True):
+        known = share[np.isfinite(share)]
+        if known.size and LEAST_SHARE <= np.median(known) < 1:
+            with np.errstate(divide="ignore", invalid="ignore"):
+                result[name] = share / (1 - share), share
+    return result
+
+
+def _size(change: ChangePoint) -> float:
+    return abs(float(np.log(change.ratio)))
+
+
+def _share_row(
+    name: str, change: ChangePoint, share: Array, history: History, width: int
+) -> dict[str, Any]:
+    """Return a change of odds as a change of the share."""
+    base = float(np.nanmedian(share[: change.index]))
+
+    def ratio(odds_ratio: float) -> float:
+        return odds_ratio / (1 - base + base * odds_ratio)
+
+    first = len(history.times) - width + change.index
+    return {
+        "group": name,
+        "metric": "group_share",
+        "unit": "1",
+        "baseline": base,
+        "contender_value": base * ratio(change.ratio),
+        "ratio": ratio(change.ratio),
+        "low": ratio(change.low),
+        "high": ratio(change.high),
+        "exact": False,
+        "night": night_name(history.times[first]),
+    }
+
+
+def _count_rows(table: Sequence[Sequence[Mapping[str, GroupTotals]]]) -> list[dict[str, Any]]:
+    """Return the numbers of tasks that were one on each of the last nights, and are another now."""
+    measured = [runs for runs in table if runs]
+    if len(measured) <= EXACT_NIGHTS:
+        return []
+    rows = []
+    last = measured[-EXACT_NIGHTS - 1 :]
+    for name in sorted({name for runs in last for run in runs for name in run}):
+        before, now = (
+            {run[name].n_tasks if name in run else 0 for runs in nights for run in runs}
+            for nights in (last[:-1], last[-1:])
+        )
+        if len(before) == len(now) == 1 and before != now:
+            old, new = float(before.pop()), float(now.pop())
+            rows.append(
+                {
+                    "group": name,
+                    "metric": "group_tasks",
+                    "unit": "1",
+                    "baseline": old,
+                    "contender_value": new,
+                    "ratio": new / old if old else None,
+                    "low": None,
+                    "high": None,
+                    "exact": True,
+                }
+            )
+    return rows

@@ -1,0 +1,62 @@
+"""Read the totals of the task groups of many runs, and keep them in the cache."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable
+from contextlib import suppress
+from hashlib import sha256
+
+from benchkit.analysis.compare.group_totals import GroupTotals, group_totals
+from benchkit.errors import BenchkitError
+from benchkit.store.store import Store
+from benchkit.working_folder import cache_folder
+
+__all__ = ["read_group_totals"]
+
+
+def read_group_totals(store: Store, ids: Iterable[str]) -> dict[str, dict[str, GroupTotals]]:
+    """Return the totals of the task groups of runs.
+
+    Parameters
+    ----------
+    store : Store
+        Store with the runs; runs do not change, so that each is read once.
+    ids : iterable of str
+        Ids of the runs. The cache keeps these and no others.
+
+    Returns
+    -------
+    dict of str to dict
+        Id -> totals by name of group; a run without a readable file is left out.
+    """
+    name = sha256(str(store.path).encode()).hexdigest()[:16]
+    file = cache_folder() / "groups" / f"{name}.json"
+    known: dict[str, dict[str, list[float | None]]] = {}
+    with suppress(OSError, ValueError):
+        known = json.loads(file.read_text(encoding="utf-8"))
+    kept = {run_id: known[run_id] for run_id in ids if run_id in known}
+    missing = [run_id for run_id in ids if run_id not in kept]
+    for run_id in missing:
+        with suppress(BenchkitError):
+            groups = group_totals(store.open(run_id, ("task_groups",)).tree)
+            kept[run_id] = {
+                group: [None if math.isnan(value) else value for value in total]
+                for group, total in groups.items()
+            }
+    if missing:
+        with suppress(OSError):  # without a cache the next night reads all runs again
+            file.parent.mkdir(parents=True, exist_ok=True)
+            draft = file.with_suffix(".draft")
+            draft.write_text(json.dumps(kept), encoding="utf-8")
+            draft.replace(file)
+    return {
+        run_id: {
+            group: GroupTotals(
+                float(seconds or 0), int(n_tasks or 0), math.nan if nbytes is None else nbytes
+            )
+            for group, (seconds, n_tasks, nbytes) in groups.items()
+        }
+        for run_id, groups in kept.items()
+    }

@@ -1,0 +1,125 @@
+"""Task groups that change on a night: found by their share, also if the duration is the same."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from helpers.run_records import run_record
+
+from benchkit.analysis.compare.group_totals import GroupTotals
+from benchkit.analysis.regression.group_changes import (
+    GROUP_NIGHTS,
+    find_group_changes,
+    runs_of_groups,
+)
+from benchkit.analysis.regression.history import build_history, night_name
+from benchkit.analysis.regression.nights import night_notes
+
+
+def nights(seconds, *, n_tasks=None, **facts):
+    """Return a history, and the totals of its runs; `seconds` maps groups to values by night."""
+    size = len(next(iter(seconds.values())))
+    rows = [run_record(night, duration=10.0, **facts) for night in range(size)]
+    totals = {
+        row["id"]: {
+            name: GroupTotals(values[night], (n_tasks or {}).get(name, [10] * size)[night], 1e6)
+            for name, values in seconds.items()
+            if np.isfinite(values[night])
+        }
+        for night, row in enumerate(rows)
+    }
+    return build_history(pd.DataFrame(rows), metrics=["duration"]), totals
+
+
+def noisy(rng, level, size=40):
+    return level * np.exp(0.02 * rng.standard_normal(size))
+
+
+def groups(rng, size=40):
+    """Return seconds of four groups, on a machine whose speed differs by 20 % between nights."""
+    speed = np.exp(0.2 * rng.standard_normal(size))
+    levels = {"load": 50, "merge": 5, "sum": 30, "store": 15}
+    return {name: speed * noisy(rng, level, size) for name, level in levels.items()}
+
+
+def test_find_group_changes_names_group_on_machine_of_changing_speed(rng):
+    seconds = groups(rng)
+    seconds["merge"][37:] *= 1.3
+    history, totals = nights(seconds)
+    (row,) = find_group_changes(history, totals)
+
+    assert (row["group"], row["metric"]) == ("merge", "group_share")
+    assert row["ratio"] == pytest.approx(1.28, abs=0.05)
+    assert row["baseline"] == pytest.approx(0.05, abs=0.003)
+    assert row["night"] in [night_name(time) for time in history.times[36:39]]
+    assert "group merge takes 2" in row["sentence"]
+    assert "% more of the run" in row["sentence"]
+    event = {"kind": "night", "groups": [row]}
+    assert night_notes([event]) == [row["sentence"]]
+
+
+def test_find_group_changes_reports_a_change_once(rng):
+    seconds = groups(rng, 44)
+    seconds["merge"][37:] *= 1.3
+    history, totals = nights(seconds)
+
+    found = [night for night in range(36, 44) if find_group_changes(history.before(night), totals)]
+    assert len(found) == 1
+    assert 39 <= found[0] <= 41
+
+
+def test_find_group_changes_is_silent_about_a_slow_machine(rng):
+    seconds = groups(rng)
+    for values in seconds.values():
+        values[35:] *= 1.5
+
+    assert find_group_changes(*nights(seconds)) == []
+
+
+def test_find_group_changes_of_tasks_is_exact(rng):
+    counts = {"merge": [10] * 39 + [12]}
+    (row,) = find_group_changes(*nights(groups(rng), n_tasks=counts))
+
+    assert row["exact"]
+    assert row["sentence"].endswith(
+        "group merge has 20.0 % more tasks, the same in all runs: 10 -> 12"
+    )
+    varying = {"merge": [10, 11] * 19 + [10, 14]}
+    assert find_group_changes(*nights(groups(rng), n_tasks=varying)) == []
+    new = {"merge": [10] * 34 + [12] * 6}  # of six nights before: reported then
+    assert find_group_changes(*nights(groups(rng), n_tasks=new)) == []
+
+
+def test_find_group_changes_follows_renamed_groups(rng):
+    seconds = groups(rng)
+    counts = {"merge": [7] * 40, "join": [7] * 40}
+    old = seconds.pop("merge")
+    seconds["merge"], seconds["join"] = (np.where(np.arange(40) < 20, old, np.nan),
+                                         np.where(np.arange(40) < 20, np.nan, old))  # fmt: skip
+    seconds["join"][37:] *= 1.3
+    (row,) = find_group_changes(*nights(seconds, n_tasks=counts))
+
+    assert row["group"] == "join"
+
+
+def test_runs_of_groups_ends_at_a_segment_and_after_nights(rng):
+    history, _ = nights(groups(rng, 90))
+    (ids,) = runs_of_groups(history).values()
+    assert len(ids) == GROUP_NIGHTS
+    assert all(len(of_night) == 1 for of_night in ids)
+    assert find_group_changes(history, {}) == []
+
+    rows = [run_record(n, version="2" if n >= 80 else "1") for n in range(90)]
+    (ids,) = runs_of_groups(build_history(pd.DataFrame(rows), metrics=["duration"])).values()
+    assert len(ids) == 10
+
+
+def test_find_group_changes_rarely_reports_noise(rng):
+    n_found = n_nights = 0
+    for _ in range(12):
+        history, totals = nights(groups(rng, 60))
+        for night in range(30, 60, 3):
+            n_found += bool(find_group_changes(history.before(night), totals))
+            n_nights += 1
+
+    assert n_nights == 120
+    assert n_found <= 1  # 0.03 % expected
