@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-import pandas as pd
-from IPython.display import HTML
+from typing import Any
 
+import pandas as pd
+from IPython.display import HTML, Markdown
+
+from benchkit.analysis.insight.memory import memory_peaks
+from benchkit.analysis.insight.memory_changes import bytes_as_text, memory_growth
+from benchkit.analysis.run.baseline import comparable
+from benchkit.errors import BenchkitError, NotRecorded
 from benchkit.formatting import (
     OUTCOME_WORDS,
     format_bytes,
@@ -13,12 +19,14 @@ from benchkit.formatting import (
     format_seconds,
     short_names,
 )
+from benchkit.show import markdown
 from benchkit.show.plots.base import read_group
 from benchkit.show.templates import render_template
 from benchkit.store.run import Run
 from benchkit.store.schema import METRICS
+from benchkit.table import Table
 
-__all__ = ["KEY_FIGURES", "metadata_table", "run_heading", "task_group_table"]
+__all__ = ["KEY_FIGURES", "memory_parts", "metadata_table", "run_heading", "task_group_table"]
 
 #: Metrics at the top of a page about a run -> label.
 KEY_FIGURES = {
@@ -29,6 +37,10 @@ KEY_FIGURES = {
     "transfer_bytes": "fetched between workers",
     "n_tasks": "tasks",
 }
+
+
+#: Earlier runs used for the growth of memory, and the groups of them that it reads.
+GROWTH_RUNS, GROWTH_GROUPS = 9, ("scheduler", "held")
 
 
 def run_heading(run: Run) -> HTML:
@@ -54,6 +66,34 @@ def run_heading(run: Run) -> HTML:
     limits = run.quality().to_dict("records")
     template = "run_heading.html"
     return HTML(render_template(template, run=run, outcome=outcome, figures=figures, limits=limits))
+
+
+def memory_parts(run: Run) -> list[Any]:
+    """Return who held the memory of a run, and its growth from run to run, to display.
+
+    Parameters
+    ----------
+    run : Run
+        A run that a store opened.
+
+    Returns
+    -------
+    list of object
+        Two tables; a text where a table cannot be made.
+    """
+    parts: list[Any] = []
+    try:
+        parts.append(memory_peaks(run))
+    except NotRecorded as error:
+        parts.append(Markdown(markdown.text(str(error))))
+    earlier = comparable(run.store.runs(run.workload), run.record).tail(GROWTH_RUNS)
+    try:
+        runs = [*run.store.load(earlier["id"] if len(earlier) else (), GROWTH_GROUPS), run]
+        growth = bytes_as_text(memory_growth(runs))
+        parts.append(Table.from_frame(growth, f"of {len(runs)} runs"))
+    except BenchkitError as error:
+        parts.append(Markdown(markdown.text(str(error))))
+    return parts
 
 
 def metadata_table(run: Run) -> pd.Series:

@@ -7,7 +7,7 @@ Takes runs of two arms; returns a table whose sum is the whole difference. Verdi
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import pandas as pd
@@ -15,9 +15,10 @@ import xarray as xr
 
 from benchkit.analysis.compare.causes import CauseChanges, cause_changes
 from benchkit.analysis.compare.group_totals import group_totals, renamed_groups
+from benchkit.analysis.insight.memory_changes import memory_difference
 from benchkit.analysis.stats.welch import mean_difference
-from benchkit.errors import NotEnoughRuns
-from benchkit.formatting import short_group, signed_parts
+from benchkit.errors import NotEnoughRuns, NotRecorded
+from benchkit.formatting import format_bytes, short_group, signed_parts
 from benchkit.store.run import Run
 from benchkit.store.task_graph import has_task_graph
 
@@ -33,12 +34,18 @@ GROUPS_READ = (
     "submissions",
     "workers",
     "events",
+    # For the bytes of results:
+    "held",
 )
 
 IDLE, UNEXPLAINED = "idle", "unexplained"
 _KINDS = ("managed", "unmanaged_old", "unmanaged_recent", "spilled")
 #: Largest number of task groups in the sentence.
 GROUPS_NAMED = 2
+#: Largest number of kinds of memory in the sentence.
+KINDS_NAMED = 3
+#: Smallest difference of the results of a task group in the sentence, in B.
+LEAST_BYTES = 1_000_000
 #: Smallest share of the whole for a part in the sentence.
 LEAST_SHARE = 0.05
 
@@ -63,6 +70,9 @@ class Explanation:
         Number of runs used.
     causes : CauseChanges or None
         The difference by cause; None if a run has no task graph.
+    memory_groups : DataFrame
+        Return value of `benchkit.analysis.insight.memory_changes.memory_difference`; empty if a run
+        has no bytes by task group.
     """
 
     parts: pd.DataFrame
@@ -71,6 +81,7 @@ class Explanation:
     n_baseline: int
     n_contender: int
     causes: CauseChanges | None = None
+    memory_groups: pd.DataFrame = field(default_factory=pd.DataFrame)
 
     @property
     def sentence(self) -> str:
@@ -82,6 +93,21 @@ class Explanation:
         total, parts = signed_parts(self.total_s, named, "all other parts")
         text = f"Of {total}, {', '.join(f'{seconds} is {name}' for seconds, name in parts)}."
         return f"{text} By cause: {self.causes.sentence}" if self.causes else text
+
+    @property
+    def memory_sentence(self) -> str:
+        """The kinds of memory and the task groups that changed most; empty if unknown."""
+        kinds = [f"{_signed_bytes(row.bytes)} {row.kind}" for row in self.memory.itertuples()]
+        text = f"At the peak: {', '.join(kinds[:KINDS_NAMED])}." if kinds else ""
+        if len(self.memory_groups):
+            size = self.memory_groups["difference (B)"]
+            groups = [
+                f"{_signed_bytes(value)} in results of {name}"
+                for name, value in size.items()
+                if abs(value) > max(LEAST_BYTES, LEAST_SHARE * size.abs().max())
+            ]
+            text += f" {', '.join(groups[:GROUPS_NAMED])}." if groups else ""
+        return text.strip()
 
     def __repr__(self) -> str:
         return f"{self.sentence}\n{self.parts.round(3).to_string(index=False)}"
@@ -162,7 +188,16 @@ def explain(
         n_baseline=len(sides[0]),
         n_contender=len(sides[1]),
         causes=_causes(trees, blocked, level),
+        memory_groups=_memory_groups(trees),
     )
+
+
+def _memory_groups(trees: list[list[xr.DataTree]]) -> pd.DataFrame:
+    sides = [[Run(tree) for tree in side] for side in trees]
+    try:
+        return memory_difference(sides[0], sides[1])
+    except NotRecorded:
+        return pd.DataFrame()
 
 
 def _causes(trees: list[list[xr.DataTree]], blocked: bool, level: float) -> CauseChanges | None:
@@ -231,6 +266,10 @@ def _memory_at_peak(tree: xr.DataTree) -> list[float] | None:
     data = node.to_dataset()
     peak = int(np.nanargmax(np.nan_to_num(data["process"].values)))
     return [float(np.nan_to_num(data[kind].values[peak])) for kind in _KINDS]
+
+
+def _signed_bytes(size: float) -> str:
+    return f"{'+' if size >= 0 else '−'}{format_bytes(abs(size))}"
 
 
 def _part_name(group: str, activity: str) -> str:

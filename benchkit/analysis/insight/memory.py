@@ -14,7 +14,7 @@ from benchkit.store.run import Run
 from benchkit.store.run_tables import worker_names
 from benchkit.table import Table
 
-__all__ = ["MemoryPeaks", "memory_difference", "memory_peaks"]
+__all__ = ["MemoryPeaks", "memory_peaks"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -170,32 +170,3 @@ def _most_at_once(begins: np.ndarray, ends: np.ndarray) -> int:
     changes = np.repeat([1, -1], len(begins))
     order = np.lexsort((changes, np.concatenate([begins, ends])))
     return int(np.cumsum(changes[order]).max(initial=1))
-
-
-def memory_difference(before: Run, after: Run) -> pd.DataFrame:
-    """Return the bytes by task group at the peaks of two runs.
-
-    Groups are matched by the names of their prefixes, which do not depend on the data.
-
-    Parameters
-    ----------
-    before, after : Run
-        Runs with bytes by task group.
-
-    Returns
-    -------
-    DataFrame
-        Bytes before and after, and their difference, by prefix; the largest change first.
-    """
-    columns = {}
-    for name, run in (("before (B)", before), ("after (B)", after)):
-        held = memory_peaks(run).cluster
-        columns[name] = held.groupby([_prefix(group) for group in held.index]).sum()
-    frame = pd.DataFrame(columns).fillna(0.0)
-    frame["difference (B)"] = frame["after (B)"] - frame["before (B)"]
-    return frame.reindex(frame["difference (B)"].abs().sort_values(ascending=False).index)
-
-
-def _prefix(group: str) -> str:
-    head, _, token = group.rpartition("-")
-    return head if head and len(token) >= 8 else group

@@ -17,7 +17,7 @@ from benchkit.analysis.compare.explain import Explanation, explain
 from benchkit.analysis.regression.history import History
 from benchkit.analysis.regression.regression import FAILING
 from benchkit.errors import BenchkitError
-from benchkit.formatting import MISSING, format_bytes
+from benchkit.formatting import MISSING
 from benchkit.store.run import Run
 from benchkit.values import json_safe
 
@@ -214,13 +214,8 @@ def _git_ref(version: str, tag: str) -> str:
 def _explanation_facts(explanation: Explanation, metric: str) -> dict[str, Any]:
     """Return sentence and largest parts of an explanation: of memory, or of time."""
     if metric.startswith(("memory", "spilled")):
-        kinds = explanation.memory.head(3)
-        texts = [
-            f"{'+' if row.bytes >= 0 else '−'}{format_bytes(abs(row.bytes))} {row.kind}"
-            for row in kinds.itertuples()
-        ]
-        sentence = f"At the peak: {', '.join(texts)}." if texts else ""
-        return {"explanation": sentence, "parts": json_safe(kinds.to_dict("records"))}
+        kinds = explanation.memory.head(3).to_dict("records")
+        return {"explanation": explanation.memory_sentence, "parts": json_safe(kinds)}
     columns = ["group", "activity", "seconds", "low", "high"]
     parts = explanation.parts[columns].head(8).to_dict("records")
     return {"explanation": explanation.sentence, "parts": json_safe(parts)}

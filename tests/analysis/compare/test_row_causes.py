@@ -85,7 +85,7 @@ def test_with_causes_says_once_why_causes_are_unknown(runs):
 
     assert found.causes == []
     (warning,) = [text for text in found.warnings if text not in comparison.warnings]
-    assert warning.startswith("cause unknown for 1 changed duration: run ")
+    assert warning.startswith("cause unknown for 1 changed row: run ")
     assert "the dependencies of its tasks were not recorded" in warning
 
 
@@ -96,4 +96,4 @@ def test_with_causes_accepts_missing_run_files(runs):
     found = with_causes(compared(runs), open_run)
 
     assert found.causes == []
-    assert found.warnings[-1] == "cause unknown for 1 changed duration: A-x.slow-0: damaged"
+    assert found.warnings[-1] == "cause unknown for 1 changed row: A-x.slow-0: damaged"

@@ -6,7 +6,7 @@ import pytest
 from helpers.graph_runs import MadeTask, graph_run
 from helpers.synthetic_recordings import MB, ON, rows
 
-from benchkit.analysis.insight.memory import memory_difference, memory_peaks
+from benchkit.analysis.insight.memory import memory_peaks
 from benchkit.errors import NotRecorded
 from benchkit.measure.capture import HELD_COLUMNS
 
@@ -58,20 +58,6 @@ def test_transient_is_the_peak_less_results_and_floor(tmp_path):
 
     # 400 MB less 50 MB of results and 100 MB that the process always has; no task ran at 900 MB.
     assert transient == {"a": pytest.approx(250 * MB)}
-
-
-def test_difference_matches_groups_by_prefix(tmp_path):
-    runs = []
-    for name, size in (("sum-0123456789abcdef", 10), ("sum-fedcba9876543210", 25)):
-        tasks = [MadeTask("a-0", 0, 1)]
-        samples = held((1, 0, 0, size))
-        run = graph_run(tmp_path, tasks, duration=2, held=samples)
-        run.tree["held"].attrs["groups"] = f'["{name}"]'
-        runs.append(run)
-
-    table = memory_difference(*runs)
-
-    assert table.loc["sum"].tolist() == [10 * MB, 25 * MB, 15 * MB]
 
 
 def test_run_without_samples_says_so(tmp_path):

@@ -18,6 +18,7 @@ from benchkit.analysis.insight.limits import CAUSES_SHORT
 from benchkit.formatting import MISSING, format_change, format_quantity, format_seconds, short_group
 from benchkit.show.dashboard.components import tables, ui
 from benchkit.show.dashboard.components.markup import link
+from benchkit.show.dashboard.components.memory import memory_by_group
 from benchkit.show.dashboard.components.metrics import metric_term
 from benchkit.show.dashboard.state.cache import cached, open_run
 from benchkit.show.dashboard.state.url import address
@@ -111,6 +112,7 @@ def _content(
         tables.glossary(_TERMS),
         *_causes(explanation.causes),
         *_memory(explanation.memory),
+        *memory_by_group(explanation.memory_groups),
         ui.heading("Runs of both", "The links to groups above open the first run of each arm."),
         tables.html_table(_RUN_TITLES, _run_rows(sides, first), tight=True),
     ]

@@ -8,12 +8,14 @@ from markupsafe import Markup
 from panel.viewable import Viewable
 
 from benchkit.analysis.compare.environment_diff import differences
+from benchkit.analysis.insight.memory_changes import memory_difference
 from benchkit.analysis.run.timeline import TaskTimeline
-from benchkit.errors import BenchkitError
+from benchkit.errors import BenchkitError, NotRecorded
 from benchkit.formatting import MISSING
 from benchkit.show.dashboard.components import tables, ui
 from benchkit.show.dashboard.components.filters import filtered, select
 from benchkit.show.dashboard.components.markup import link
+from benchkit.show.dashboard.components.memory import memory_by_group
 from benchkit.show.dashboard.components.metrics import metric_terms
 from benchkit.show.dashboard.components.window_controls import window_controls
 from benchkit.show.dashboard.pair.task_groups import about_groups, group_table
@@ -67,6 +69,7 @@ def view(state: dict[str, str]) -> Viewable:
         *_threads(window),
         ui.heading("Task groups", about_groups(window)),
         group_table(window),
+        *_memory(runs),
         *_transfers(runs),
         *_stacks(runs),
         ui.heading("Key figures"),
@@ -140,6 +143,16 @@ def _update_with(
 
     show()
     window.subscribe(show)
+
+
+def _memory(runs: list[Run]) -> list[Viewable]:
+    """Return the bytes of results by task group, or a message if a run has none."""
+    try:
+        difference = memory_difference([runs[0]], [runs[1]])
+    except NotRecorded as error:
+        return [ui.heading("Which task groups held memory"), ui.paragraph(str(error))]
+    names = {"before (B)": "A (B)", "after (B)": "B (B)"}
+    return memory_by_group(difference.rename(columns=names))
 
 
 def _transfers(runs: list[Run]) -> list[Viewable]:

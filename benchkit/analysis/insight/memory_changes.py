@@ -1,0 +1,154 @@
+"""Compare the memory of runs: by task group between two sets, and its growth from run to run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+from scipy.stats import theilslopes
+
+from benchkit.errors import NotEnoughRuns, UsageError
+from benchkit.formatting import format_quantity, short_group
+from benchkit.store.run import Run
+
+__all__ = ["bytes_as_text", "memory_difference", "memory_growth"]
+
+#: Fewest runs that show growth.
+LEAST_RUNS = 4
+#: Confidence of the interval of a growth.
+LEVEL = 0.95
+#: Series of the group ``scheduler`` -> place of the sample (first or last), and label.
+_SERIES = {
+    ("process", 0): "workers' processes at the start",
+    ("process", -1): "workers' processes at the end",
+    ("unmanaged_old", -1): "unmanaged, old, at the end",
+    ("rss", -1): "scheduler's process at the end",
+}
+
+
+def memory_difference(before: Sequence[Run], after: Sequence[Run]) -> pd.DataFrame:
+    """Return the bytes of results by task group, at the peak of all results, of two sets of runs.
+
+    Parameters
+    ----------
+    before, after : sequence of Run
+        Runs with bytes by task group, such as ``[run]``; values are means.
+
+    Returns
+    -------
+    DataFrame
+        Bytes before and after, and their difference, by name of the task group without Dask's
+        hash; the largest difference first.
+
+    Raises
+    ------
+    NotRecorded
+        A run has no bytes by task group.
+    """
+    sides = {"before (B)": before, "after (B)": after}
+    means = {
+        name: pd.DataFrame([_held_at_peak(run) for run in runs]).fillna(0.0).mean()
+        for name, runs in sides.items()
+    }
+    frame = pd.DataFrame(means, columns=list(sides)).fillna(0.0)
+    frame["difference (B)"] = frame["after (B)"] - frame["before (B)"]
+    order = frame["difference (B)"].abs().sort_values(ascending=False, kind="stable").index
+    return frame.loc[order].rename_axis("task group")
+
+
+def _held_at_peak(run: Run) -> dict[str, float]:
+    """Return bytes by short name of the task group at the peak of their sum."""
+    held = run.memory_by_group()
+    if not held.size:
+        return {}
+    row = held.loc[held.sum(axis=1).idxmax()]
+    return {str(name): float(size) for name, size in row.groupby(short_group).sum().items()}
+
+
+def memory_growth(runs: Sequence[Run]) -> pd.DataFrame:
+    """Return how memory grows from run to run of a workload, such as by a leak.
+
+    Parameters
+    ----------
+    runs : sequence of Run
+        At least four runs of one workload in one environment.
+
+    Returns
+    -------
+    DataFrame
+        A row for processes and unmanaged memory, and for the results of each task group at their
+        peak: first and last value, and growth per run in B (median of the slopes between all pairs
+        of runs) with its 95 % interval; the largest growth first. Memory grows where ``low`` is
+        above 0.
+
+    Raises
+    ------
+    NotEnoughRuns
+        Fewer than four runs.
+    UsageError
+        The runs have different workloads or environments.
+
+    Notes
+    -----
+    Theil-Sen: one run with unusual memory does not change the slope. Clusters that are started for
+    each run show growth only of what outlives them; reused clusters that of their processes.
+    """
+    if len(runs) < LEAST_RUNS:
+        raise NotEnoughRuns(f"growth of memory needs {LEAST_RUNS} runs, not {len(runs)}")
+    kinds = {(run.workload, str(run.tree.attrs.get("environment"))) for run in runs}
+    if len(kinds) > 1:
+        names = " and ".join(sorted(f"{workload} in {name}" for workload, name in kinds)[:2])
+        raise UsageError(f"growth of memory: runs differ ({names}): select one workload")
+    ordered = sorted(runs, key=lambda run: str(run.tree.attrs.get("started")))
+    values = pd.DataFrame([_memory_of(run) for run in ordered])
+    rows = {}
+    for name in values:
+        known = np.flatnonzero(values[name].notna())
+        if len(known) >= LEAST_RUNS:
+            series = values[name].to_numpy(float)[known]
+            slope, _, low, high = theilslopes(series, known, alpha=LEVEL)
+            rows[str(name)] = [series[0], series[-1], slope, low, high]
+    columns = ["first (B)", "last (B)", "growth (B per run)", "low", "high"]
+    frame = pd.DataFrame.from_dict(rows, orient="index", columns=columns)
+    return frame.sort_values("growth (B per run)", ascending=False, kind="stable")
+
+
+def _memory_of(run: Run) -> dict[str, float]:
+    out = {}
+    series = run.tree["scheduler"].to_dataset() if "scheduler" in run.tree.children else {}
+    for (name, place), label in _SERIES.items():
+        values = series[name].values if name in series else np.zeros(0)
+        values = values[np.isfinite(values)]
+        if len(values):
+            out[label] = float(values[place])
+    if "held" in run.tree.children:
+        sizes = _held_at_peak(run)
+        out |= {f"results of {name}": size for name, size in sizes.items()}
+    return out
+
+
+def bytes_as_text(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return a table of this module as text with units.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        Bytes.
+
+    Returns
+    -------
+    DataFrame
+        Equal rows; the unit is no longer in the names of columns, and differences have a sign.
+    """
+    signed = ("difference (B)", "growth (B per run)", "low", "high")
+    return pd.DataFrame(
+        {
+            name.replace(" (B)", "").replace(" (B per run)", " per run"): [
+                ("+" if name in signed and size > 0 else "") + format_quantity(float(size), "B")
+                for size in frame[name]
+            ]
+            for name in frame
+        },
+        index=frame.index,
+    )
