@@ -145,6 +145,20 @@ class Case:
                 return float(found[1])
         return 0.0
 
+    @cached_property
+    def other_threads(self) -> float:
+        """Processor seconds of the workers outside of the threads of tasks; 0: unknown."""
+        fine = self.run.fine_metrics()
+        if fine.empty:
+            return 0.0
+        own = fine[(fine["context"] == "execute") & (fine["activity"] == "thread-cpu")]
+        return max(0.0, self.metric("cpu_time") - float(own["value"].sum())) if len(own) else 0.0
+
+    @property
+    def is_disturbed(self) -> bool:
+        """Whether other processes used so much that processes of the cluster had to wait."""
+        return self.other_cores > 0.5
+
     def blamed(self, *causes: str) -> float:
         """Return the seconds of the duration that some causes took; 0 without a task graph.
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import xarray as xr
+from numpy.typing import ArrayLike
 
 from benchkit.analysis.insight.blame import CAUSES, blame_walk
 from benchkit.analysis.insight.critical_path import critical_path
@@ -17,7 +18,7 @@ from benchkit.formatting import format_quantity
 from benchkit.store.run import Run
 from benchkit.table import Table
 
-__all__ = ["BOUNDS", "CAUSES_SHORT", "Limits", "run_limits"]
+__all__ = ["BOUNDS", "CAUSES_SHORT", "Limits", "run_limits", "seconds_covered"]
 
 #: Limits -> what would have to change to lower them.
 BOUNDS = {
@@ -226,6 +227,7 @@ def _busiest_worker(run: Run) -> tuple[float, float]:
     events = run.tree["task_events"].to_dataset()
     actions = json.loads(events.attrs["actions"])
     worker = run.tree["tasks"].to_dataset()["worker"].values[events["task"].values]
+    begins, ends = events["start"].values, events["stop"].values
     out = []
     for names in (("transfer",), ("disk-read", "disk-write")):
         codes = [actions.index(name) for name in names]
@@ -233,8 +235,8 @@ def _busiest_worker(run: Run) -> tuple[float, float]:
         out.append(
             max(
                 (
-                    _union(events.isel(event=np.flatnonzero(chosen & (worker == number))))
-                    for number in np.unique(worker[chosen])
+                    seconds_covered(begins[chosen & on_it], ends[chosen & on_it])
+                    for on_it in (worker == number for number in np.unique(worker[chosen]))
                 ),
                 default=0.0,
             )
@@ -242,10 +244,23 @@ def _busiest_worker(run: Run) -> tuple[float, float]:
     return out[0], out[1]
 
 
-def _union(events: xr.Dataset) -> float:
-    """Return the seconds that at least one event covers."""
-    order = np.argsort(events["start"].values, kind="stable")
-    start, stop = events["start"].values[order], events["stop"].values[order]
+def seconds_covered(start: ArrayLike, stop: ArrayLike) -> float:
+    """Return the seconds that at least one interval covers.
+
+    Parameters
+    ----------
+    start, stop : array_like of float
+        Begin and end of each interval in s; intervals with NaN are left out.
+
+    Returns
+    -------
+    float
+        At most the sum of their lengths.
+    """
+    start, stop = np.asarray(start, float), np.asarray(stop, float)
+    known = np.isfinite(start) & np.isfinite(stop)
+    order = np.argsort(start[known], kind="stable")
+    start, stop = start[known][order], stop[known][order]
     reached = np.maximum.accumulate(stop)
     before = np.concatenate([[-np.inf], reached[:-1]])
     return float(np.maximum(reached - np.maximum(start, before), 0.0).sum())

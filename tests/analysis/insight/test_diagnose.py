@@ -169,6 +169,78 @@ def test_rule_finds_its_planted_fault(tmp_path, rule):
     assert rule in names, f"it costs {found.seconds:.3f} s"
 
 
+#: Rule -> tasks and arguments of a run that has something similar to its fault, but not the fault.
+SIMILAR = {
+    "slow_worker": {  # the tasks of worker 1 are as fast as the others, apart from one
+        "tasks": [*busy(20), MadeTask("work-x", 1.25, 5.0, worker=1, thread=3)],
+        "duration": 5.0,
+    },
+    "stragglers": {  # a chain ends with a single task, but was never parallel
+        "tasks": [
+            MadeTask("c-0", 0, 1.0), MadeTask("d-0", 0.9, 1.01, thread=1),
+            MadeTask("e-0", 0.9, 1.01, worker=1, thread=2), MadeTask("c-1", 1, 5, ["c-0"]),
+        ],
+        "duration": 5.0,
+    },
+    "blocked_loop": {  # garbage collection has a rule of its own
+        "events": [event("loop-blocked", seconds=0.8, stack="_gc_callback (x.py:1)\nrun (y.py:2)")]
+    },
+    "blocked_worker": {"samples": [sample(t, 0, tick_max=0.4) for t in (1, 2)]},
+    "garbage": {"scheduler": [{"time": ON + t, "gc_time": 10 + 0.05 * t} for t in (0, 1, 2)]},
+    "slow_start": {  # the first attempts failed: only later ones are in the list of tasks
+        "tasks": [task._replace(start=task.start + 1, stop=task.stop + 1) for task in busy()],
+        "duration": 3.5,
+        "submissions": [(0.05, 40)],
+    },
+    "large_graph": {  # 40 graphs at the same time, of which each takes 0.3 s
+        "tasks": [task._replace(start=task.start + 7, stop=task.stop + 7) for task in busy()],
+        "duration": 9.5,
+        "submissions": [(1.0 + 0.001 * n, 1) for n in range(40)],
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("rule", SIMILAR)
+def test_rule_does_not_find_what_is_similar(tmp_path, rule):
+    assert all_rules()[rule](Case(run_of(tmp_path, **SIMILAR[rule]))) is None
+
+
+def test_threads_of_tasks_are_found_if_they_get_few_processors(tmp_path):
+    fine = [
+        ["execute", "work", "thread-noncpu", "seconds", 9.0, ""],
+        ["execute", "work", "thread-cpu", "seconds", 0.5, ""],
+    ]
+    samples = [
+        sample(t, i, process_number=i, cpu_time=2.4 * t / 2.5) for t in (0, 2.5) for i in (0, 1)
+    ]
+    case = Case(run_of(tmp_path, fine=fine, samples=samples))
+
+    found = all_rules()["oversubscribed"](case)
+
+    assert found.evidence.endswith("of it outside of the threads of tasks")
+    assert all_rules()["waiting_inside"](case) is None
+
+
+@pytest.mark.parametrize(("cpu", "is_found"), [(0.2, True), (4.0, False)])
+def test_waiting_inside_finds_sleeping_tasks_on_disturbed_machines(tmp_path, cpu, is_found):
+    fine = [
+        ["execute", "work", "thread-noncpu", "seconds", 8.0, ""],
+        ["execute", "work", "thread-cpu", "seconds", cpu, ""],
+    ]
+    case = Case(run_of(tmp_path, fine=fine))
+    case.other_cores = 1.5
+
+    assert (all_rules()["waiting_inside"](case) is not None) is is_found
+
+
+@pytest.mark.parametrize(("cores", "is_found"), [(0.0, True), (1.5, False)])
+def test_blocked_worker_needs_longer_times_on_disturbed_machines(tmp_path, cores, is_found):
+    case = Case(run_of(tmp_path, **PLANTED["blocked_worker"]))
+    case.other_cores = cores
+
+    assert (all_rules()["blocked_worker"](case) is not None) is is_found
+
+
 def test_healthy_run_has_no_findings(tmp_path):
     samples = [
         sample(t, i, process=300 * MB, gil=0.02, tick_max=0.02, unmanaged_old=100 * MB,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from benchkit.analysis.insight.findings import Case, Finding
+from benchkit.analysis.insight.limits import seconds_covered
 from benchkit.formatting import format_quantity
 
 __all__ = ["find"]
@@ -28,8 +29,8 @@ def find(case: Case) -> Finding | None:
         return None
     graph = case.run.task_graph()
     calls, sent = graph.calls, graph.submissions
-    packing = float((calls["sent"] - calls["serialised"]).sum())
-    unpacking = float((sent["started"] - sent["received"]).sum())
+    packing = seconds_covered(calls["serialised"], calls["sent"])
+    unpacking = seconds_covered(sent["received"], sent["started"])
     if packing + unpacking < MIN_SHARE * case.duration:
         return None
     return Finding(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from benchkit.analysis.insight.findings import Case, Finding
 from benchkit.formatting import format_quantity
 
@@ -27,10 +29,12 @@ def find(case: Case) -> Finding | None:
     """
     if case.tasks.empty or case.limits is None:
         return None
-    first = float(case.tasks["start"].min())
+    graph = case.run.task_graph()
+    # Attempts that failed are not in the list of tasks: then the first task was sent earlier.
+    first = float(np.nanmin([case.tasks["start"].min(), graph.submissions["started"].min()]))
     if first < max(MIN_S, MIN_SHARE * case.duration):
         return None
-    calls = case.run.task_graph().calls
+    calls = graph.calls
     built = calls["optimised"].fillna(calls["serialised"])
     build = f"; the client began to send a graph after {format_quantity(built.min(), 's')}"
     return Finding(

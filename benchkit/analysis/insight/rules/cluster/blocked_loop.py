@@ -9,6 +9,14 @@ from benchkit.formatting import counted, format_quantity
 
 __all__ = ["find"]
 
+#: Share of the duration.
+MIN_SHARE = 0.03
+#: Shorter times are those of a process without a processor, if other processes use processors.
+LONG_S = 0.5
+#: First functions of stacks that say that nothing blocked the loop: it waited for messages and had
+#: no processor; and garbage collections, which have a rule of their own.
+NOT_BLOCKED = ("select (", "_gc_callback (")
+
 
 def find(case: Case) -> Finding | None:
     """Return the finding of this rule.
@@ -25,10 +33,14 @@ def find(case: Case) -> Finding | None:
     """
     blocked = case.events("loop-blocked")
     messages = [json.loads(text) for text in blocked["message"]]
-    # In `select` the loop waits: then the process had no processor, and nothing blocked the loop.
-    messages = [message for message in messages if not message["stack"].startswith("select (")]
+    messages = [
+        message
+        for message in messages
+        if not message["stack"].startswith(NOT_BLOCKED)
+        and (message["seconds"] >= LONG_S or not case.is_disturbed)
+    ]
     seconds = sum(message["seconds"] for message in messages)
-    if not messages or seconds < 0.02 * case.duration:
+    if not messages or seconds < MIN_SHARE * case.duration:
         return None
     longest = max(messages, key=lambda message: message["seconds"])
     frames = longest["stack"].splitlines()[:3]

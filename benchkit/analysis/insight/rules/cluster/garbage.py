@@ -7,6 +7,9 @@ from benchkit.formatting import format_quantity
 
 __all__ = ["find"]
 
+#: Share of the duration.
+MIN_SHARE = 0.08
+
 
 def find(case: Case) -> Finding | None:
     """Return the finding of this rule.
@@ -24,12 +27,15 @@ def find(case: Case) -> Finding | None:
     scheduler = float(case.increase(case.scheduler, "gc_time").max())
     workers = float(case.increase(case.workers, "gc_time").max(initial=0.0))
     seconds = scheduler + workers
-    if seconds < 0.05 * case.duration:
+    if seconds < MIN_SHARE * case.duration:
         return None
-    where = "the scheduler" if scheduler > workers else "the slowest worker"
+    is_scheduler = scheduler > workers
+    where = "the scheduler" if is_scheduler else "the slowest worker"
     return Finding(
         what="garbage collection takes much time",
         seconds=seconds,
         evidence=f"{format_quantity(max(scheduler, workers), 's')} on {where}",
-        change="fewer Python objects in results: arrays and tables instead of lists and dicts",
+        change="fewer, larger tasks"
+        if is_scheduler
+        else "fewer Python objects in results: arrays and tables instead of lists and dicts",
     )

@@ -34,7 +34,9 @@ def find(case: Case) -> Finding | None:
     busy = tasks.loc[known].groupby("worker")["duration"].sum()
     expected = usual[known].groupby(tasks.loc[known, "worker"]).sum()
     counts = tasks.loc[known].groupby("worker").size()
-    ratio = (busy / expected)[counts >= MIN_TASKS]
+    # Medians: a single task with more work than the others does not make its worker slow.
+    ratio = (tasks["duration"] / usual)[known].groupby(tasks.loc[known, "worker"]).median()
+    ratio = ratio[counts >= MIN_TASKS]
     if len(ratio) < 2 or ratio.max() < SLOW * ratio.drop(ratio.idxmax()).median():
         return None
     worker = int(ratio.idxmax())

@@ -7,6 +7,11 @@ from benchkit.formatting import format_quantity
 
 __all__ = ["find"]
 
+#: Share of the duration: every run ends with some tasks that run alone.
+MIN_SHARE = 0.1
+#: Share of the threads that were busy before the last tasks ran alone, on average.
+MIN_BUSY = 0.5
+
 
 def find(case: Case) -> Finding | None:
     """Return the finding of this rule.
@@ -22,7 +27,13 @@ def find(case: Case) -> Finding | None:
         None: nothing found.
     """
     seconds = case.blamed("straggler")
-    if not seconds or case.limits is None:
+    if case.limits is None or seconds < MIN_SHARE * case.duration:
+        return None
+    # A chain of tasks also ends with one: then the graph never was parallel.
+    blame = case.limits.blame
+    begin = blame.loc[blame["cause"] == "straggler", "start"].min()
+    stop = (case.tasks["start"] + case.tasks["duration"]).clip(upper=begin)
+    if (stop - case.tasks["start"]).clip(lower=0).sum() < MIN_BUSY * case.n_threads * begin:
         return None
     group = str(case.limits.groups["seconds"]["straggler"].idxmax())
     return Finding(

@@ -7,6 +7,11 @@ from benchkit.formatting import format_quantity
 
 __all__ = ["find"]
 
+#: Seconds of computing / seconds of waiting of tasks that do nothing but wait.
+NO_WORK = 0.1
+#: Processor seconds in other threads / seconds of waiting of tasks that wait for their own threads.
+OWN_THREADS = 0.4
+
 
 def find(case: Case) -> Finding | None:
     """Return the finding of this rule.
@@ -30,10 +35,13 @@ def find(case: Case) -> Finding | None:
     waits = (waits - works.reindex(waits.index).fillna(0.0) / 3).clip(lower=0)
     if waits.empty or waits.max() < 0.3 * own["value"].sum():
         return None
-    # Tasks also wait for the GIL, and for processors that other processes use.
-    if case.metric("gil_contention_mean") > 0.3 or case.other_cores > 0.5:
-        return None
     prefix = str(waits.idxmax())
+    # Tasks also wait for the GIL, and for processors that other processes use: then they compute.
+    if case.other_threads > OWN_THREADS * waits[prefix]:
+        return None
+    computes = works.get(prefix, 0.0) > NO_WORK * waits[prefix]
+    if computes and (case.metric("gil_contention_mean") > 0.3 or case.is_disturbed):
+        return None
     return Finding(
         what="tasks wait instead of computing",
         seconds=float(waits.max()) / case.n_threads / 2,
