@@ -298,7 +298,7 @@ def print_plan(experiment: Experiment) -> None:
     from benchkit.analysis.run.noise import describe_detectable_changes
     from benchkit.cli.progress import format_duration
     from benchkit.experiment.run.known_workloads import known_noise
-    from benchkit.experiment.run.plan import NULL_ARM
+    from benchkit.experiment.run.plan import NULL_ARM, format_size
 
     for position, arm in enumerate(experiment.arms):
         role = "baseline" if not position else "null    " if arm.name == NULL_ARM else "against "
@@ -307,10 +307,11 @@ def print_plan(experiment: Experiment) -> None:
             description = "the baseline measured a second time"
         click.echo(f"{role}  {arm.name:20}  {description}", err=True)
     names = [variant.name for variant in experiment.variants]
+    size = format_size(experiment.arms, names, experiment.repeats)
     limit = "at most " if experiment.adaptive or experiment.budget_usd is not None else ""
     click.echo(
         f"experiment {experiment.id}: {limit}{counted(len(experiment.plan), 'run')} "
-        f"({experiment.size}), about {format_duration(experiment.estimate.remaining_seconds)}",
+        f"({size}), about {format_duration(experiment.estimate.remaining_seconds)}",
         err=True,
     )
     noise = known_noise(experiment.store, names, experiment.known_workloads)

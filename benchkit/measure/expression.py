@@ -13,7 +13,7 @@ from typing import Any
 
 from benchkit.measure.errors import InvalidSelectionError, did_you_mean
 
-__all__ = ["matcher"]
+__all__ = ["consists_of", "matcher"]
 
 Predicate = Callable[[Any], bool]
 
@@ -152,3 +152,26 @@ def _name_matches(name: str, pattern: str) -> bool:
         escaped = pattern.replace("[", "[[]")  # a bracket is part of a variant's name
         return fnmatchcase(name, escaped) or fnmatchcase(name.partition("[")[0], escaped)
     return pattern in name
+
+
+def consists_of(text: str, items: list[str]) -> bool:
+    """Return whether a text is a list, separated by commas, of some of the items.
+
+    Parameters
+    ----------
+    text : str
+        The text.
+    items : list of str
+        Items, which may contain commas.
+
+    Returns
+    -------
+    bool
+        True also for an empty text.
+    """
+    text = text.strip()
+    return text in ("", *items) or any(
+        text.startswith(f"{item},")
+        and consists_of(text[len(item) + 1 :], [other for other in items if other != item])
+        for item in items
+    )

@@ -21,14 +21,11 @@ from types import FunctionType
 from typing import Any
 
 from benchkit.measure.errors import InvalidParameterError, InvalidWorkloadError, did_you_mean
+from benchkit.measure.expression import consists_of
 from benchkit.measure.html_table import html_table
 from benchkit.measure.source import (
-    constants_of,
-    first_name,
-    names_used,
-    normalized_source,
-    source_of,
-)
+    constants_of, first_name, names_used, normalized_source, source_of,
+)  # fmt: skip
 
 __all__ = ["STEPS", "Variant", "Workload"]
 
@@ -354,7 +351,7 @@ class Variant:
         bool
             True also for an empty text.
         """
-        return _consists_of(text, [f"{key}={value}" for key, value in self.params.items()])
+        return consists_of(text, [f"{key}={value}" for key, value in self.params.items()])
 
     def undeclared_params(self) -> dict[str, Any]:
         """Return the parameters to bind in another process, tuples as lists.
@@ -385,16 +382,6 @@ class Variant:
 
     def __repr__(self) -> str:
         return f"<Variant {self.name}>"
-
-
-def _consists_of(text: str, items: list[str]) -> bool:
-    """Return whether a text is a list, separated by commas, of some of the items."""
-    text = text.strip()
-    return text in ("", *items) or any(
-        text.startswith(f"{item},")
-        and _consists_of(text[len(item) + 1 :], [other for other in items if other != item])
-        for item in items
-    )
 
 
 def _with_tuples(value: Any) -> Any:

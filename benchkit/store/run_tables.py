@@ -80,7 +80,7 @@ class RunTables:
         held = self._group("held")
         if "nbytes" not in held:
             raise NotRecorded(
-                f"run {self.tree.attrs['id']}: bytes by task group were not recorded: measure it "
+                f"run {self.tree.attrs.get('id', 'without an id')}: bytes by task group were not recorded: measure it "
                 "again at capture level full (run files from format 2 on have them)"
             )
         names = np.array([*json.loads(held.attrs["groups"]), ""], object)
@@ -156,7 +156,7 @@ class RunTables:
         """
         if not has_task_graph(self.tree):
             raise NotRecorded(
-                f"run {self.tree.attrs['id']}: the dependencies of its tasks were not recorded: "
+                f"run {self.tree.attrs.get('id', 'without an id')}: the dependencies of its tasks were not recorded: "
                 "measure it again at capture level full (run files from format 2 on have them)"
             )
         try:

@@ -27,11 +27,12 @@ from benchkit.experiment.run.failures import write_failure, write_tail
 from benchkit.experiment.run.kernel import KernelError, MeasuringKernel
 from benchkit.experiment.run.known_workloads import KnownWorkload, load_known
 from benchkit.experiment.run.metadata import run_metadata
-from benchkit.experiment.run.plan import Arm, Measurement, plan_measurements, plan_name, write_plan
+from benchkit.experiment.run.plan import (
+    Arm, Measurement, format_size, plan_measurements, plan_name, write_plan,
+)  # fmt: skip
 from benchkit.experiment.run.stopping import MIN_BLOCKS, StopPolicy
 from benchkit.experiment.virtual.inputs import VirtualInput
 from benchkit.experiment.virtual.process import SimulationProcessError, VirtualSpec
-from benchkit.formatting import counted
 from benchkit.measure.arguments import check_scale, check_seconds, check_tags
 from benchkit.measure.artifacts import parse_capture
 from benchkit.measure.cluster.spec import ClusterSpec
@@ -178,20 +179,11 @@ class Experiment:
 
     def _repr_html_(self) -> str:
         rows = [
-            {
-                "arm": arm.name,
-                "environment": arm.environment.name,
-                "description": arm.environment.description,
-            }
-            for arm in self.arms
+            {"arm": arm.name, "environment": of_arm.name, "description": of_arm.description}
+            for arm, of_arm in ((arm, arm.environment) for arm in self.arms)
         ]
-        return f"<p>Experiment {self.id}: {self.size}</p>{Table(rows).to_html()}"
-
-    @property
-    def size(self) -> str:
-        """Numbers of arms, workloads and blocks, as text."""
-        sizes = {"arm": self.arms, "workload": self.variants, "block": range(self.repeats)}
-        return " x ".join(counted(len(items), noun) for noun, items in sizes.items())
+        size = format_size(self.arms, self.variants, self.repeats)
+        return f"<p>Experiment {self.id}: {size}</p>{Table(rows).to_html()}"
 
     def _stored_runs(self) -> list[dict[str, Any]]:
         if not self.is_stored:

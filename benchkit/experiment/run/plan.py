@@ -7,7 +7,7 @@ minute affects all arms. The order of the arms is reversed from block to block, 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Sized
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from random import Random
@@ -15,6 +15,7 @@ from typing import Any
 
 from benchkit.errors import AlreadyStored, UsageError
 from benchkit.experiment.environment.environment import Environment
+from benchkit.formatting import counted
 from benchkit.measure.arguments import check_text
 from benchkit.measure.secrets import redact
 from benchkit.measure.workloads import Variant
@@ -25,6 +26,7 @@ __all__ = [
     "ORDERS",
     "Arm",
     "Measurement",
+    "format_size",
     "plan_measurements",
     "plan_name",
     "read_plan",
@@ -108,6 +110,25 @@ class Measurement:
     def key(self) -> tuple[int, str, str]:
         """Identity of the entry, independent of its position."""
         return self.block, self.arm, self.variant
+
+
+def format_size(arms: Sized, workloads: Sized, repeats: int) -> str:
+    """Return the numbers of arms, workloads and blocks as text.
+
+    Parameters
+    ----------
+    arms, workloads : sized
+        Those of the experiment.
+    repeats : int
+        Number of blocks.
+
+    Returns
+    -------
+    str
+        Such as ``2 arms x 1 workload x 5 blocks``.
+    """
+    sizes = {"arm": len(arms), "workload": len(workloads), "block": repeats}
+    return " x ".join(counted(size, noun) for noun, size in sizes.items())
 
 
 def plan_measurements(

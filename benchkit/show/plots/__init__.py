@@ -14,7 +14,6 @@ from benchkit.show.plots.comparison import forest_plot, heat_map, raw_points
 from benchkit.show.plots.flame import flame_graph
 from benchkit.show.plots.flame_difference import flame_difference
 from benchkit.show.plots.history import history_plot
-from benchkit.show.plots.limits_over_time import limits_over_time
 from benchkit.show.plots.memory_overlay import memory_overlay
 from benchkit.show.plots.run_metrics import (
     memory_by_kind,
@@ -26,7 +25,7 @@ from benchkit.show.plots.run_metrics import (
 from benchkit.show.plots.sparkline import sparkline
 from benchkit.show.plots.sweep import sweep_plot
 from benchkit.show.plots.task_stream import TaskStream, task_stream
-from benchkit.show.plots.thread_activity import BusyThreads, busy_threads
+from benchkit.show.plots.thread_activity import BusyThreads, busy_threads, limits_over_time
 from benchkit.show.plots.transfers import TransferMatrix, transfer_difference, transfer_matrix
 from benchkit.show.plots.waterfall import waterfall
 from benchkit.show.plots.worker_heat import worker_heat

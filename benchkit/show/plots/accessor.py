@@ -8,7 +8,6 @@ from __future__ import annotations
 from bokeh.plotting import figure
 
 from benchkit.show.plots.flame import flame_graph
-from benchkit.show.plots.limits_over_time import limits_over_time
 from benchkit.show.plots.run_metrics import (
     memory_by_kind,
     memory_by_worker,
@@ -17,7 +16,7 @@ from benchkit.show.plots.run_metrics import (
     worker_load,
 )
 from benchkit.show.plots.task_stream import task_stream
-from benchkit.show.plots.thread_activity import busy_threads
+from benchkit.show.plots.thread_activity import busy_threads, limits_over_time
 from benchkit.show.plots.transfers import transfer_matrix
 from benchkit.show.plots.worker_heat import worker_heat
 from benchkit.store.run import Run

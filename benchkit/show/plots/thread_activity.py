@@ -1,4 +1,4 @@
-"""Figures of busy threads over time by activity, and the strip that selects a time window.
+"""Figures of busy threads and of what bound the run over time, and the strip of a time window.
 
 Input: a run; output: a Bokeh figure.
 """
@@ -13,17 +13,21 @@ import xarray as xr
 from bokeh.models import (
     ColumnDataSource,
     DataRange1d,
+    HoverTool,
     Line,
     Range1d,
     RangeTool,
     Scatter,
     VArea,
+    VBar,
 )
 from bokeh.models.annotations import Span
 from bokeh.plotting import figure
 
+from benchkit.analysis.insight.limits import Limits, run_limits
 from benchkit.analysis.run.timeline import TaskTimeline
-from benchkit.formatting import GIB
+from benchkit.errors import NotRecorded
+from benchkit.formatting import GIB, format_seconds
 from benchkit.show.event_text import format_event
 from benchkit.show.plots.base import (
     INK,
@@ -37,11 +41,30 @@ from benchkit.show.plots.base import (
     read_group,
     to_tree,
 )
-from benchkit.show.theme import ACTIVITY_COLOURS
+from benchkit.show.theme import ACTIVITY_COLOURS, CAUSE_COLOURS
 from benchkit.store.run import Run
 from benchkit.store.run_tables import worker_names
 
-__all__ = ["BusyThreads", "busy_threads", "mark_events", "whole_time", "window_strip"]
+__all__ = [
+    "BusyThreads", "busy_threads", "limits_over_time", "mark_events", "whole_time", "window_strip",
+]  # fmt: skip
+
+#: Cause -> legend, short enough for the width of the legends of other figures over time.
+CAUSE_LABELS = {
+    "computing": "compute, threads busy",
+    "not parallel": "compute, threads idle",
+    "straggler": "compute, last tasks",
+    "transfer": "transfers",
+    "disk": "disk",
+    "worker paused": "paused workers",
+    "scheduler": "scheduler",
+    "graph": "handling of graphs",
+    "client": "client",
+}
+
+LIMITS_TITLE = "What bound the run?"
+#: Number of bars: about one for each four pixels of a wide page.
+N_LIMIT_BARS = 240
 
 TITLE = "What were threads busy with?"
 #: Topic of events that change the capacity of a cluster -> colour.
@@ -252,3 +275,55 @@ def mark_events(fig: figure, run: Run, worker: int | None = None) -> None:
     tips.append(("details", "@text"))
     legend = "events" if n_events <= MOST_EVENTS else f"first {MOST_EVENTS} of {n_events} events"
     add_glyph(fig, dot, source, legend=legend, tips=tips)
+
+
+def limits_over_time(run: Run, limits: Limits | None = None) -> figure:
+    """Draw what bound a run over time: compute, network, disk, scheduler, client or its graph.
+
+    Parameters
+    ----------
+    run : Run
+        A run.
+    limits : Limits, optional
+        Its limits, if already computed.
+
+    Returns
+    -------
+    figure
+        Time in s after clock on, share of the time in %. The walk from the last task back to the
+        start gives each moment the cause that the next step waited for; a bar is divided by the
+        shares of the causes in it.
+    """
+    try:
+        limits = limits or run_limits(run)
+    except NotRecorded:
+        text = "The dependencies of the tasks, or the duration, were not recorded."
+        return empty_figure(LIMITS_TITLE, text)
+    table = 100 * limits.over_time(N_LIMIT_BARS)
+    width = limits.duration / N_LIMIT_BARS
+    tops = np.cumsum(table.to_numpy(), axis=1)
+    columns = {"time": table.index.to_numpy(), "from": table.index - width / 2}
+    columns |= {"to": table.index + width / 2}
+    columns |= {CAUSE_LABELS[str(name)]: table[name].to_numpy() for name in table}
+    columns |= {f"top {place}": tops[:, place] for place in range(tops.shape[1])}
+    columns |= {"top -1": np.zeros(N_LIMIT_BARS)}
+    source = ColumnDataSource(columns)
+    fig = make_figure(
+        f"{LIMITS_TITLE} A bar is {format_seconds(width)}",
+        "time (s)",
+        "share (%)",
+        height=190,
+        x_range=(0.0, limits.duration),
+        y_range=(0, 100),
+    )
+    for place, name in enumerate(table):
+        colour, label = CAUSE_COLOURS[str(name)], CAUSE_LABELS[str(name)]
+        bar = VBar(
+            x="time", width=width, bottom=f"top {place - 1}", top=f"top {place}",
+            fill_color=colour, line_color=colour, line_width=0.5,
+        )  # fmt: skip
+        add_glyph(fig, bar, source, legend=label, name=label)
+    tips = [("cause", "$name"), ("share", "@$name{0.0} %"), ("time", "@from{0.00} to @to{0.00} s")]
+    fig.add_tools(HoverTool(tooltips=tips))
+    place_legend(fig, "right")
+    return fig

@@ -11,7 +11,7 @@ from benchkit.analysis.insight.limits import BOUNDS, Limits
 from benchkit.formatting import format_quantity
 from benchkit.show.dashboard.components import tables, ui
 from benchkit.show.dashboard.state.time_window import Window
-from benchkit.show.plots.limits_over_time import limits_over_time
+from benchkit.show.plots.thread_activity import limits_over_time
 from benchkit.store.run import Run
 from benchkit.store.task_graph import has_task_graph
 

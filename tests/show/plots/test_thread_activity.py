@@ -6,7 +6,7 @@ import pytest
 from helpers.graph_runs import graph_run, tasks_of
 
 from benchkit.analysis.insight.blame import CAUSES
-from benchkit.show.plots.limits_over_time import LEGEND, N_BARS, limits_over_time
+from benchkit.show.plots.thread_activity import CAUSE_LABELS, N_LIMIT_BARS, limits_over_time
 from benchkit.show.theme import CAUSE_COLOURS
 from benchkit.store.run import Run
 
@@ -24,7 +24,7 @@ def test_limits_over_time_stacks_causes_to_100_percent(run):
 
     assert list(bars) == ["compute, threads busy", "scheduler", "handling of graphs", "client"]
     last = bars["client"].glyph
-    assert data[last.top] == pytest.approx([100] * N_BARS)
+    assert data[last.top] == pytest.approx([100] * N_LIMIT_BARS)
     assert sum(data["compute, threads busy"]) / 100 * last.width == pytest.approx(8)
     assert bars["compute, threads busy"].glyph.fill_color == CAUSE_COLOURS["computing"]
     assert (fig.xaxis.axis_label, fig.yaxis.axis_label) == ("time (s)", "share (%)")
@@ -33,7 +33,7 @@ def test_limits_over_time_stacks_causes_to_100_percent(run):
 
 
 def test_limits_over_time_has_a_colour_for_each_cause():
-    assert list(LEGEND) == list(CAUSE_COLOURS) == list(CAUSES)
+    assert list(CAUSE_LABELS) == list(CAUSE_COLOURS) == list(CAUSES)
     assert len(set(CAUSE_COLOURS.values())) == len(CAUSES)
 
 
