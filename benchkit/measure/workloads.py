@@ -24,7 +24,11 @@ from benchkit.measure.errors import InvalidParameterError, InvalidWorkloadError,
 from benchkit.measure.expression import consists_of
 from benchkit.measure.html_table import html_table
 from benchkit.measure.source import (
-    constants_of, first_name, names_used, normalized_source, source_of,
+    constants_of,
+    first_name,
+    names_used,
+    normalized_source,
+    source_of,
 )  # fmt: skip
 
 __all__ = ["STEPS", "Variant", "Workload"]

@@ -57,6 +57,12 @@ class RunTables:
         per_worker = per_worker.assign_coords(worker=worker_names(self.tree))
         return xr.merge([scheduler[kinds], per_worker], join="outer", compat="no_conflicts")
 
+    def _not_recorded(self, what: str) -> NotRecorded:
+        return NotRecorded(
+            f"run {self.tree.attrs.get('id', 'without an id')}: {what} were not recorded: measure "
+            "it again at capture level full (run files from format 2 on have them)"
+        )
+
     def memory_by_group(self, worker: int | None = None) -> pd.DataFrame:
         """Return the bytes of results that each task group held over time.
 
@@ -79,10 +85,7 @@ class RunTables:
         """
         held = self._group("held")
         if "nbytes" not in held:
-            raise NotRecorded(
-                f"run {self.tree.attrs.get('id', 'without an id')}: bytes by task group were not recorded: measure it "
-                "again at capture level full (run files from format 2 on have them)"
-            )
+            raise self._not_recorded("bytes by task group")
         names = np.array([*json.loads(held.attrs["groups"]), ""], object)
         columns = ("time", "worker", "nbytes")
         frame = pd.DataFrame({name: held[name].values for name in columns})
@@ -155,10 +158,7 @@ class RunTables:
             Another program wrote a graph that contradicts itself.
         """
         if not has_task_graph(self.tree):
-            raise NotRecorded(
-                f"run {self.tree.attrs.get('id', 'without an id')}: the dependencies of its tasks were not recorded: "
-                "measure it again at capture level full (run files from format 2 on have them)"
-            )
+            raise self._not_recorded("the dependencies of its tasks")
         try:
             return TaskGraph.of(self.tree)
         except (IndexError, KeyError, ValueError) as error:

@@ -28,7 +28,12 @@ from benchkit.experiment.run.kernel import KernelError, MeasuringKernel
 from benchkit.experiment.run.known_workloads import KnownWorkload, load_known
 from benchkit.experiment.run.metadata import run_metadata
 from benchkit.experiment.run.plan import (
-    Arm, Measurement, format_size, plan_measurements, plan_name, write_plan,
+    Arm,
+    Measurement,
+    format_size,
+    plan_measurements,
+    plan_name,
+    write_plan,
 )  # fmt: skip
 from benchkit.experiment.run.stopping import MIN_BLOCKS, StopPolicy
 from benchkit.experiment.virtual.inputs import VirtualInput
