@@ -27,10 +27,11 @@ import numpy as np
 import benchkit
 from benchkit.errors import BenchkitError
 from benchkit.experiment.environment.environment import Environment
+from benchkit.experiment.virtual.fit import fit_model
 from benchkit.experiment.virtual.graph_of_run import graph_of_run, shape_of_run
 from benchkit.experiment.virtual.inputs import GRAPHS
 from benchkit.simulation.cluster import VirtualCluster, simulate_graph
-from benchkit.simulation.model import ClusterShape
+from benchkit.simulation.model import ClusterShape, Model
 from benchkit.simulation.synthetic import make_graph
 
 from _kept_runs import median_run, runs_by_shape, same_graph
@@ -143,9 +144,26 @@ def compare(
     }
 
 
-def kept_rows(store: Path) -> Iterator[dict[str, Any]]:
+def fit_third(by_workload: dict[str, dict[Any, list[benchkit.Run]]]) -> Model:
+    """Return constants fitted on every third workload, whose runs are removed."""
+    runs = []
+    for workload in list(by_workload)[::3]:
+        for run in (runs[0] for runs in by_workload.pop(workload).values()):
+            try:
+                graph_of_run(run)
+            except BenchkitError:
+                continue
+            runs.append(run)
+    fitted = fit_model(runs)
+    print(f"fitted on {len(runs)} runs: {fitted.model}, error {fitted.error:.1%}", file=sys.stderr)
+    return fitted.model
+
+
+def kept_rows(store: Path, *, fit: bool) -> Iterator[dict[str, Any]]:
     """Yield a row per workload and shape: its replay, and its prediction from one worker."""
-    for workload, by_shape in runs_by_shape(store).items():
+    by_workload = runs_by_shape(store)
+    model = fit_third(by_workload) if fit else Model()
+    for workload, by_shape in by_workload.items():
         for shape, runs in by_shape.items():
             row: dict[str, Any] = {
                 "workload": workload,
@@ -153,7 +171,7 @@ def kept_rows(store: Path) -> Iterator[dict[str, Any]]:
                 "measured": span([run.duration for run in runs], 2),
             }
             try:
-                replays = [_simulate(run, run, draw) for draw, run in enumerate(runs)]
+                replays = [_simulate(run, run, model, draw) for draw, run in enumerate(runs)]
                 row["replayed"] = span([cluster.duration for cluster in replays], 2)
                 pairs = zip(replays, runs, strict=True)
                 row["error"] = float(np.median([c.duration / r.duration - 1 for c, r in pairs]))
@@ -162,7 +180,8 @@ def kept_rows(store: Path) -> Iterator[dict[str, Any]]:
                 row["MB replayed"] = span([value / 1e6 for value in bytes_moved], 0)
                 known = median_run(by_shape[1, 1]) if by_shape.get((1, 1)) else None
                 if known and shape != (1, 1) and same_graph(known, runs[0]):
-                    predicted = [_simulate(known, runs[0], draw).duration for draw in range(DRAWS)]
+                    draws = [_simulate(known, runs[0], model, draw) for draw in range(DRAWS)]
+                    predicted = [cluster.duration for cluster in draws]
                     measured = np.median([run.duration for run in runs])
                     row["from 1x1"] = float(np.median(predicted) / measured - 1)
             except BenchkitError as error:
@@ -170,28 +189,35 @@ def kept_rows(store: Path) -> Iterator[dict[str, Any]]:
             yield row
 
 
-def _simulate(run: benchkit.Run, on: benchkit.Run, draw: int) -> VirtualCluster:
+def _simulate(run: benchkit.Run, on: benchkit.Run, model: Model, draw: int) -> VirtualCluster:
     """Return the simulation of the graph of a run on the cluster of another run."""
-    return simulate_graph(graph_of_run(run), shape_of_run(on), draw=draw)
+    return simulate_graph(graph_of_run(run), shape_of_run(on), model, draw=draw)
 
 
 def kept_table(rows: list[dict[str, Any]]) -> str:
-    """Return rows of workloads as Markdown, with the summary below."""
-    titles = ["workload", "cluster", "measured", "replayed", "error"]
-    titles += ["MB measured", "MB replayed", "from 1x1"]
+    """Return a line per workload as Markdown: seconds, and errors by shape; the summary below."""
     shown = [row for row in rows if "refused" not in row]
+    shapes = list(dict.fromkeys(row["cluster"] for row in shown))
+    titles = ["workload"]
+    for shape in shapes:
+        titles += [f"{shape} s", "replayed", *(["from 1x1"] if shape != "1x1" else [])]
     lines = [f"| {' | '.join(titles)} |", f"|{'---|' * len(titles)}"]
-    for row in shown:
-        cells = [row.get(title, "") for title in titles]
-        cells = [f"{cell:+.1%}" if isinstance(cell, float) else str(cell) for cell in cells]
+    for workload in dict.fromkeys(row["workload"] for row in shown):
+        cells = [workload]
+        by_shape = {row["cluster"]: row for row in shown if row["workload"] == workload}
+        for shape in shapes:
+            row = by_shape.get(shape, {})
+            names = ["error", *(["from 1x1"] if shape != "1x1" else [])]
+            cells.append(row.get("measured", ""))
+            cells += [f"{row[name]:+.0%}" if name in row else "" for name in names]
         lines.append(f"| {' | '.join(cells)} |")
     for title, words in (("error", "replays"), ("from 1x1", "predictions from 1x1")):
         errors = np.abs([row[title] for row in shown if title in row])
         if len(errors):
             lines += ["", f"{len(errors)} {words}: {summary(errors)}."]
-    for row in rows:
-        if "refused" in row:
-            lines += ["", f"{row['workload']} on {row['cluster']}: refused, {row['refused']}"]
+    refused = [f"{row['workload']} on {row['cluster']}" for row in rows if "refused" in row]
+    if refused:
+        lines += ["", f"Refused: {', '.join(refused)}."]
     return "\n".join(lines)
 
 
@@ -243,6 +269,7 @@ def main() -> None:
     parser.add_argument("--docs", action="store_true", help="write the table into the page")
     parser.add_argument("--json", help="append the rows to this file, and skip those in it")
     parser.add_argument("--runs", type=Path, help="store with measured workloads")
+    parser.add_argument("--fit", action="store_true", help="fit constants on a third of them")
     parser.add_argument("--scale", action="store_true", help="only the cost of a large graph")
     arguments = parser.parse_args()
     if arguments.scale:
@@ -265,7 +292,7 @@ def main() -> None:
                 file.write(json.dumps(rows[-1]) + "\n")
     text = table(rows)
     if arguments.runs:
-        text = f"{text}\n\n{kept_table(list(kept_rows(arguments.runs)))}"
+        text = f"{text}\n\n{kept_table(list(kept_rows(arguments.runs, fit=arguments.fit)))}"
     print(text)
     if arguments.docs:
         write_page(f"{text}\nDask {benchkit_dask()}, {os.cpu_count()} cores.")

@@ -48,7 +48,9 @@ class VirtualClient:
     def _update_graph(self, submission: Submission) -> None:
         cluster, all_keys = self.cluster, self.cluster.keys
         self._is_submitting = False
-        seconds = cluster.model.update_per_task * len(submission.tasks)
+        seconds = submission.handling_s
+        if seconds is None:
+            seconds = cluster.model.update_per_task * len(submission.tasks)
         self.submitted.append((self.queue.now, self.queue.now + seconds))
         cluster.loop.extra += seconds
         keys = [all_keys[index] for index in submission.tasks]

@@ -77,6 +77,9 @@ class Submission:
         Indices of the tasks that the client releases with this submission.
     overlaps : bool, default False
         Whether `delay_s` starts with the previous submission: the client did not wait.
+    handling_s : float, optional
+        Recorded seconds in which the scheduler unpacked, materialized and ordered the graph; None:
+        by number of tasks.
     """
 
     tasks: list[int]
@@ -84,6 +87,7 @@ class Submission:
     delay_s: float = 0.0
     released: list[int] = field(default_factory=list)
     overlaps: bool = False
+    handling_s: float | None = None
 
 
 @dataclass

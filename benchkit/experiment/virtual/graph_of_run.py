@@ -167,6 +167,7 @@ def _add_submissions(
     """Add the submissions of a run; return the time of its last result in s."""
     stop = graph.stop
     times = graph.submissions["received"].to_numpy(float)
+    handled = graph.submissions["ordered"].to_numpy(float)
     released_at = graph.releases["time"].to_numpy(float)
     released = graph.releases["node"].to_numpy(int)
     last_received, results_at = 0.0, 0.0
@@ -175,7 +176,7 @@ def _add_submissions(
         wanted = wanted[kept[wanted]]
         tasks = np.flatnonzero(kept & (graph.submission == position))
         between = released[(released_at > last_received) & (released_at <= received)]
-        overlaps = position > 0 and results_at > received
+        overlaps = bool(position > 0 and results_at > received)
         submissions.append(
             Submission(
                 number[tasks].tolist(),
@@ -183,6 +184,7 @@ def _add_submissions(
                 max(0.0, received - (last_received if overlaps else results_at)),
                 number[between[kept[between]]].tolist(),
                 overlaps,
+                float(handled[position] - received) if np.isfinite(handled[position]) else None,
             )
         )
         last_received = received

@@ -1,7 +1,9 @@
+import json
 from dataclasses import replace
 
 import pytest
 import xarray as xr
+from helpers.graph_runs import graph_run, tasks_of
 
 import benchkit
 from benchkit.errors import NotRecorded, UsageError
@@ -11,6 +13,7 @@ from benchkit.experiment.virtual.api import simulate
 from benchkit.experiment.virtual.fit import FittedModel, fit_model, read_model, write_model
 from benchkit.experiment.virtual.graph_of_run import UnsupportedRun, graph_of_run, shape_of_run
 from benchkit.experiment.virtual.inputs import GRAPHS
+from benchkit.simulation.graph import VirtualGraph
 from benchkit.simulation.model import Model
 from benchkit.simulation.synthetic import make_graph
 
@@ -58,6 +61,21 @@ def test_graph_of_a_run_has_its_tasks(measured):
         assert graph.seconds[index] == pytest.approx(seconds, abs=0.2)
         assert graph.nbytes[index] == pytest.approx(nbytes, abs=100)
     assert sum(len(submission.wanted) for submission in graph.submissions) == 1
+
+
+def test_submissions_of_a_run_have_recorded_seconds_and_json_types(tmp_path):
+    tasks = tasks_of(("a-0", 1, 3, ""), ("b-0", 4, 9, "a-0"))
+    run = graph_run(
+        tmp_path, tasks, duration=10, submissions=[(0.5, 1), (2.0, 1)], wanted=[[0], [1]]
+    )
+
+    graph = graph_of_run(run)
+
+    recorded = run.task_graph().submissions
+    handled = (recorded["ordered"] - recorded["received"]).tolist()
+    assert [submission.handling_s for submission in graph.submissions] == pytest.approx(handled)
+    assert [submission.overlaps for submission in graph.submissions] == [False, True]
+    assert VirtualGraph.from_dict(json.loads(json.dumps(graph.to_dict()))) == graph
 
 
 def test_shape_of_a_run_is_that_of_its_cluster(measured):
