@@ -120,6 +120,11 @@ def test_setting_worker_price(configured):
     assert worker_price(Environment("current")) == 0.25
 
 
+def test_setting_of_environment_files_is_no_unknown_key(configured):
+    configured("benchkit: {other-settings: [acme], store: /x}")
+    assert default_store() == "/x"
+
+
 @pytest.mark.parametrize("key", [key for key, variable in SETTINGS.items() if variable])
 def test_setting_variable_has_priority(configured, monkeypatch, key):
     configured(f"benchkit: {{{key}: configured}}")
@@ -131,7 +136,7 @@ def test_setting_variable_has_priority(configured, monkeypatch, key):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("benchkit: {stroe: /x}", "unknown key benchkit.stroe: did you mean 'store'?"),
+        ("benchkit: {storee: /x}", "unknown key benchkit.storee: did you mean 'store'?"),
         ("benchkit: {qqqq: 1}", f"unknown key benchkit.qqqq: use {', '.join(SETTINGS)}"),
         ("benchkit: /x", f"benchkit: must have keys: {', '.join(SETTINGS)}"),
     ],

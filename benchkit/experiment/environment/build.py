@@ -20,8 +20,9 @@ from typing import Any
 from benchkit.errors import EnvironmentBuildError, InvalidEnvironmentError
 from benchkit.experiment.environment import cache, probe
 from benchkit.experiment.environment.cache import Built, find_built
+from benchkit.experiment.environment.conda import conda_content, conda_tool, create_conda
 from benchkit.experiment.environment.environment import Environment
-from benchkit.experiment.environment.install import conda_content, create_conda, install, resolve
+from benchkit.experiment.environment.install import install, resolve
 from benchkit.experiment.environment.measure_copy import measured_folder
 from benchkit.experiment.environment.python import choose_python
 from benchkit.experiment.environment.requirements import DASK, OWN_NAMES, as_of, source_states
@@ -229,7 +230,7 @@ def _build_conda(environment: Environment, scratch: Path, report: Callable[[str]
     name = _hash([conda_content(file, where), platform.machine(), sys.platform])
 
     def make(prefix: Path) -> Path:
-        report("creating it with conda")
+        report(f"creating it with {conda_tool(where)}")
         return create_conda(file, folder=scratch, prefix=prefix, where=where)
 
     return _make(name, make, where, report)

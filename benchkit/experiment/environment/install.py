@@ -1,28 +1,19 @@
-"""Resolve and install packages with uv or conda; each call is one process with a one-line error."""
+"""Resolve and install packages with uv; each call is one process with a one-line error."""
 
 from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 from datetime import date
 from pathlib import Path
-from typing import Any
-
-import yaml
 
 from benchkit.errors import EnvironmentBuildError, InvalidEnvironmentError
-from benchkit.experiment.environment.python import (
-    Interpreter,
-    conda_python,
-    uv_command,
-    venv_python,
-)
+from benchkit.experiment.environment.python import Interpreter, uv_command, venv_python
 from benchkit.experiment.environment.requirements import DASK, Requirement, redacted
 
-__all__ = ["conda_tool", "create_conda", "install", "newest_release", "resolve"]
+__all__ = ["ALWAYS", "failure", "install", "newest_release", "resolve", "run_tool"]
 
 #: Packages that every arm needs in addition to those of its file.
 ALWAYS = ("distributed", "ipykernel")
@@ -34,7 +25,6 @@ COMPILED = ("numpy", "pandas", "scipy", "pyarrow", "h5py", "numba", "scikit-lear
 CEILINGS = ("numpy<2", "pandas<2.3", "pyarrow<19", "xarray<2025.7")
 #: Date limit for packages that the user pins: a day in the future, which is no limit.
 ANY_DAY = "2200-01-01"
-_CONDA_TOOLS = ("mamba", "micromamba", "conda", "pixi")
 
 
 def resolve(
@@ -94,16 +84,16 @@ def resolve(
                 s.operator in ("==", "===", ">=", ">", "~=") for s in requirement.specifier
             ):
                 dated += ["--exclude-newer-package", f"{requirement.name}={ANY_DAY}"]
-        if not _run([*command, *dated]).returncode:
+        if not run_tool([*command, *dated]).returncode:
             return lock.read_text(), as_of
         ceilings = folder / "ceilings.txt"
         applied = [line for line in CEILINGS if line.partition("<")[0] not in named]
         ceilings.write_text("\n".join(applied) + "\n")
         command += ["--constraint", str(ceilings)]
     lock.write_text("".join(f"{name}=={v}\n" for name, v in (prefer or {}).items()))
-    done = _run(command)
+    done = run_tool(command)
     if done.returncode:
-        raise _failure(where, "cannot be resolved", done.stderr, requirements)
+        raise failure(where, "cannot be resolved", done.stderr, requirements)
     return lock.read_text(), None
 
 
@@ -135,7 +125,7 @@ def newest_release(
     """
     source = folder / "newest.in"
     source.write_text(f"{requirement}\n")
-    done = _run([
+    done = run_tool([
         *uv_command(), "pip", "compile", "--quiet", "--no-header", "--no-annotate", "--no-deps",
         "--no-python-downloads", "--only-binary", ":all:", "--python", str(python.path),
         str(source),
@@ -144,7 +134,7 @@ def newest_release(
         return done.stdout.strip().partition("==")[2].split()[0]
     if "No solution found" in done.stderr:
         return None
-    raise _failure(where, "its releases cannot be listed", done.stderr)
+    raise failure(where, "its releases cannot be listed", done.stderr)
 
 
 def _binary(requirements: Sequence[Requirement]) -> list[str]:
@@ -192,10 +182,10 @@ def install(
     pinned = folder / "install.txt"
     pinned.write_text(lock)
     uv = uv_command()
-    created = _run([*uv, "venv", "--quiet", "--no-python-downloads", "--no-project",
+    created = run_tool([*uv, "venv", "--quiet", "--no-python-downloads", "--no-project",
                  "--python", str(python.path), str(prefix)])  # fmt: skip
     if created.returncode:
-        raise _failure(where, "cannot create a virtual environment", created.stderr, requirements)
+        raise failure(where, "cannot create a virtual environment", created.stderr, requirements)
     executable = venv_python(prefix)
     refresh = []
     for requirement in requirements:
@@ -204,128 +194,27 @@ def install(
             refresh += (
                 ["--refresh-package", requirement.name] if requirement.name else ["--refresh"]
             )
-    done = _run([*uv, "pip", "sync", "--quiet", "--no-python-downloads",
+    done = run_tool([*uv, "pip", "sync", "--quiet", "--no-python-downloads",
                  "--python", str(executable), *_binary(requirements), *refresh,
                  str(pinned)])  # fmt: skip
     if done.returncode:
-        raise _failure(where, "cannot be installed", done.stderr, requirements)
+        raise failure(where, "cannot be installed", done.stderr, requirements)
     return executable
 
 
-def conda_tool(where: str) -> str:
-    """Return the name of the conda program on PATH.
+def run_tool(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
+    """Run one command; Ctrl-C ends it too.
 
     Parameters
     ----------
-    where : str
-        File and line, for messages.
+    command : sequence of str
+        Words of the command.
 
     Returns
     -------
-    str
-        ``mamba``, ``micromamba``, ``conda`` or ``pixi``.
-
-    Raises
-    ------
-    EnvironmentBuildError
-        No such program is on PATH.
+    CompletedProcess
+        With its exit code and output.
     """
-    for name in _CONDA_TOOLS:
-        if shutil.which(name):
-            return name
-    raise EnvironmentBuildError(
-        f"{where}: conda: none of {', '.join(_CONDA_TOOLS)} is on PATH: install one of them "
-        "(micromamba is a single file), or use pip `packages:` instead"
-    )
-
-
-def create_conda(file: Path, *, folder: Path, prefix: Path, where: str) -> Path:
-    """Make a conda environment at `prefix` from a file.
-
-    Parameters
-    ----------
-    file : path
-        Conda environment file.
-    folder : path
-        A scratch folder.
-    prefix : path
-        Folder of the new environment.
-    where : str
-        File and line, for messages.
-
-    Returns
-    -------
-    path
-        Executable of its Python.
-
-    Raises
-    ------
-    InvalidEnvironmentError
-        The file is not a conda environment file.
-    EnvironmentBuildError
-        No conda is on PATH, or it failed.
-    """
-    tool = conda_tool(where)
-    content = conda_content(file, where)
-    named = {re.split(r"[\s=<>!]", d)[0] for d in content["dependencies"] if isinstance(d, str)}
-    content["dependencies"] += [name for name in ALWAYS if name not in named]
-    derived = folder / "environment.yml"
-    derived.write_text(yaml.safe_dump(content))
-    if tool == "pixi":
-        project = prefix / "project"
-        project.mkdir(parents=True)
-        commands = [
-            ["pixi", "init", "--import", str(derived), str(project)],
-            ["pixi", "install", "--manifest-path", str(project / "pixi.toml")],
-        ]
-        executable = conda_python(project / ".pixi" / "envs" / "default")
-    else:
-        kind = ["create"] if tool == "micromamba" else ["env", "create"]
-        yes = [] if tool == "conda" else ["--yes"]  # conda needs no --yes; older versions reject it
-        commands = [[tool, *kind, *yes, "--quiet", "-p", str(prefix), "-f", str(derived)]]
-        executable = conda_python(prefix)
-    for command in commands:
-        done = _run(command)
-        if done.returncode:
-            raise _failure(where, f"{tool} failed", done.stderr or done.stdout)
-    if not executable.exists():
-        raise EnvironmentBuildError(
-            f"{where}: {tool} installed no Python: add python to {file.name}"
-        )
-    return executable
-
-
-def conda_content(file: Path, where: str) -> dict[str, Any]:
-    """Return the content of a conda environment file.
-
-    Parameters
-    ----------
-    file : path
-        The file.
-    where : str
-        File and line, for messages.
-
-    Returns
-    -------
-    dict
-        Content with a list of ``dependencies``.
-
-    Raises
-    ------
-    InvalidEnvironmentError
-        It is not a conda environment file.
-    """
-    try:
-        content = yaml.safe_load(file.read_text(encoding="utf-8"))
-    except (OSError, yaml.YAMLError, ValueError, RecursionError) as error:
-        raise InvalidEnvironmentError(f"{where}: {file}: {str(error).splitlines()[0]}") from error
-    if not isinstance(content, dict) or not isinstance(content.get("dependencies"), list):
-        raise InvalidEnvironmentError(f"{where}: {file}: contains no list of `dependencies`")
-    return content
-
-
-def _run(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
-    """Run one command; Ctrl-C ends it too."""
     unset = ("VIRTUAL_ENV", "CONDA_PREFIX", "PYTHONPATH", "PYTHONHOME", "UV_SYSTEM_PYTHON")
     variables = {name: value for name, value in os.environ.items() if name not in unset}
     return subprocess.run(
@@ -338,10 +227,27 @@ def _run(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
     )
 
 
-def _failure(
+def failure(
     where: str, what: str, problem: str, requirements: Sequence[Requirement] = ()
 ) -> InvalidEnvironmentError | EnvironmentBuildError:
-    """Return the error for the output of a tool, in one line."""
+    """Return the error for the output of a tool, in one line.
+
+    Parameters
+    ----------
+    where : str
+        Environment, or file and line.
+    what : str
+        What failed.
+    problem : str
+        Output of the tool.
+    requirements : sequence of Requirement
+        Requirements whose logins are removed from the text.
+
+    Returns
+    -------
+    InvalidEnvironmentError or EnvironmentBuildError
+        The first one if there is no solution.
+    """
     text = redacted(" ".join(problem.split()), *(r.text for r in requirements))
     text = re.sub(r"^(error|×):? ", "", text).replace(" cause: ", ": ").partition(" hint: ")[0]
     kind = InvalidEnvironmentError if "No solution found" in problem else EnvironmentBuildError

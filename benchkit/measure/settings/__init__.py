@@ -22,6 +22,8 @@ SETTINGS = {
     "cache-size": "BENCHKIT_CACHE_SIZE",
     "grafana": "BENCHKIT_GRAFANA",
     "worker-price": "",
+    # In environment files: settings that Dask does not read.
+    "other-settings": "",
 }
 
 

@@ -87,9 +87,15 @@ def test_build_names_conda_tools_if_none_is_installed(write, tmp_path, monkeypat
     (tmp_path / "environment.yml").write_text("dependencies: [dask]\n")
     environment = write("conda: environment.yml\n")
     monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr("benchkit.experiment.environment.conda.find_spec", lambda name: None)
 
-    with pytest.raises(EnvironmentBuildError, match=r"main.yaml:1: conda: none of mamba.*conda"):
+    with pytest.raises(EnvironmentBuildError) as caught:
         build(environment)
+
+    assert str(caught.value).endswith(
+        "main.yaml:1: conda: none of mamba, micromamba, conda, pixi is on PATH: install one of "
+        "them, run pip install 'dask-benchkit[conda]', or use pip `packages:` instead"
+    )
 
 
 def test_build_adds_required_packages_to_conda_once(write, tmp_path, monkeypatch):
