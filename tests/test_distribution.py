@@ -178,7 +178,8 @@ def test_commands_work_without_checkout(installed, tmp_path):
 
     task = "sched.task_throughput[n=1000]"
     assert re.search(r"n=1000\] +ok ", benchkit("run", task, "--scale", "0.1"))
-    compared = benchkit("ab", "baseline", task, "--null-only", "-n", "2", "--scale", "0.1")
+    words = ("--null-only", "-n", "2", "--scale", "0.1", "--no-report")
+    compared = benchkit("ab", "baseline", task, *words)
     assert re.search(r"baseline +null +change", compared)
     assert benchkit("report", "run", "latest").strip().endswith(".html")
     assert benchkit("report", "site", "--output", "site")
@@ -250,8 +251,9 @@ def test_imports_of_benchkit_are_declared_dependencies():
     declared = project()["optional-dependencies"]
     lines = [*project()["dependencies"], *(line for key in declared for line in declared[key])]
     names = {canonicalize_name(Requirement(line).name) for line in lines}
-    # Packages that distributed, papermill, boto3 and nbconvert cannot be without.
+    # Packages that distributed, papermill, boto3, nbconvert and mcp cannot be without.
     names |= {"cloudpickle", "fsspec", "psutil", "tornado", "nbclient", "botocore", "ipython"}
+    names |= {"anyio", "pydantic"}
     modules = packages_distributions()
     missing = {
         module for module in imported(ROOT / "benchkit") - sys.stdlib_module_names - {"benchkit"}
