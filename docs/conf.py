@@ -27,7 +27,7 @@ html_theme = "furo"
 html_title = "benchkit"
 html_static_path = ["_static"]
 html_css_files = ["pages.css"]
-html_extra_path = ["_pictures"]
+html_extra_path = ["_pictures", "llms.txt"]
 html_show_copyright = False
 html_copy_source = False
 
