@@ -56,7 +56,7 @@ _EMPTY = {
 @click.option(
     "--all", "everything", is_flag=True, help=f"All runs, not only the last {_DEFAULT_RUNS}."
 )
-@common("store", "workloads", "environment", "select", "tag", "json")
+@common("store", "workloads", "pytest", "environment", "select", "tag", "json")
 def list_command(
     what: str,
     since: str | None,

@@ -32,10 +32,12 @@ __all__ = [
 
 #: Fields of records that are stored as JSON text.
 _JSON_FIELDS = tuple(name for name, kind in RECORD_FIELDS.items() if kind == "json")
+#: Key of the suites of tests among the data of a command.
+_SUITES = "benchkit.suites"
 #: Rows of JSON that are written at once.
 _ROWS_PER_WRITE = 1000
 #: Options of the commands that measure.
-MEASUREMENT = "scale capture prometheus store workloads environments tag quiet json".split()
+MEASUREMENT = "scale capture prometheus store workloads pytest environments tag quiet json".split()
 
 
 class CaptureLevel(click.ParamType):
@@ -125,6 +127,19 @@ def _set_variable(context: click.Context, parameter: click.Parameter, value: Any
     context.call_on_close(restore)
 
 
+def _keep_suites(context: click.Context, parameter: click.Parameter, paths: Any) -> None:
+    """Keep the suites of tests for `_with_suites`, which is called later."""
+    if paths:
+        from benchkit.measure.suite.collect import PREFIX, absolute_folder
+
+        context.meta[_SUITES] = tuple(absolute_folder(PREFIX + path) for path in paths)
+
+
+def _with_suites(context: click.Context, parameter: click.Parameter, folders: Any) -> Any:
+    """Return the folders of workloads and the suites of tests."""
+    return (*folders, *context.meta.get(_SUITES, ()))
+
+
 def _parse_virtual(context: click.Context, parameter: click.Parameter, value: Any) -> Any:
     """Return the virtual cluster that the option describes."""
     if value is None:
@@ -140,8 +155,9 @@ def common(*names: str) -> Callable[..., Any]:
     Parameters
     ----------
     *names : str
-        Names of options: ``store``, ``workloads``, ``environment``, ``environments``, ``select``,
-        ``tag``, ``scale``, ``set``, ``quiet``, ``capture``, ``prometheus``, ``virtual``, ``json``.
+        Names of options: ``store``, ``workloads``, ``pytest``, ``environment``, ``environments``,
+        ``select``, ``tag``, ``scale``, ``set``, ``quiet``, ``capture``, ``prometheus``,
+        ``virtual``, ``json``.
 
     Returns
     -------
@@ -156,7 +172,13 @@ def common(*names: str) -> Callable[..., Any]:
         ],
         "workloads": [
             click.option("--workloads", "folders", multiple=True, metavar="DIR",
+                         callback=_with_suites,
                          help="Folder of workloads; default ./workloads and shipped ones."),
+        ],
+        "pytest": [
+            click.option("--pytest", "suites", multiple=True, metavar="PATH", is_eager=True,
+                         expose_value=False, callback=_keep_suites,
+                         help="Measure the tests of pytest in this folder or file as workloads."),
         ],
         "environment": [
             click.option("-e", "environment", default="current", show_default=True, metavar="ENV",

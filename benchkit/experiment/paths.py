@@ -11,6 +11,7 @@ from benchkit.errors import UsageError
 from benchkit.measure.arguments import list_of
 from benchkit.measure.discovery import Collection, collect
 from benchkit.measure.settings import setting
+from benchkit.measure.suite.collect import absolute_folder, is_suite
 from benchkit.working_folder import working_folder
 
 __all__ = ["collect_workloads", "file_name", "folders_of", "notebook_path", "shipped"]
@@ -45,12 +46,12 @@ def folders_of(kind: str, given: str | Path | Sequence[str | Path] = ()) -> list
     kind : {"workloads", "environments"}
         Content of the folders.
     given : path or sequence of path
-        Folders that the user selected.
+        Folders that the user selected; also suites of tests, ``pytest:PATH``.
 
     Returns
     -------
     list of path
-        At least one folder. The shipped folder is last.
+        At least one folder; suites are absolute. The shipped folder is last.
 
     Raises
     ------
@@ -69,9 +70,12 @@ def folders_of(kind: str, given: str | Path | Sequence[str | Path] = ()) -> list
 
 def _existing(given: Any, kind: str, source: str = "") -> list[Path]:
     """Return folders that the user selected; raise an error if one does not exist."""
-    folders = [Path(folder).expanduser() for folder in list_of(given or (), kind)]
+    folders = [
+        Path(absolute_folder(folder) if is_suite(folder) else folder).expanduser()
+        for folder in list_of(given or (), kind)
+    ]
     for folder in folders:
-        if not folder.is_dir():
+        if not (is_suite(folder) or folder.is_dir()):
             raise UsageError(f"{folder}: no such folder of {kind}{source.format(kind=kind)}")
     return folders
 

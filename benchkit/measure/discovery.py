@@ -28,6 +28,7 @@ from benchkit.measure.arguments import check_text, list_of
 from benchkit.measure.errors import InvalidSelectionError, UnknownWorkload, UsageError
 from benchkit.measure.expression import matcher
 from benchkit.measure.html_table import html_table
+from benchkit.measure.suite.collect import absolute_folder, collect_tests, is_suite
 from benchkit.measure.workloads import Variant, Workload
 
 __all__ = ["BrokenFile", "Collection", "collect"]
@@ -128,6 +129,8 @@ class Collection:
         """
         check_text(name, "workload")
         base, _, inside = name.partition("[")
+        if name in self.workloads:
+            return self.workloads[name].variants()
         if base in self.workloads:
             variants = self.workloads[base].variants()
             exact = [variant for variant in variants if variant.name == name]
@@ -156,7 +159,7 @@ class Collection:
         folders = ", ".join(map(str, self.folders)) or "no folder"
         reason = str(self.broken[0]) if self.broken else "no file there declares one with benchkit"
         if any(next(folder.rglob("test_*.py"), None) for folder in self.folders):
-            reason += "; for tests of pytest see `pytest --help`, option --benchkit"
+            reason += "; --pytest measures tests of pytest"
         raise InvalidSelectionError(f"no workloads in {folders}: {reason}")
 
     def select(self, names: Sequence[str] = (), expression: str | None = None) -> list[Variant]:
@@ -218,7 +221,8 @@ def collect(
     ----------
     folders : path or sequence of path
         Searched recursively. Files and folders whose name begins with ``_`` or ``.`` are skipped;
-        workload files may import them as helpers from their own folder.
+        workload files may import them as helpers from their own folder. ``pytest:PATH`` collects
+        tests of pytest.
     shipped : path, optional
         Folder of further workloads. A workload of the same name in `folders` replaces them.
 
@@ -253,6 +257,11 @@ def collect(
 
 
 def _add_folder(collection: Collection, root: Path) -> None:
+    if is_suite(root):
+        tests, broken = collect_tests(absolute_folder(root))
+        collection.workloads.update({test.name: test for test in tests})
+        collection.broken += [BrokenFile(node_id, 0, reason) for node_id, reason in broken]
+        return
     if not root.is_dir():
         raise UsageError(f"{root}: no such folder of workloads")
     here, place = Path.cwd().resolve(), root.resolve()

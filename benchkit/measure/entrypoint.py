@@ -13,6 +13,8 @@ from benchkit.measure.errors import UsageError
 from benchkit.measure.prometheus.session import Prometheus
 from benchkit.measure.runner import execute
 from benchkit.measure.secrets import remember_secrets
+from benchkit.measure.suite.collect import is_suite
+from benchkit.measure.suite.execute import ArmEnvironment, execute_test
 from benchkit.measure.workloads import Variant
 
 __all__ = ["find_variant", "measure"]
@@ -37,9 +39,9 @@ def measure(
     Parameters
     ----------
     workload : str
-        Full name of a variant, ``category.name[parameter=value]``.
+        Full name of a variant, ``category.name[parameter=value]``, or node id of a test.
     workloads : sequence of path
-        Folders with workload files.
+        Folders with workload files, and suites of tests with the prefix ``pytest:``.
     folder : path
         Folder for the recording.
     params : mapping, optional
@@ -65,17 +67,19 @@ def measure(
     params, clusters = check_mapping(params, "params"), check_mapping(clusters, "clusters")
     facts = check_mapping(facts, "facts")
     remember_secrets(cluster or {}, clusters)
-    return execute(
-        find_variant(workload, workloads, params),
-        ClusterSpec.from_dict(cluster),
-        folder=folder,
-        scale=scale,
-        capture=capture,
-        deadline_s=deadline_s,
-        facts=facts,
-        shapes=clusters,
-        prometheus=Prometheus.from_environment(prometheus or None),
-    )
+    options: dict[str, Any] = {
+        "folder": folder,
+        "scale": scale,
+        "capture": capture,
+        "deadline_s": deadline_s,
+        "facts": facts,
+        "prometheus": Prometheus.from_environment(prometheus or None),
+    }
+    suites = [place for place in workloads if is_suite(place)]
+    if suites and "::" in workload:
+        return execute_test(workload, suites, ArmEnvironment(cluster or {}, clusters), **options)
+    variant = find_variant(workload, workloads, params)
+    return execute(variant, ClusterSpec.from_dict(cluster), shapes=clusters, **options)
 
 
 def find_variant(

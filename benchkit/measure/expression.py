@@ -117,7 +117,7 @@ class _Parser:
 
     def parse_term(self, text: str) -> Predicate:
         key, colon, value = text.partition(":")
-        if not colon or "[" in key:  # the colon is in a parameter's value
+        if not colon or "[" in key or value.startswith(":"):  # a parameter's value, a node id
             return lambda v: _name_matches(v.name, text)
         if key not in _FIELDS:
             self.index -= 1

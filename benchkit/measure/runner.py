@@ -11,7 +11,7 @@ import sys
 import time as wall
 import traceback
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +63,7 @@ def execute(
     facts: Mapping[str, Any] | None = None,
     shapes: Mapping[str, Mapping[str, Any]] | None = None,
     prometheus: Prometheus | None = None,
+    opened: Callable[[ClusterSpec], AbstractContextManager[RunningCluster]] = reused_cluster,
 ) -> Path:
     """Measure one variant once and write a recording.
 
@@ -87,6 +88,8 @@ def execute(
         Named cluster shapes of the environment, for workloads that declare one.
     prometheus : Prometheus, optional
         Source of metrics; by default ``$BENCHKIT_PROMETHEUS``.
+    opened : callable
+        Returns a context manager of the running cluster for its specification.
 
     Returns
     -------
@@ -104,7 +107,7 @@ def execute(
     """
     return _Execution(
         variant, cluster or ClusterSpec.default(), Path(folder), scale, capture, deadline_s,
-        dict(facts or {}), dict(shapes or {}), prometheus or Prometheus.from_environment(),
+        dict(facts or {}), dict(shapes or {}), prometheus or Prometheus.from_environment(), opened,
     ).run()  # fmt: skip
 
 
@@ -122,13 +125,14 @@ class _Execution:
         facts: dict[str, Any],
         shapes: dict[str, Any],
         prometheus: Prometheus,
+        opened: Callable[[ClusterSpec], AbstractContextManager[RunningCluster]],
     ) -> None:
         self.variant, self.workload = variant, variant.workload
         self.spec = cluster.merged(_cluster_options(self.workload.cluster, shapes))
         self.spec.check()
         self.fraction, self.capture = check_scale(scale), capture
         self.level, self.extras = parse_capture(capture)
-        self.prometheus = prometheus
+        self.prometheus, self.opened = prometheus, opened
         limit = check_seconds(deadline_s, "deadline_s")
         self.deadline_s = limit or self.workload.deadline_s or DEFAULT_DEADLINE_S
         self.facts = facts
@@ -184,7 +188,7 @@ class _Execution:
         """Run all steps; return the outcome, the error in one line, and its traceback."""
         try:
             self._require_packages()
-            with reused_cluster(self.spec) as cluster:
+            with self.opened(self.spec) as cluster:
                 self.cluster = cluster
                 self._run_steps(cluster)
         except SkipRun as reason:

@@ -11,6 +11,7 @@ from typing import Any
 import yaml
 
 from benchkit.measure.cluster.spec import ClusterSpec
+from benchkit.pytest_plugin.recording import SESSION
 
 __all__ = ["ClusterOptions", "cluster_options", "open_session_cluster", "session_environment"]
 
@@ -40,6 +41,8 @@ class ClusterOptions(dict[str, dict[str, Any]]):
 def session_environment(name: str) -> Any:
     """Return the environment of the tests, which must need no packages of its own.
 
+    In the process of an arm it is the environment that is measured.
+
     Parameters
     ----------
     name : str
@@ -55,6 +58,11 @@ def session_environment(name: str) -> Any:
     UsageError
         The environment does not exist, is invalid, or has packages.
     """
+    from benchkit.measure.suite.execute import PLUGIN_NAME
+
+    arm = SESSION["config"].pluginmanager.get_plugin(PLUGIN_NAME)
+    if arm is not None:
+        return arm.environment
     from benchkit.errors import UsageError
     from benchkit.experiment.environment.lookup import find_environment
     from benchkit.experiment.paths import folders_of
@@ -121,8 +129,11 @@ def open_session_cluster(environment: Any, **options: Any) -> Iterator[Any]:
     """
     import dask
 
+    from benchkit.measure.cluster.reuse import reused_cluster
     from benchkit.measure.cluster.running import open_cluster
+    from benchkit.measure.suite.execute import ArmEnvironment
 
+    is_arm = isinstance(environment, ArmEnvironment)
     spec = ClusterSpec.from_dict(environment.cluster)
     if spec.class_name.startswith("coiled."):
         spec = replace(spec, kwargs={**options, **spec.kwargs})
@@ -130,6 +141,8 @@ def open_session_cluster(environment: Any, **options: Any) -> Iterator[Any]:
         spec = spec.merged({"n_workers": options["n_workers"]})
     variables = dask.config.collect_env(options.get("environ") or {})
     config = dask.config.merge(dask.config.config, environment.dask, variables)
-    with dask.config.set(config), open_cluster(spec) as running:
-        running.client.close()  # else the default client of tests that have none
+    opened = reused_cluster(spec) if is_arm else open_cluster(spec)
+    with dask.config.set(config), opened as running:
+        if not is_arm:
+            running.client.close()  # else the default client of tests that have none
         yield spec.scheduler_address() if running.cluster is None else running.cluster

@@ -184,8 +184,8 @@ def test_list_workloads_refuses_folder_of_pytest_tests(tmp_path):
 
     assert done.exit_code == 2
     assert done.stderr == (
-        f"error: no workloads in {tmp_path}: no file there declares one with benchkit; for tests "
-        "of pytest see `pytest --help`, option --benchkit\n"
+        f"error: no workloads in {tmp_path}: no file there declares one with benchkit; "
+        "--pytest measures tests of pytest\n"
     )
 
 

@@ -229,6 +229,6 @@ def test_require_names_the_option_for_pytest_tests(tmp_path):
         collect([tmp_path]).require()
 
     assert str(caught.value) == (
-        f"no workloads in {tmp_path}: no file there declares one with benchkit; for tests of "
-        "pytest see `pytest --help`, option --benchkit"
+        f"no workloads in {tmp_path}: no file there declares one with benchkit; "
+        "--pytest measures tests of pytest"
     )

@@ -22,7 +22,8 @@ __all__ = ["measured_folder"]
 def measured_folder() -> Path:
     """Return a folder with only the packages of benchkit that run in other environments.
 
-    These are ``benchkit.measure`` with the recipes, and ``benchkit.simulation``.
+    These are ``benchkit.measure`` with the recipes, ``benchkit.pytest_plugin``, and
+    ``benchkit.simulation``.
 
     Returns
     -------
@@ -32,7 +33,7 @@ def measured_folder() -> Path:
     package = Path(benchkit.__file__).parent
     names = ("__init__.py", "_compat/__init__.py", "_compat/distributed_internals.py")
     copied = [package / name for name in names]
-    for folder in ("measure", "simulation"):
+    for folder in ("measure", "pytest_plugin", "simulation"):
         copied += sorted((package / folder).rglob("*.py"))
     files = {file.relative_to(package): file for file in copied}
     files |= {Path("shipped/workloads/_recipes", file.name): file for file in shipped_recipes()}

@@ -43,6 +43,7 @@ from benchkit.measure.artifacts import parse_capture
 from benchkit.measure.cluster.spec import ClusterSpec
 from benchkit.measure.run_ids import new_id
 from benchkit.measure.runner import DEFAULT_DEADLINE_S
+from benchkit.measure.suite.collect import absolute_folder
 from benchkit.measure.workloads import Variant
 from benchkit.store.artifacts import move_artifacts, record_artifacts
 from benchkit.store.build.run_from_recording import run_from_recording
@@ -331,7 +332,7 @@ class Experiment:
                 {
                     "workload": entry.variant,
                     "params": self._variant(entry.variant).undeclared_params(),
-                    "workloads": [str(Path(folder).resolve()) for folder in self.folders],
+                    "workloads": list(map(absolute_folder, self.folders)),
                     "recordings": str(self.recordings.resolve()),
                     "cluster": dict(arm.environment.cluster),
                     "clusters": {k: dict(v) for k, v in arm.environment.clusters.items()},
@@ -362,8 +363,7 @@ class Experiment:
         try:
             path = virtual.simulate(kernel, measurement.block, self.recordings, metadata)
         except SimulationProcessError as error:
-            failed = KernelError("raised", str(error))
-            path = self._failure(metadata, measurement.variant, failed)
+            path = self._failure(metadata, measurement.variant, KernelError("raised", str(error)))
         tree = run_from_recording(path)
         self.store.add(tree)
         return json.loads(tree.attrs["record"])

@@ -13,6 +13,7 @@ from benchkit.experiment.environment.cache import Built
 from benchkit.experiment.environment.environment import Environment
 from benchkit.experiment.virtual.costs import costs_of_workload
 from benchkit.experiment.virtual.process import VirtualSpec, simulate_in_environment
+from benchkit.measure.suite.collect import TestWorkload
 from benchkit.measure.workloads import Variant
 from benchkit.simulation.synthetic import make_graph
 from benchkit.store.store import Store
@@ -88,6 +89,8 @@ class VirtualInput:
             A parameter of a graph is invalid, or the durations of the tasks are unknown.
         """
         workload = variant.workload
+        if isinstance(workload, TestWorkload):
+            raise UsageError(f"{variant.name}: is a test of pytest: omit --virtual")
         if Path(workload.path or "").parent == GRAPHS:
             arguments = dict(variant.params)
             workers = arguments.pop("workers", 0)

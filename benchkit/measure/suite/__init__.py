@@ -1,0 +1,1 @@
+"""Tests of pytest as workloads: collect them, and measure one of them."""
