@@ -182,7 +182,7 @@ def _table(frame: pd.DataFrame, picked: str = "") -> pd.DataFrame:
     )
     for name in _TEXTS:
         if name in frame:
-            table[name] = frame[name].fillna(MISSING).astype(str).astype(object)
+            table[name] = _each_once(frame[name].fillna(MISSING), str)
     simulated = np.where(is_simulated(frame), ", simulated", "")
     table["outcome"] = _each_once(frame["outcome"], outcome_text).astype(object) + simulated
     for name, (title, divisor, digits) in _NUMBERS.items():
