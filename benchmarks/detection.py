@@ -30,6 +30,7 @@ sys.path.insert(0, str(HERE.parent))
 sys.path.append(str(HERE))  # at the end: `statistics` here must not replace the standard library's
 
 import numpy as np  # noqa: E402
+from _machines import several_machines  # noqa: E402
 from _reruns import follow  # noqa: E402
 from _rival_detectors import available  # noqa: E402
 from numpy.lib.stride_tricks import sliding_window_view  # noqa: E402
@@ -211,12 +212,7 @@ def measure(
 ) -> None:
     """Print the results of a detector; `most` limits the windows and real steps, drawn by seed."""
     logs = [np.log(values) for values in series]
-    windows = [
-        log[at : at + NIGHTS]
-        for log in logs
-        for at in range(0, log.size - NIGHTS + 1, stride)
-        if is_quiet(log[at : at + NIGHTS])
-    ]
+    windows = list(np.log(quiet_windows(series, stride)))
     rng = np.random.default_rng(3)
     if most:
         windows = [windows[at] for at in rng.permutation(len(windows))[:most]]
@@ -260,8 +256,8 @@ def measure(
     print(f"  CPU for 1000 series, replay of {NIGHTS} nights: {seconds:.3f} s\n", flush=True)
 
 
-def whole_path(series: list[np.ndarray], stride: int) -> None:
-    """Print false and found regressions of the screen together with simulated re-runs."""
+def quiet_windows(series: list[np.ndarray], stride: int) -> np.ndarray:
+    """Return the values of all windows without a change of level, shape (windows, nights)."""
     logs = [np.log(values) for values in series]
     windows = [
         log[at : at + NIGHTS]
@@ -269,7 +265,12 @@ def whole_path(series: list[np.ndarray], stride: int) -> None:
         for at in range(0, log.size - NIGHTS + 1, stride)
         if is_quiet(log[at : at + NIGHTS])
     ]
-    quiet = np.exp(windows)
+    return np.exp(windows)
+
+
+def whole_path(series: list[np.ndarray], stride: int) -> None:
+    """Print false and found regressions of the screen together with simulated re-runs."""
+    quiet = quiet_windows(series, stride)
     n_nights = len(quiet) * (NIGHTS - HISTORY)
     never = np.full(len(quiet), NIGHTS)
     null = follow(quiet, never, 1.0, HISTORY, seed=7)
@@ -293,7 +294,7 @@ def whole_path(series: list[np.ndarray], stride: int) -> None:
 
 def speed() -> None:
     rng = np.random.default_rng(2)
-    for n_series, n_nights in ((1000, 60), (1000, 110), (1000, 365), (100, 2000)):
+    for n_series, n_nights in ((1000, 64), (1000, 110), (1000, 365), (100, 2000)):
         values = rng.lognormal(sigma=0.02, size=(n_series, n_nights))
         values[:, n_nights // 2 :] *= 1.1
         detect_many(values)
@@ -335,6 +336,7 @@ def main() -> None:
             measure(name, rival, series, args.stride, args.rival_windows)
     if real and (args.series / "series.csv").exists():
         fleet(args.series, args.stride)
+    several_machines(quiet_windows(series, args.stride), HISTORY)
     print("speed")
     speed()
 

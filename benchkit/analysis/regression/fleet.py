@@ -8,7 +8,7 @@ alarms and estimates their cause; it removes none.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -24,6 +24,8 @@ COMMON_SHARE = 0.10
 #: The same share on average over all nights of a change: a series of busy nights is not always at
 #: its worst on the last one.
 COMMON_MEAN_SHARE = 0.05
+#: Largest share of moved series of a machine that can show that code changed, not this machine too.
+MOST_SHARE = 0.5
 #: Smallest number of such series.
 COMMON_SERIES = 3
 #: Deviation of the last night, in noise units, from which on a series counts as moved.
@@ -133,7 +135,8 @@ def fleet_step(
     With a measured control: ``infrastructure`` if the control moved in the same direction (more of
     its series than chance explains, or the same workload), else ``code``. Without a control:
     ``unclear`` if a tenth of the group's series, and at least three, moved, or a twentieth on
-    average over the nights of the change (if `recent` and `since` are given), else ``code``. Alarms
+    average over the nights of the change (if `recent` and `since` are given), else ``code``; if
+    the workload moved on all other machines that measured it, too, ``code``. Alarms
     of the control itself are always ``infrastructure``. On real series without a control, a ninth
     of the alarms of inserted steps and more than half of the false alarms are unclear: confirm
     these by an interleaved measurement.
@@ -181,12 +184,46 @@ def fleet_step(
         ):
             shares = _mean_shares(group.members, series, direction, recent, since)
             cause[group.members[shares >= COMMON_MEAN_SHARE]] = "unclear"
+        if same_workload is not None and group.cause == "unclear":
+            elsewhere = measured & (labels[0] != host) & (labels[1] == tested)
+            elsewhere &= labels[2] == name
+            up = (alarm == direction) | (direction * units >= MOVED_UNITS)
+            agree = _moved_elsewhere(group.members, elsewhere, up, labels[0], same_workload)
+            cause[group.members[agree]] = "code"
+            if agree.any():
+                text = f"{group.reason}; {agree.sum()} of the workloads rose on all other machines"
+                text = text if direction > 0 else text.replace("workloads rose", "workloads fell")
+                groups[-1] = replace(group, reason=text)
         if same_workload is not None and tested != control:
             # The machine may affect few workloads: compare each alarm with its own control.
             affected = np.isin(same_workload[group.members], same_workload[pinned & moved])
             cause[group.members[affected]] = "infrastructure"
     groups.sort(key=lambda group: -group.members.size)
     return FleetNight(cause, tuple(groups))
+
+
+def _moved_elsewhere(
+    members: NDArray[np.int64],
+    elsewhere: NDArray[np.bool_],
+    moved: NDArray[np.bool_],
+    machine: NDArray[np.str_],
+    workload: NDArray[np.str_],
+) -> NDArray[np.bool_]:
+    """Return which alarms all other machines with the workload share, none of them all over.
+
+    Machines are busy independently, and code is the same on all of them.
+    """
+    calm = [
+        host
+        for host in np.unique(machine[elsewhere])
+        if moved[elsewhere & (machine == host)].mean() <= MOST_SHARE
+    ]
+    others = elsewhere & np.isin(machine, calm)
+    agree = np.zeros(members.size, bool)
+    for place, member in enumerate(members.tolist()):
+        same = others & (workload == workload[member])
+        agree[place] = bool(same.any() and moved[same].all())
+    return agree
 
 
 def _mean_shares(

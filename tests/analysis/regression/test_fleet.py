@@ -180,3 +180,36 @@ def test_fleet_step_uses_all_nights_of_a_change():
     assert cause(recent=recent, since=since) == "code"
     recent[1:8, 6] = 5  # busy before the change
     assert cause(recent=recent, since=since) == "code"
+
+
+def several_machines(moved):
+    """Return causes on three machines with ten workloads; `moved` maps machines to workloads."""
+    machine = np.repeat(["a", "b", "c"], 10)
+    workload = np.tile([f"w{number}" for number in range(10)], 3)
+    up = np.array([int(w[1:]) in moved.get(m, ()) for m, w in zip(machine, workload, strict=True)])
+    night = fleet_step(
+        up.astype(int),
+        np.where(up, 8.0, 0.2),
+        machine=machine,
+        environment=["main"] * 30,
+        metric=["duration"] * 30,
+        workload=workload,
+    )
+    return {
+        host: sorted(set(night.cause[(machine == host) & up].tolist())) for host in ("a", "b", "c")
+    }
+
+
+def test_fleet_change_on_all_machines_is_code():
+    assert several_machines({host: (0, 1, 2) for host in "abc"}) == {key: ["code"] for key in "abc"}
+
+
+def test_fleet_change_on_one_machine_stays_unclear():
+    assert several_machines({"a": (0, 1, 2)}) == {"a": ["unclear"], "b": [], "c": []}
+    assert several_machines({"a": (0, 1, 2), "b": (3, 4, 5)})["a"] == ["unclear"]
+
+
+def test_fleet_machines_that_all_rise_show_nothing():
+    everything = range(10)
+    causes = several_machines({host: everything for host in "abc"})
+    assert causes == {key: ["unclear"] for key in "abc"}
