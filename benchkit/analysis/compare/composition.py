@@ -19,6 +19,7 @@ from benchkit.analysis.compare.comparison import Comparison
 from benchkit.analysis.compare.group_cells import (
     LEAST_SHARE,
     SAME,
+    UNITS,
     GroupCells,
     GroupRuns,
     amounts,
@@ -106,11 +107,11 @@ def compare_groups(
     Returns
     -------
     DataFrame
-        A row per contender, workload, group and measure, changed rows first: ``group_share`` (share
-        of the thread-seconds of the run), ``group_task_time`` and ``group_task_bytes`` (seconds
-        and bytes per task) and ``group_tasks`` (number of tasks; group "" is the whole run), with
-        ``baseline``, ``contender_value``, ``ratio``, ``low``, ``high``, ``p``, ``q``, ``exact`` and
-        ``verdict``: more, less, same or undecided.
+        A row per contender, workload, group and measure, changed rows and shares first:
+        ``group_share`` (share of the thread-seconds of the run), ``group_task_time`` and
+        ``group_task_bytes`` (seconds and bytes per task) and ``group_tasks`` (number of tasks;
+        group "" is the whole run), with ``baseline``, ``contender_value``, ``ratio``, ``low``,
+        ``high``, ``p``, ``q``, ``exact`` and ``verdict``: more, less, same or undecided.
 
     Notes
     -----
@@ -137,8 +138,9 @@ def compare_groups(
     frame = pd.DataFrame(rows, columns=columns)
     changed = frame["verdict"].isin(["more", "less"])
     size = np.abs(np.log(frame["ratio"].where(frame["ratio"] > 0).astype(float)))
-    order = pd.DataFrame({"changed": ~changed, "exact": frame["exact"], "size": -size})
-    order = order.sort_values(["changed", "exact", "size"], kind="stable")
+    measure = frame["metric"].map({name: place for place, name in enumerate(UNITS)})
+    order = pd.DataFrame({"changed": ~changed, "measure": measure, "size": -size})
+    order = order.sort_values(["changed", "measure", "size"], kind="stable")
     return frame.loc[order.index].reset_index(drop=True)
 
 
