@@ -406,7 +406,8 @@ def slow_where(slow: float, fast: float, work: Callable, count: int) -> Callable
 
     def run(client: Client) -> None:
         names = (0,) if slow != fast else ()
-        wait([client.submit(nap_where, slow, fast, names, work, pure=False) for _ in range(count)])
+        columns = [[slow] * count, [fast] * count, [names] * count, [work] * count]
+        wait(client.map(nap_where, *columns, pure=False))
 
     return run
 

@@ -18,6 +18,7 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,8 @@ from benchkit.store.run import Run
 
 CLUSTER = {"n_workers": 2, "threads_per_worker": 1, "memory_limit": "1GB"}
 NEIGHBOURS = "neighbours"
+#: Seconds after which a fault is no longer waited for, such as one whose workers stay paused.
+DEADLINE_S = 60.0
 #: Findings whose promised saving is at least this part of what came.
 KEPT = 0.5
 
@@ -68,10 +71,12 @@ def _record(client: Client, work: Callable[[Client], Any]) -> Run:
     observer.install()
     observer.clock_on()
     error = ""
+    pool = ThreadPoolExecutor(1)
     try:
-        work(client)
-    except Exception as problem:  # a fault may end the workload
+        pool.submit(work, client).result(DEADLINE_S)
+    except Exception as problem:  # a fault may end the workload, or stop it
         error = f"{type(problem).__name__}: {problem}".splitlines()[0]
+    pool.shutdown(wait=False)  # a workload that hangs ends when its client is closed
     observer.clock_off()
     time.sleep(0.6)  # a heartbeat: the last samples of the workers
     observer.uninstall()

@@ -8,6 +8,8 @@ __all__ = ["find"]
 
 #: Duration of its tasks / that of the same groups on the other workers.
 SLOW = 1.4
+#: The same on a machine whose other processes disturb single workers.
+SLOW_IF_DISTURBED = 1.8
 MIN_TASKS = 5
 #: The durations of shorter tasks are noise.
 MIN_S = 0.005
@@ -37,7 +39,8 @@ def find(case: Case) -> Finding | None:
     # Medians: a single task with more work than the others does not make its worker slow.
     ratio = (tasks["duration"] / usual)[known].groupby(tasks.loc[known, "worker"]).median()
     ratio = ratio[counts >= MIN_TASKS]
-    if len(ratio) < 2 or ratio.max() < SLOW * ratio.drop(ratio.idxmax()).median():
+    slow = SLOW_IF_DISTURBED if case.is_disturbed else SLOW
+    if len(ratio) < 2 or ratio.max() < slow * ratio.drop(ratio.idxmax()).median():
         return None
     worker = int(ratio.idxmax())
     lost = float(busy[worker] - expected[worker])

@@ -9,6 +9,8 @@ __all__ = ["find"]
 
 #: Longest duration / median from which on a group is skewed; first tasks import modules.
 SKEWED = 5.0
+#: The same on a machine whose other processes make single tasks wait for a processor.
+SKEWED_IF_DISTURBED = 10.0
 MIN_TASKS = 8
 #: Tasks below this duration are never skewed in a way that matters.
 MIN_S = 0.02
@@ -31,12 +33,13 @@ def find(case: Case) -> Finding | None:
     if tasks.empty or case.limits is None:
         return None
     on_path = case.limits.blame.loc[case.limits.blame["cause"] != "scheduler", "group"]
+    skewed = SKEWED_IF_DISTURBED if case.is_disturbed else SKEWED
     worst, cost, evidence = "", 0.0, ""
     for name, durations in tasks.groupby("task_group", observed=True)["duration"]:
         if len(durations) < MIN_TASKS or name not in set(on_path):
             continue
         longest, median = durations.max(), durations.median()
-        if longest > SKEWED * max(median, MIN_S) and longest - median > cost:
+        if longest > skewed * max(median, MIN_S) and longest - median > cost:
             worst, cost = str(name), float(longest - median)
             evidence = (
                 f"the longest of {len(durations)} tasks takes {format_quantity(longest, 's')}, "
