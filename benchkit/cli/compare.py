@@ -56,12 +56,10 @@ def compare_command(
     Exit code 1: a metric is worse; 4: too few runs to compare.
     """
     from benchkit.analysis.compare.composition import with_composition
-    from benchkit.analysis.compare.row_causes import with_causes
     from benchkit.store.store import Store
 
     run_store = Store(store, create=False)
     comparison = compare_selections(run_store, baseline, contenders, null=null, metrics=metrics)
-    comparison = with_causes(comparison, run_store.open)
     comparison = with_composition(comparison, run_store.load)
     if as_json:
         print_json(comparison.to_records())
@@ -100,18 +98,20 @@ def compare_selections(
     Returns
     -------
     Comparison
-        The arms have the texts of the selections as names.
+        The arms have the texts of the selections as names; changed rows say what moved.
     """
     from benchkit.analysis.compare.compare_runs import DEFAULT_METRICS, compare
+    from benchkit.analysis.compare.row_causes import with_causes
     from benchkit.analysis.metric_names import check_metrics
     from benchkit.store.selector import select_sets
 
     chosen = check_metrics(metrics or DEFAULT_METRICS)
     sets = select_sets(run_store, [baseline, *contenders, *([null] if null else [])])
-    return compare(
+    comparison = compare(
         sets[baseline],
         {name: sets[name] for name in contenders},
         null=sets[null] if null else None,
         metrics=chosen,
         names=(baseline, "contender"),
     )
+    return with_causes(comparison, run_store.open)

@@ -36,6 +36,7 @@ _COMPARED = (
     "high",
     "verdict",
     "worse",
+    "cause",
     "needed",
     "n_baseline",
     "n_contender",
@@ -183,8 +184,8 @@ class StoreTools:
         Returns
         -------
         str
-            JSON; ``ratio`` is contender / baseline, ``low`` to ``high`` its interval, ``needed``
-            the further runs for a verdict.
+            JSON; ``ratio`` is contender / baseline, ``low`` to ``high`` its interval, ``cause``
+            what moved in a changed row, ``needed`` the further runs for a verdict.
         """
         from benchkit.cli.compare import compare_selections
 
