@@ -52,7 +52,8 @@ def memory_difference(before: Sequence[Run], after: Sequence[Run]) -> pd.DataFra
         for name, runs in sides.items()
     }
     frame = pd.DataFrame(means, columns=list(sides)).fillna(0.0)
-    frame["difference (B)"] = frame["after (B)"] - frame["before (B)"]
+    frame = frame[(frame != 0).any(axis=1)]
+    frame = frame.assign(**{"difference (B)": frame["after (B)"] - frame["before (B)"]})
     order = frame["difference (B)"].abs().sort_values(ascending=False, kind="stable").index
     return frame.loc[order].rename_axis("task group")
 

@@ -205,6 +205,15 @@ def test_rule_does_not_find_what_is_similar(tmp_path, rule):
     assert all_rules()[rule](Case(run_of(tmp_path, **SIMILAR[rule]))) is None
 
 
+def test_large_graph_counts_the_time_between_client_and_scheduler(tmp_path):
+    tasks = [task._replace(start=task.start + 3, stop=task.stop + 3) for task in busy()]
+    run = run_of(tmp_path, tasks, duration=5.5, submissions=[(2.9, 40)], calls=[(0.1, 0.2, 0.25)])
+
+    found = all_rules()["large_graph"](Case(run))
+
+    assert found.evidence.startswith("50.0 ms to serialise, 2.35 s to send, 300 ms on the")
+
+
 def test_threads_of_tasks_are_found_if_they_get_few_processors(tmp_path):
     fine = [
         ["execute", "work", "thread-noncpu", "seconds", 9.0, ""],
