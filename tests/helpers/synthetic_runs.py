@@ -104,7 +104,10 @@ def _groups(
         "task_group": [f"sum-aggregate-{i}" for i in range(3)],
         "action": list(ACTIVITIES),
         "dependencies": ["[]"] * 3,
+        "options": ["{}"] * 4,
     }
+
+    graph = {"n_dependencies": 1, "dependency": 0}
 
     def values(name: str, dtype: str, shape: tuple[int, ...]) -> np.ndarray:
         if name.endswith("_blob"):
@@ -115,7 +118,9 @@ def _groups(
             series = np.cumsum(rng.random(shape), axis=0)
             series[:1] = np.nan  # no values before the first heartbeat
             return series.astype(dtype)
-        return rng.integers(0, 3, shape).astype(dtype)
+        numbers = rng.integers(0, 3, shape).astype(dtype)
+        # Each node of the graph depends on the first.
+        return np.full_like(numbers, graph[name]) if name in graph else numbers
 
     datasets = {}
     for group, variables in GROUPS.items():

@@ -2,7 +2,7 @@
 
 A process per worker: its threads with the tasks, lanes with the activities of its event loop
 (fetches, disk, serialisation), and counters of its memory. Flows connect a fetch with the worker
-that sent the result.
+that sent the result, and the end of a task with the start of the tasks that depend on it.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import numpy as np
 
 from benchkit.store.run import Run
 from benchkit.store.run_tables import worker_names
+from benchkit.store.task_graph import TaskGraph, has_task_graph
 
 __all__ = ["write_trace"]
 
@@ -35,6 +36,10 @@ _SCHEDULER_COUNTERS = ("n_tasks", "queued", "cpu", "lag_max")
 #: A fast level: level 6 makes a file 15 % smaller in three times the time.
 _GZIP_LEVEL = 3
 _LINES_PER_WRITE = 50_000
+#: Dependencies that are drawn at most: a million would double time and size of the file.
+_MOST_DEPENDENCIES = 200_000
+#: Seconds before the end of a slice at which a flow begins: at the end the slice is closed.
+_BEFORE_END_S = 1e-9
 
 
 def write_trace(run: Run, path: Path) -> None:
@@ -44,16 +49,30 @@ def write_trace(run: Run, path: Path) -> None:
     ----------
     run : Run
         The run. The sums of the slices' durations are the sums of the run's tasks and activities.
+        If it has more than `_MOST_DEPENDENCIES` dependencies, those that a task waited for last
+        are drawn, of the longest tasks if these are still too many.
     path : path
         File to write, compressed if its suffix is ``.gz``.
     """
+    producers, consumers, n_dependencies = _dependencies(run)
     header = {
         "displayTimeUnit": "ms",
-        "otherData": {"run": run.id, "workload": run.workload, "outcome": run.outcome},
+        "otherData": {
+            "run": run.id,
+            "workload": run.workload,
+            "outcome": run.outcome,
+            "dependencies": f"{len(producers)} of {n_dependencies}",
+        },
     }
     with _open(path) as file:
         file.write(json.dumps(header)[:-1] + ', "traceEvents": [\n')
-        lines = chain(_names(run), _tasks(run), _activities(run), _counters(run))
+        lines = chain(
+            _names(run),
+            _tasks(run),
+            _flows(run, producers, consumers),
+            _activities(run),
+            _counters(run),
+        )
         first = True
         while block := ",\n".join(islice(lines, _LINES_PER_WRITE)):
             file.write(block if first else ",\n" + block)
@@ -109,6 +128,51 @@ def _tasks(run: Run) -> Iterator[str]:
             f'"ts":{start},"dur":{duration},'
             f'"args":{{"key":{quote(key)},"bytes":{nbytes}{failed}}}}}'
         )
+
+
+def _dependencies(run: Run) -> tuple[np.ndarray, np.ndarray, int]:
+    """Return producers and consumers to draw, as rows of tasks, and the number of all."""
+    nothing = np.zeros(0, np.int64)
+    if not has_task_graph(run.tree):
+        return nothing, nothing, 0
+    graph = TaskGraph.of(run.tree)
+    consumers = np.repeat(graph.row, np.diff(graph.indptr))
+    producers = graph.row[graph.indices]
+    ran = (producers >= 0) & (consumers >= 0)
+    producers, consumers = producers[ran], consumers[ran]
+    n_dependencies = len(producers)
+    if n_dependencies > _MOST_DEPENDENCIES:
+        # Rows are ordered by the end of the tasks.
+        order = np.lexsort((producers, consumers))
+        producers, consumers = producers[order], consumers[order]
+        last = np.append(consumers[1:] != consumers[:-1], True)
+        producers, consumers = producers[last], consumers[last]
+        duration = run.tree["tasks"].to_dataset()["duration"].values[consumers]
+        chosen = np.sort(np.argsort(-duration, kind="stable")[:_MOST_DEPENDENCIES])
+        producers, consumers = producers[chosen], consumers[chosen]
+    return producers, consumers, n_dependencies
+
+
+def _flows(run: Run, producers: np.ndarray, consumers: np.ndarray) -> Iterator[str]:
+    """Yield a flow per dependency, from the end of one task to the start of another."""
+    if not len(producers):
+        return
+    tasks = run.tree["tasks"].to_dataset()
+    process, thread = tasks["worker"].values + 1, tasks["thread"].values + 1
+    start, stop = tasks["start"].values, (tasks["start"] + tasks["duration"]).values
+    columns = zip(
+        process[producers].tolist(),
+        thread[producers].tolist(),
+        _microseconds(np.maximum(start, stop - _BEFORE_END_S)[producers]),
+        process[consumers].tolist(),
+        thread[consumers].tolist(),
+        _microseconds(start[consumers]),
+        strict=True,
+    )
+    for number, (from_process, from_thread, end, process, thread, begin) in enumerate(columns):
+        flow = f'"cat":"dependency","name":"dependency","id":{number}'
+        yield f'{{"ph":"s",{flow},"pid":{from_process},"tid":{from_thread},"ts":{end}}}'
+        yield f'{{"ph":"f","bp":"e",{flow},"pid":{process},"tid":{thread},"ts":{begin}}}'
 
 
 def _activities(run: Run) -> Iterator[str]:

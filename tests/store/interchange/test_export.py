@@ -10,10 +10,12 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from helpers.graph_runs import graph_run, tasks_of
 from helpers.synthetic_runs import make_run
 
 from benchkit.cli.main import benchkit as main
 from benchkit.errors import UsageError
+from benchkit.store.interchange import trace
 from benchkit.store.interchange.export import RUN_FORMATS, STORE_FORMATS, export_run, export_runs
 from benchkit.store.run import Run
 from benchkit.store.schema import METRICS
@@ -102,11 +104,57 @@ def test_trace_slices_of_a_track_do_not_overlap(run, tmp_path):
         if event["ph"] == "X" and event["cat"] in ("transfer", "disk-read"):
             lanes.setdefault((event["pid"], event["tid"]), []).append(event)
     assert all(len(lane) == 1 for lane in lanes.values())  # all at the same time
-    flows = {kind: [e for e in events if e["ph"] == kind] for kind in "sf"}
+    of_fetches = [e for e in events if e.get("cat") == "fetch"]
+    flows = {kind: [e for e in of_fetches if e["ph"] == kind] for kind in "sf"}
     fetches = [e for e in events if e["ph"] == "X" and e["cat"] == "transfer"]
     assert len(flows["s"]) == len(flows["f"]) == len(fetches)
     assert {e["pid"] for e in flows["s"]} == {1}  # worker 0 sent all of them
     assert sorted(e["tid"] for e in flows["f"]) == sorted(e["tid"] for e in fetches)
+
+
+@pytest.fixture
+def graph(tmp_path):
+    """Return a run of five tasks; `sum-0` waits for `load-1` last."""
+    tasks = tasks_of(
+        ("load-0", 0.0, 1.0, ""),
+        ("load-1", 1.0, 2.0, ""),
+        ("sum-0", 2.0, 2.25, "load-0 load-1"),
+        ("sum-1", 2.25, 4.0, "load-1"),
+        ("end-0", 4.0, 4.5, "sum-0 sum-1"),
+    )
+    return graph_run(tmp_path, tasks, duration=5.0)
+
+
+@pytest.mark.parametrize(
+    ("limit", "expected"),
+    [
+        (5, ["load-0 sum-0", "load-1 sum-0", "load-1 sum-1", "sum-0 end-0", "sum-1 end-0"]),
+        (4, ["load-1 sum-0", "load-1 sum-1", "sum-1 end-0"]),
+        (2, ["load-1 sum-1", "sum-1 end-0"]),
+    ],
+)
+def test_trace_flows_join_the_slices_of_dependencies(graph, tmp_path, monkeypatch, limit, expected):
+    monkeypatch.setattr(trace, "_MOST_DEPENDENCIES", limit)
+    export_run(graph, tmp_path / "run.json")
+    content = json.loads((tmp_path / "run.json").read_text())
+    events = content["traceEvents"]
+    slices = [e for e in events if e.get("cat") == "compute"]
+
+    def key_at(flow):
+        """Return the task whose slice contains the end of a flow, as Perfetto finds it."""
+        return next(
+            e["args"]["key"]
+            for e in slices
+            if (e["pid"], e["tid"]) == (flow["pid"], flow["tid"])
+            and e["ts"] <= flow["ts"] < e["ts"] + e["dur"]
+        )
+
+    flows = [e for e in events if e.get("cat") == "dependency"]
+    starts, ends = ({e["id"]: e for e in flows if e["ph"] == kind} for kind in "sf")
+    assert starts.keys() == ends.keys()
+    drawn = [f"{key_at(starts[number])} {key_at(ends[number])}" for number in starts]
+    assert sorted(drawn) == sorted(expected)
+    assert content["otherData"]["dependencies"] == f"{len(expected)} of 5"
 
 
 def test_trace_counters_have_the_memory_of_each_worker(run, tmp_path):
