@@ -34,6 +34,9 @@ _COLUMNS: dict[str, dict[str, pa.DataType]] = {
         "nbytes": pa.int64(),
         "start": pa.float64(),
         "stop": pa.float64(),
+        "duration_median": pa.float64(),
+        "duration_p95": pa.float64(),
+        "duration_max": pa.float64(),
         "compute": pa.float64(),
         "transfer": pa.float64(),
         "disk_read": pa.float64(),
@@ -68,7 +71,8 @@ _COLUMNS: dict[str, dict[str, pa.DataType]] = {
     },
 }
 #: Schemas by name of the table. Times are seconds since the clock of the run started, sizes bytes;
-#: workers are numbers, -1 outside of the cluster.
+#: workers are numbers, -1 outside of the cluster. `task_groups` has quantiles of the durations of a
+#: group's tasks: a median over 100 million tasks takes seconds, over their groups milliseconds.
 SCHEMAS = {name: pa.schema({**_RUN, **columns}) for name, columns in _COLUMNS.items()}
 
 
@@ -139,7 +143,15 @@ def _task_groups(run: Run) -> pd.DataFrame:
     )
     groups = run.tree["task_groups"].to_dataset()
     prefix = pd.Series(groups["prefix"].values, groups["task_group"].values)
-    return frame.assign(prefix=prefix.reindex(frame.index)).reset_index()
+    frame = frame.assign(prefix=prefix.reindex(frame.index))
+    stream = run.task_stream()
+    if not stream.empty:
+        durations = stream.groupby("task_group", observed=True)["duration"]
+        for name, share in (("median", 0.5), ("p95", 0.95), ("max", 1.0)):
+            quantile = durations.quantile(share)
+            quantile.index = quantile.index.astype(str)
+            frame[f"duration_{name}"] = quantile.reindex(frame.index)
+    return frame.reset_index()
 
 
 def _transfers(run: Run) -> pd.DataFrame:

@@ -69,6 +69,21 @@ def test_store_methods_select_runs(runs):
     assert groups["n_tasks"].to_dict() == expected["n_tasks"].to_dict()
 
 
+def test_task_groups_have_quantiles_of_the_durations_of_their_tasks(runs):
+    sql = """
+        SELECT task_group, duration_median, duration_p95, duration_max FROM task_groups
+        WHERE environment = 'dev' ORDER BY task_group
+    """
+    groups = runs.query(sql).set_index("task_group")
+    stream = runs.open(runs.runs(environment="dev")["id"].iloc[0]).task_stream()
+
+    assert len(groups) == 3
+    for name, row in groups.iterrows():
+        durations = stream.loc[stream["task_group"] == name, "duration"].dropna()
+        expected = [durations.median(), durations.quantile(0.95), durations.max()]
+        assert row.tolist() == pytest.approx(expected)
+
+
 def test_cache_follows_new_and_removed_runs(runs):
     assert runs.query("SELECT count(*) AS n FROM tasks")["n"][0] == 120
     runs.add(make_run("df.join", seed=3))
