@@ -210,7 +210,8 @@ class Comparison:
         table = self.composition
         if table is None:
             return []
-        return table[table["verdict"].isin(["more", "less"])].to_dict("records")
+        changed = table[table["verdict"].isin(["more", "less"])].to_dict("records")
+        return [{str(key): value for key, value in row.items()} for row in changed]
 
     def to_table(self, *, all_rows: bool = False) -> str:
         """Return the rows as text.

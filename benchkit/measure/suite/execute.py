@@ -131,7 +131,8 @@ def _client_of_test(item: Any) -> Client | None:
         if isinstance(value, Client):
             return value
     try:
-        return default_client()
+        client: Client = default_client()
+        return client
     except ValueError:
         return None
 

@@ -20,7 +20,7 @@ def declared(**variants):
 @pytest.mark.parametrize(
     ("values", "value", "hint"),
     [
-        (["thin", "square"], "thinn", "did you mean 'thin'?"),
+        (["thin", "square"], "thim", "did you mean 'thin'?"),
         (["thin", "fast-square"], "nope", "give one of thin, fast-square"),
     ],
 )
