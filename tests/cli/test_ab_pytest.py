@@ -84,7 +84,7 @@ def test_nightly_measures_tests_and_reports_those_that_fail(project, tmp_path):
             "-k 'missing' selects none of 2 variants: see `benchkit list workloads`",
         ),
         (
-            ["--pytest", "tests", "--virtual", "workers=4"],
+            ["--pytest", "tests", "-k", "sleep.py::test_sleep", "--virtual", "workers=4"],
             "test_sleep: is a test of pytest: omit --virtual",
         ),
     ],
