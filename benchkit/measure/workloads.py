@@ -334,12 +334,8 @@ class Variant:
 
         A tag ``quick[kind=thin]`` of the workload is ``quick`` for variants of that kind.
         """
-        names = []
-        for tag in self.workload.tags:
-            name, _, inside = tag.partition("[")
-            if self.has_values(inside.removesuffix("]")):
-                names.append(name)
-        return tuple(names)
+        parts = [tag.partition("[") for tag in self.workload.tags]
+        return tuple(name for name, _, inside in parts if self.has_values(inside.removesuffix("]")))
 
     def has_values(self, text: str) -> bool:
         """Return whether the variant has the parameter values that a text names.

@@ -184,10 +184,7 @@ class Experiment:
         return policy
 
     def _repr_html_(self) -> str:
-        rows = [
-            {"arm": arm.name, "environment": of_arm.name, "description": of_arm.description}
-            for arm, of_arm in ((arm, arm.environment) for arm in self.arms)
-        ]
+        rows = [arm.row() for arm in self.arms]
         size = format_size(self.arms, self.variants, self.repeats)
         return f"<p>Experiment {self.id}: {size}</p>{Table(rows).to_html()}"
 

@@ -81,6 +81,21 @@ class Arm:
             return variant
         return variant.workload.bind(**{**variant.params, **self.params})
 
+    def row(self) -> dict[str, str]:
+        """Return name, environment and description, for a table.
+
+        Returns
+        -------
+        dict of str to str
+            Texts by column.
+        """
+        environment = self.environment
+        return {
+            "arm": self.name,
+            "environment": environment.name,
+            "description": environment.description,
+        }
+
 
 @dataclass(frozen=True)
 class Measurement:
