@@ -96,6 +96,7 @@ def test_explore_notebook_draws_comparison(tmp_path):
         )
     ]
     assert len(figures) == 6
+    assert not any("https://cdn.bokeh.org" in text for text in outputs)  # needs no network
     assert not [
         o for c in executed.cells for o in c.get("outputs", []) if o.get("name") == "stderr"
     ]

@@ -5,6 +5,8 @@ This package is also available as ``benchkit.plots``.
 
 from __future__ import annotations
 
+from importlib import import_module
+
 import pandas as pd
 
 from benchkit.show.plots.accessor import RunPlots
@@ -61,11 +63,23 @@ __all__ = [
 ]
 
 
-def in_notebook() -> None:
+def in_notebook(*, hvplot: bool = False) -> None:
     """Configure ``bokeh.io.show`` to draw in this notebook without network access.
 
     Figures that are the last expression of a cell do not need it.
+
+    Parameters
+    ----------
+    hvplot : bool, default False
+        Load hvPlot, too: ``DataFrame.hvplot``, ``Dataset.hvplot`` and ``DataArray.hvplot``. Without
+        network access, hvPlot imported in any other way leaves all figures empty.
     """
+    if hvplot:
+        import holoviews
+
+        holoviews.extension.inline = True
+        for accessor in ("pandas", "xarray"):
+            import_module(f"hvplot.{accessor}")
     # Show names of variants and definitions of arms in full.
     pd.set_option("display.max_colwidth", 240)
     load_bokeh()
