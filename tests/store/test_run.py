@@ -194,7 +194,8 @@ def test_run_has_a_method_for_each_declared_accessor():
 
 
 def test_task_graph_that_contradicts_itself_is_unreadable(store, make_run):
-    run = store.open(store.add(make_run()))  # random numbers as dependencies
+    run = store.open(store.add(make_run()))
+    run.tree["tasks/n_dependencies"] = run.tree["tasks/n_dependencies"] + 3  # more than there are
 
     with pytest.raises(UnreadableRun, match=f"run {run.id}: its task graph is inconsistent: "):
         run.task_graph()
