@@ -150,7 +150,7 @@ def test_find_built_ignores_incomplete_environment(cache, write):
     assert find_built("0123456789abcdef") is None
 
 
-def test_measured_folder_contains_benchkit_measure_only():
+def test_measured_folder_contains_only_what_measures():
     folder = measured_folder()
 
     assert [path.name for path in folder.iterdir()] == ["benchkit"]
@@ -158,6 +158,7 @@ def test_measured_folder_contains_benchkit_measure_only():
         "__init__.py",
         "_compat",
         "measure",
+        "pytest_plugin",
         "shipped",
         "simulation",
     }
