@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -68,4 +69,7 @@ def _flat(error: Any) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    code = main(sys.argv[1])
+    sys.stderr.flush()
+    # Threads of py-rattler 0.28 crash about 1 in 20 interpreters at exit, after the work is done.
+    os._exit(code)
