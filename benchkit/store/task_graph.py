@@ -89,11 +89,19 @@ class TaskGraph:
         -------
         TaskGraph
             The graph.
+
+        Raises
+        ------
+        ValueError
+            A task depends on itself or on a later one, so that there may be a cycle.
         """
         tasks, sent = tree["tasks"].to_dataset(), tree["submissions"].to_dataset()
         counts = tasks["n_dependencies"].values
         n_nodes = len(counts)
         indptr = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
+        indices = decode_rows(indptr, tasks["dependency"].values)
+        if (indices >= np.repeat(np.arange(n_nodes), counts)).any():
+            raise ValueError("a task depends on itself or on a later task")
         first, n_new = sent["first_node"].values, sent["n_nodes"].values
         submission = np.full(n_nodes, -1, np.int32)
         for number, (begin, count) in enumerate(zip(first.tolist(), n_new.tolist(), strict=True)):
@@ -114,7 +122,7 @@ class TaskGraph:
         options = zip(sent["option_node"].values.tolist(), sent["options"].values, strict=True)
         return cls(
             indptr=indptr,
-            indices=decode_rows(indptr, tasks["dependency"].values),
+            indices=indices,
             group=tasks["node_group"].values,
             group_names=tree["task_groups"].to_dataset()["task_group"].values.tolist(),
             row=row,

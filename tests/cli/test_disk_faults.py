@@ -106,18 +106,19 @@ def fill(folder):
     for number in range(8):
         moment = NIGHT + number * 86400
         arm = "main" if number % 2 else "dev"
-        store.add(
-            make_run(
-                "array.sum",
-                groups=not number,
-                id=RUN if not number else derived_id(moment, str(number)),
-                environment=arm,
-                experiment=EXPERIMENT,
-                arm=arm,
-                block=number // 2,
-                duration=10.0 + number,
-            )
+        run = make_run(
+            "array.sum",
+            groups=not number,
+            id=RUN if not number else derived_id(moment, str(number)),
+            environment=arm,
+            experiment=EXPERIMENT,
+            arm=arm,
+            block=number // 2,
+            duration=10.0 + number,
         )
+        if not number:
+            run["tasks/dependency"] = run["tasks/dependency"] + 3  # no valid graph
+        store.add(run)
         night = derived_id(moment, "night")
         store.add(make_run("array.mean", groups=False, id=night, duration=10.0))
     arms = [{"name": "main"}, {"name": "dev"}]

@@ -90,6 +90,7 @@ def _groups(
         "action": len(ACTIVITIES),
         "metric": 4,
         "task": n_tasks,
+        "edge": other_sizes["node"] - 1,
         "event": n_tasks // 2,
         "byte": len(keys),
         "sample": 10 * n_samples,
@@ -107,7 +108,6 @@ def _groups(
         "options": ["{}"] * 4,
     }
 
-    graph = {"n_dependencies": 1, "dependency": 0}
 
     def values(name: str, dtype: str, shape: tuple[int, ...]) -> np.ndarray:
         if name.endswith("_blob"):
@@ -119,8 +119,9 @@ def _groups(
             series[:1] = np.nan  # no values before the first heartbeat
             return series.astype(dtype)
         numbers = rng.integers(0, 3, shape).astype(dtype)
-        # Each node of the graph depends on the first.
-        return np.full_like(numbers, graph[name]) if name in graph else numbers
+        if name == "n_dependencies":  # each node of the graph but the first depends on the first
+            return (np.arange(shape[0]) > 0).astype(dtype)
+        return np.zeros_like(numbers) if name == "dependency" else numbers
 
     datasets = {}
     for group, variables in GROUPS.items():

@@ -40,8 +40,9 @@ def event_seconds(run: Run, graph: TaskGraph, names: Sequence[str]) -> np.ndarra
         Seconds per node of the graph.
     """
     events = run.tree["task_events"].to_dataset()
-    actions = json.loads(events.attrs["actions"])
-    chosen = np.isin(events["action"].values, [actions.index(name) for name in names])
+    actions = json.loads(events.attrs.get("actions", "[]"))
+    codes = [code for code, action in enumerate(actions) if action in names]
+    chosen = np.isin(events["action"].values, codes)
     task = events["task"].values[chosen]
     seconds = (events["stop"].values - events["start"].values)[chosen]
     by_row = np.bincount(task, seconds, minlength=run.tree["tasks"].sizes["task"])

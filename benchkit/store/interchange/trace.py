@@ -18,9 +18,10 @@ from typing import TextIO
 
 import numpy as np
 
+from benchkit.errors import UnreadableRun
 from benchkit.store.run import Run
 from benchkit.store.run_tables import worker_names
-from benchkit.store.task_graph import TaskGraph, has_task_graph
+from benchkit.store.task_graph import has_task_graph
 
 __all__ = ["write_trace"]
 
@@ -135,7 +136,10 @@ def _dependencies(run: Run) -> tuple[np.ndarray, np.ndarray, int]:
     nothing = np.zeros(0, np.int64)
     if not has_task_graph(run.tree):
         return nothing, nothing, 0
-    graph = TaskGraph.of(run.tree)
+    try:
+        graph = run.task_graph()
+    except UnreadableRun:  # the rest can be drawn
+        return nothing, nothing, 0
     consumers = np.repeat(graph.row, np.diff(graph.indptr))
     producers = graph.row[graph.indices]
     ran = (producers >= 0) & (consumers >= 0)
