@@ -49,7 +49,8 @@ def test_shown_command_is_valid(line, tmp_path, monkeypatch):
     while isinstance(command, click.Group):
         command = command.get_command(context, words.pop(0))
         assert command is not None, line
-    command.make_context(command.name, words)  # parses the options and runs nothing
+    # Parse the options and run nothing; closing restores the variables that options set.
+    command.make_context(command.name, words).close()
 
 
 def environments():

@@ -137,7 +137,8 @@ def test_workflow_commands_are_valid(words):
     while isinstance(command, click.Group):
         command = command.get_command(context, words.pop(0))
         assert command is not None
-    command.make_context(command.name, words)  # parses the options and runs nothing
+    # Parse the options and run nothing; closing restores the variables that options set.
+    command.make_context(command.name, words).close()
 
 
 @pytest.mark.parametrize("name", ["base", "head"])

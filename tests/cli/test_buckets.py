@@ -87,7 +87,7 @@ def test_commands_work_on_a_real_server(real_bucket, folder, browser, monkeypatc
         "experiment:latest,arm:null",
     )
     benchkit(folder, "compare", *arms, *store)
-    benchkit(folder, "nightly", *measured, "--output", "out", "--publish", "site")
+    benchkit(folder, "nightly", *measured, "--no-confirm", "--output", "out", "--publish", "site")
     benchkit(folder, "regressions", *store)
     benchkit(folder, "mark", "exclude", "latest", "--reason", "test", *store)
     benchkit(folder, "store", "compact", *store)

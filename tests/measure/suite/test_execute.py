@@ -60,7 +60,13 @@ class TestOld(unittest.TestCase):
 def test_interrupted():
     raise KeyboardInterrupt
 """
-CLUSTER = {"n_workers": 2, "threads_per_worker": 1, "processes": False}
+#: Workers in this process, which may use more than a worker's default memory.
+CLUSTER = {
+    "n_workers": 2,
+    "threads_per_worker": 1,
+    "processes": False,
+    "memory_limit": "64 GiB",
+}
 
 
 @pytest.fixture(scope="module")
