@@ -108,7 +108,6 @@ def _groups(
         "options": ["{}"] * 4,
     }
 
-
     def values(name: str, dtype: str, shape: tuple[int, ...]) -> np.ndarray:
         if name.endswith("_blob"):
             return np.frombuffer(keys, np.uint8)
