@@ -58,8 +58,8 @@ GRAPHS_MEASURED = [
 SHAPES = [(4, 1, False), (10, 1, True), (5, 4, True)]
 #: Graphs that also run on 40 workers in one process, which others would load too much.
 ON_40 = ("map_reduce", "tree", "uneven", "independent")
-#: Every fourth workload is for fitting only.
-FITTED = 4
+#: Every third workload is for fitting only.
+FITTED = 3
 
 
 def cases() -> Iterator[tuple[str, dict[str, Any], dict[str, Any], tuple[int, int, bool]]]:
@@ -275,7 +275,7 @@ def main() -> None:
     parser.add_argument("--docs", action="store_true", help="write the table into the page")
     parser.add_argument("--json", help="append the rows to this file, and skip those in it")
     parser.add_argument("--runs", type=Path, help="store with measured workloads")
-    parser.add_argument("--fit", action="store_true", help="fit constants on a quarter of them")
+    parser.add_argument("--fit", action="store_true", help="fit constants on a third of them")
     parser.add_argument("--scale", action="store_true", help="only the cost of a large graph")
     arguments = parser.parse_args()
     if arguments.scale:
