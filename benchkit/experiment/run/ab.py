@@ -57,7 +57,7 @@ def ab(
         Measure the baseline a second time: the difference of the two is noise. Not on virtual
         clusters, which have none.
     sweeps : mapping of str to sequence, optional
-        Arms from a grid: ``{"cluster.n_workers": [2, 4]}``, or variants of workloads:
+        An arm for each value: ``{"cluster.n_workers": [2, 4]}``, or variants of workloads:
         ``{"param.method": ["apply", "sum"]}``.
     folders, environment_folders : sequence of path
         As in `benchkit.run` and `benchkit.nightly`.
