@@ -45,12 +45,12 @@ def test_shown_command_is_valid(line, tmp_path, monkeypatch):
             Path(word).touch()
         if (word.endswith("/") and "://" not in word) or word.startswith("tests/"):
             Path(word).mkdir(parents=True)
-    command, context = main, click.Context(main)
+    command, context = main, click.Context(main, **main.context_settings)
     while isinstance(command, click.Group):
         command = command.get_command(context, words.pop(0))
         assert command is not None, line
     # Parse the options and run nothing; closing restores the variables that options set.
-    command.make_context(command.name, words).close()
+    command.make_context(command.name, words, parent=context).close()
 
 
 def environments():

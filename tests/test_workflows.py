@@ -133,12 +133,12 @@ def commands():
 
 @pytest.mark.parametrize("words", list(commands()))
 def test_workflow_commands_are_valid(words):
-    command, context = main, click.Context(main)
+    command, context = main, click.Context(main, **main.context_settings)
     while isinstance(command, click.Group):
         command = command.get_command(context, words.pop(0))
         assert command is not None
     # Parse the options and run nothing; closing restores the variables that options set.
-    command.make_context(command.name, words).close()
+    command.make_context(command.name, words, parent=context).close()
 
 
 @pytest.mark.parametrize("name", ["base", "head"])
