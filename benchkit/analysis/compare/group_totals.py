@@ -42,7 +42,8 @@ def group_totals(tree: xr.DataTree) -> dict[str, GroupTotals]:
     Parameters
     ----------
     tree : DataTree
-        A run with the group ``task_groups``; without it there are no task groups.
+        A run with the group ``task_groups``; without it, or without the numbers of tasks, there are
+        no totals.
 
     Returns
     -------
@@ -50,7 +51,7 @@ def group_totals(tree: xr.DataTree) -> dict[str, GroupTotals]:
         By name without Dask's hash; groups of equal names are added.
     """
     node = tree.children.get("task_groups")
-    if node is None or "seconds" not in node.data_vars:
+    if node is None or not {"seconds", "n_tasks"} <= set(node.data_vars):
         return {}
     data = node.to_dataset()
     busy = data["seconds"].transpose("task_group", "action")

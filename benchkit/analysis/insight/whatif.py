@@ -143,9 +143,9 @@ class WhatIf:
         self.n_workers, self.nthreads = len(nthreads), round(float(nthreads.mean()))
         self.disk = event_seconds(run, self.graph, ("disk-read", "disk-write"))
         self.given, self.fetched = replay_input(run, self.graph, self.disk)
-        cpu, compute = (run.metrics.get(name, 0.0) for name in ("cpu_time", "compute_time"))
-        #: CPU seconds per second of computing; unknown: 0.
-        self.cpu = min(1.0, cpu / compute) if compute and np.isfinite(cpu) else 0.0
+        cpu, compute = (run.metrics.get(name, np.nan) for name in ("cpu_time", "compute_time"))
+        #: CPU seconds per second of computing; unknown: 1, which gives the widest interval.
+        self.cpu = min(1.0, cpu / compute) if compute > 0 and np.isfinite(cpu) else 1.0
         self.base = replay(self.given, self.n_workers, self.nthreads)
         self.error = self.base / self.duration - 1
         if abs(self.error) > MAX_ERROR:

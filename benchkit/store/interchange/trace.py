@@ -55,14 +55,14 @@ def write_trace(run: Run, path: Path) -> None:
     path : path
         File to write, compressed if its suffix is ``.gz``.
     """
-    producers, consumers, n_dependencies = _dependencies(run)
+    producers, consumers, drawn = _dependencies(run)
     header = {
         "displayTimeUnit": "ms",
         "otherData": {
             "run": run.id,
             "workload": run.workload,
             "outcome": run.outcome,
-            "dependencies": f"{len(producers)} of {n_dependencies}",
+            "dependencies": drawn,
         },
     }
     with _open(path) as file:
@@ -131,15 +131,15 @@ def _tasks(run: Run) -> Iterator[str]:
         )
 
 
-def _dependencies(run: Run) -> tuple[np.ndarray, np.ndarray, int]:
-    """Return producers and consumers to draw, as rows of tasks, and the number of all."""
+def _dependencies(run: Run) -> tuple[np.ndarray, np.ndarray, str]:
+    """Return producers and consumers to draw, as rows of tasks, and how many they are of all."""
     nothing = np.zeros(0, np.int64)
     if not has_task_graph(run.tree):
-        return nothing, nothing, 0
+        return nothing, nothing, "not recorded"
     try:
         graph = run.task_graph()
-    except UnreadableRun:  # the rest can be drawn
-        return nothing, nothing, 0
+    except UnreadableRun as error:  # the rest can be drawn
+        return nothing, nothing, str(error)
     consumers = np.repeat(graph.row, np.diff(graph.indptr))
     producers = graph.row[graph.indices]
     ran = (producers >= 0) & (consumers >= 0)
@@ -154,7 +154,7 @@ def _dependencies(run: Run) -> tuple[np.ndarray, np.ndarray, int]:
         duration = run.tree["tasks"].to_dataset()["duration"].values[consumers]
         chosen = np.sort(np.argsort(-duration, kind="stable")[:_MOST_DEPENDENCIES])
         producers, consumers = producers[chosen], consumers[chosen]
-    return producers, consumers, n_dependencies
+    return producers, consumers, f"{len(producers)} of {n_dependencies}"
 
 
 def _flows(run: Run, producers: np.ndarray, consumers: np.ndarray) -> Iterator[str]:

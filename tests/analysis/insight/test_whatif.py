@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import exp
+from math import exp, nan
 
 import pytest
 from helpers.graph_runs import MadeTask, graph_run, tasks_of
@@ -113,7 +113,9 @@ def test_idle_worker_steals(tmp_path):
     assert WhatIf(run).predict(workers=2).seconds == pytest.approx(5.5, abs=0.6)
 
 
-@pytest.mark.parametrize(("cpu", "low", "high", "reach"), [(0, 4, 4, 0.12), (8, 4, 8, 0.35)])
+@pytest.mark.parametrize(
+    ("cpu", "low", "high", "reach"), [(0, 4, 4, 0.12), (8, 4, 8, 0.35), (nan, 4, 8, 0.35)]
+)
 def test_threads_of_tasks_that_compute_may_bring_nothing(tmp_path, cpu, low, high, reach):
     tasks = [MadeTask(f"a-{n}", n, n + 1) for n in range(8)]
     run = graph_run(tmp_path, tasks, duration=8)

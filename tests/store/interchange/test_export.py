@@ -157,6 +157,22 @@ def test_trace_flows_join_the_slices_of_dependencies(graph, tmp_path, monkeypatc
     assert content["otherData"]["dependencies"] == f"{len(expected)} of 5"
 
 
+def test_trace_says_why_it_has_no_dependencies(tmp_path):
+    for name in "tu":
+        (tmp_path / f"run-{name}").mkdir()
+        tasks = tasks_of(("a-0", 0, 1, ""), ("b-0", 1, 2, "a-0"))
+        run = graph_run(tmp_path / f"run-{name}", tasks, duration=2)
+        if name == "t":
+            run.tree["tasks/dependency"] = run.tree["tasks/dependency"] + 3
+        else:
+            del run.tree["submissions"]
+        trace.write_trace(run, tmp_path / f"{name}.json")
+
+    said = [json.loads((tmp_path / f"{n}.json").read_text())["otherData"] for n in "tu"]
+    assert said[0]["dependencies"].endswith("a task depends on itself or on a later task")
+    assert said[1]["dependencies"] == "not recorded"
+
+
 def test_trace_counters_have_the_memory_of_each_worker(run, tmp_path):
     export_run(run, tmp_path / "run.json")
     events = json.loads((tmp_path / "run.json").read_text())["traceEvents"]
