@@ -9,16 +9,14 @@ half-way another process takes the processor. Run it as::
 from __future__ import annotations
 
 import argparse
-import multiprocessing
 import tempfile
 import time
 from pathlib import Path
 
 from benchkit.analysis.compare.compare_runs import compare_experiment
-from benchkit.cli.progress import show_progress
-from benchkit.experiment.run.events import finished_records
-from benchkit.experiment.run.api import Selection, plan_experiment
 from benchkit.show.reports.experiment_summary import explain_changes
+
+from _planted_arms import measure_planted
 
 WORKLOADS = """import os, time
 import numpy as np
@@ -48,13 +46,6 @@ def holds(client, scale):
 """
 
 
-def busy(seconds: float) -> None:
-    """Keep one core busy."""
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        sum(i * i for i in range(10_000))
-
-
 def main() -> None:
     """Measure both arms and print the verdicts."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -63,36 +54,14 @@ def main() -> None:
     parser.add_argument("--quiet-machine", action="store_true", help="no busy neighbour")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
-        folder = Path(scratch)
-        for name in ("w", "e"):
-            (folder / name).mkdir()
-        text = WORKLOADS.format(unchanged=options.unchanged)
-        (folder / "w" / "own.py").write_text(text, encoding="utf-8")
-        cluster = "cluster: {n_workers: 2, threads_per_worker: 1, memory_limit: 1 GiB}\n"
-        (folder / "e" / "base.yaml").write_text(cluster, encoding="utf-8")
-        changed = "extends: base\nvariables: {NAP: '0.08', HOLD: '2'}\n"
-        (folder / "e" / "planted.yaml").write_text(changed, encoding="utf-8")
-        selection = Selection(
-            folders=[folder / "w"],
-            environments=["base", "planted"],
-            environment_folders=[folder / "e"],
-            null=True,
-        )
-        experiment, _ = plan_experiment(
-            selection,
-            store=folder / "store",
-            repeats=options.blocks,
-        )
-        plan = experiment.plan
-        neighbour = None
         began = time.monotonic()
-        for place, _ in enumerate(finished_records(show_progress(experiment.run()))):
-            if place == len(plan) // 2 and not options.quiet_machine:
-                neighbour = multiprocessing.Process(target=busy, args=(3600,), daemon=True)
-                neighbour.start()
-                print("a busy neighbour is there from now on")
-        if neighbour is not None:
-            neighbour.terminate()
+        experiment = measure_planted(
+            Path(scratch),
+            WORKLOADS.format(unchanged=options.unchanged),
+            "{NAP: '0.08', HOLD: '2'}",
+            blocks=options.blocks,
+            quiet=options.quiet_machine,
+        )
         runs = experiment.store.runs()
         report = compare_experiment(runs, experiment.id)
         print(report.to_table())

@@ -9,18 +9,14 @@ more in one arm. Half-way another process takes the processor. Run it as::
 from __future__ import annotations
 
 import argparse
-import multiprocessing
 import tempfile
 import time
 from pathlib import Path
 
-from planted import busy
-
 from benchkit.analysis.compare.compare_runs import compare_experiment
 from benchkit.analysis.compare.composition import with_composition
-from benchkit.cli.progress import show_progress
-from benchkit.experiment.run.api import Selection, plan_experiment
-from benchkit.experiment.run.events import finished_records
+
+from _planted_arms import measure_planted
 
 WORKLOAD = """import os
 from benchkit.measure import workload
@@ -64,30 +60,14 @@ def main() -> None:
     parser.add_argument("--quiet-machine", action="store_true", help="no busy neighbour")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
-        folder = Path(scratch)
-        for name in ("w", "e"):
-            (folder / name).mkdir()
-        text = WORKLOAD.format(workloads=options.workloads, planted=options.planted)
-        (folder / "w" / "own.py").write_text(text, encoding="utf-8")
-        cluster = "cluster: {n_workers: 2, threads_per_worker: 1, memory_limit: 1 GiB}\n"
-        (folder / "e" / "base.yaml").write_text(cluster, encoding="utf-8")
-        changed = f"extends: base\nvariables: {{MORE: '{options.more}'}}\n"
-        (folder / "e" / "planted.yaml").write_text(changed, encoding="utf-8")
-        selection = Selection(
-            folders=[folder / "w"],
-            environments=["base", "planted"],
-            environment_folders=[folder / "e"],
-            null=True,
-        )
-        experiment, _ = plan_experiment(selection, store=folder / "store", repeats=options.blocks)
-        neighbour = None
         began = time.monotonic()
-        for place, _ in enumerate(finished_records(show_progress(experiment.run()))):
-            if place == len(experiment.plan) // 2 and not options.quiet_machine:
-                neighbour = multiprocessing.Process(target=busy, args=(3600,), daemon=True)
-                neighbour.start()
-        if neighbour is not None:
-            neighbour.terminate()
+        experiment = measure_planted(
+            Path(scratch),
+            WORKLOAD.format(workloads=options.workloads, planted=options.planted),
+            f"{{MORE: '{options.more}'}}",
+            blocks=options.blocks,
+            quiet=options.quiet_machine,
+        )
         runs = experiment.store.runs()
         comparison = compare_experiment(runs, experiment.id)
         comparison = with_composition(comparison, experiment.store.load)
