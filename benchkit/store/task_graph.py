@@ -11,7 +11,9 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-__all__ = ["TaskGraph", "decode_rows", "encode_rows", "has_task_graph"]
+from benchkit.errors import UnreadableRun
+
+__all__ = ["TaskGraph", "decode_rows", "encode_rows", "event_actions", "has_task_graph"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -184,6 +186,31 @@ class TaskGraph:
         by_client[wanted] = np.inf
         by_client[self.releases["node"].values] = self.releases["time"].values
         return np.where(np.isnan(stop), np.nan, np.fmax(released, by_client))
+
+
+def event_actions(events: xr.Dataset) -> list[str]:
+    """Return the names of the activities in ``/task_events``, by their number there.
+
+    Parameters
+    ----------
+    events : Dataset
+        The group.
+
+    Returns
+    -------
+    list of str
+        Names.
+
+    Raises
+    ------
+    UnreadableRun
+        Another program wrote the group, without the names.
+    """
+    try:
+        names: list[str] = json.loads(events.attrs["actions"])
+    except (KeyError, TypeError, ValueError):
+        raise UnreadableRun("task_events: its attribute `actions` is missing or invalid") from None
+    return names
 
 
 def has_task_graph(tree: xr.DataTree) -> bool:

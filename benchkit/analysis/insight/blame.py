@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
@@ -12,7 +11,7 @@ import pandas as pd
 
 from benchkit.analysis.insight.critical_path import largest_dependency
 from benchkit.store.run import Run
-from benchkit.store.task_graph import TaskGraph
+from benchkit.store.task_graph import TaskGraph, event_actions
 
 __all__ = ["CAUSES", "blame_walk"]
 
@@ -179,7 +178,7 @@ class _Waits:
     def __init__(self, run: Run, graph: TaskGraph) -> None:
         self.graph = graph
         events = run.tree["task_events"].to_dataset()
-        actions = json.loads(events.attrs["actions"])
+        actions = event_actions(events)
         kinds = np.array([_WAITS.get(action, "") for action in actions], object)
         kind = kinds[events["action"].values]
         chosen = np.flatnonzero(kind != "")

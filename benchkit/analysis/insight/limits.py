@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +15,7 @@ from benchkit.analysis.insight.critical_path import critical_path
 from benchkit.errors import NotRecorded
 from benchkit.formatting import format_quantity
 from benchkit.store.run import Run
+from benchkit.store.task_graph import event_actions
 from benchkit.table import Table
 
 __all__ = ["BOUNDS", "CAUSES_SHORT", "Limits", "run_limits", "seconds_covered"]
@@ -225,7 +225,7 @@ def run_limits(run: Run) -> Limits:
 def _busiest_worker(run: Run) -> tuple[float, float]:
     """Return the seconds in which the busiest worker fetched results, and used the disk."""
     events = run.tree["task_events"].to_dataset()
-    actions = json.loads(events.attrs["actions"])
+    actions = event_actions(events)
     worker = run.tree["tasks"].to_dataset()["worker"].values[events["task"].values]
     begins, ends = events["start"].values, events["stop"].values
     out = []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 
 import numpy as np
@@ -10,7 +9,7 @@ import numpy as np
 from benchkit.analysis.insight.critical_path import largest_dependency
 from benchkit.analysis.insight.replay import ReplayInput
 from benchkit.store.run import Run
-from benchkit.store.task_graph import TaskGraph
+from benchkit.store.task_graph import TaskGraph, event_actions
 
 __all__ = ["event_seconds", "replay_input"]
 
@@ -40,7 +39,7 @@ def event_seconds(run: Run, graph: TaskGraph, names: Sequence[str]) -> np.ndarra
         Seconds per node of the graph.
     """
     events = run.tree["task_events"].to_dataset()
-    actions = json.loads(events.attrs.get("actions", "[]"))
+    actions = event_actions(events)
     codes = [code for code, action in enumerate(actions) if action in names]
     chosen = np.isin(events["action"].values, codes)
     task = events["task"].values[chosen]

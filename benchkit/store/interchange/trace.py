@@ -21,7 +21,7 @@ import numpy as np
 from benchkit.errors import UnreadableRun
 from benchkit.store.run import Run
 from benchkit.store.run_tables import worker_names
-from benchkit.store.task_graph import has_task_graph
+from benchkit.store.task_graph import event_actions, has_task_graph
 
 __all__ = ["write_trace"]
 
@@ -189,7 +189,7 @@ def _activities(run: Run) -> Iterator[str]:
     stream = run.task_stream()
     if events is None or not events.sizes.get("event"):
         return
-    actions = json.loads(events.attrs["actions"])
+    actions = event_actions(events)
     other = events["action"].values != actions.index("compute")
     events = events.isel(event=other)
     events = events.isel(event=np.argsort(events["start"].values, kind="stable"))

@@ -8,7 +8,7 @@ import pytest
 from helpers.graph_runs import MadeTask, graph_run, tasks_of
 
 from benchkit.analysis.insight.whatif import WhatIf, what_if
-from benchkit.errors import NotRecorded, UsageError
+from benchkit.errors import NotRecorded, UnreadableRun, UsageError
 
 
 def eight_tasks(tmp_path, *, second_group=0.0):
@@ -163,6 +163,14 @@ def test_unknown_group_and_numbers_out_of_range_are_refused(tmp_path):
         model.predict(groups={"x": 0.5})
     with pytest.raises(UsageError, match="workers 0: it must be larger than 0"):
         model.predict(workers=0)
+
+
+def test_events_without_names_of_activities_are_unreadable(tmp_path):
+    for method in (lambda run: run.limits(), what_if):
+        run = eight_tasks(tmp_path)
+        del run.tree["task_events"].attrs["actions"]
+        with pytest.raises(UnreadableRun, match="task_events: its attribute `actions` is missing"):
+            method(run)
 
 
 def test_run_without_graph_says_so(tmp_path):
