@@ -73,8 +73,9 @@ def main() -> None:
         comparison = with_composition(comparison, experiment.store.load)
         print(comparison.to_table())
         table = comparison.composition
-        shares = table[table["metric"] == "group_share"]
+        shares = table[table["metric"].isin(["group_share", "group_cpu_share"])]
         called = shares[shares["verdict"].isin(["more", "less"])]
+        called = called.drop_duplicates(["workload", "group"])
         planted = [f"own.grouped[n={n}]" for n in range(options.planted)]
         first = called[called["workload"].isin(planted)].drop_duplicates("workload")
         right = called["workload"].isin(planted) & (called["group"] == "merge")

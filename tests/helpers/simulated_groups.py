@@ -6,8 +6,12 @@ from benchkit.analysis.compare.group_cells import GroupRuns
 from benchkit.analysis.compare.group_totals import GroupTotals
 
 
-def group_report(rng, n_blocks, *, share=0.15, size=1.1, n_workloads=20, noise=0.02, speed=0.1):
+def group_report(
+    rng, n_blocks, *, share=0.15, size=1.1, n_workloads=20, noise=0.02, speed=0.1, cpu=None
+):
     """Return workloads of which a share has one group that becomes slower.
+
+    With ``cpu`` processor times are known, and have this noise.
 
     Returns
     -------
@@ -33,19 +37,26 @@ def group_report(rng, n_blocks, *, share=0.15, size=1.1, n_workloads=20, noise=0
                 + 0.5 * speed * rng.standard_normal(n_blocks)
                 + level[:, None] * rng.standard_normal((n_groups, n_blocks))
             )
+            works = np.full_like(values, np.nan)
+            if cpu is not None:
+                works = seconds[:, None] * np.exp(cpu * rng.standard_normal(values.shape))
             if arm == "contender" and is_planted:
                 values[0] *= size
+                works[0] *= size
             arms[arm] = [
-                {f"g{g}": GroupTotals(100 * run[g], 10 * (g + 1), 1e6) for g in range(n_groups)}
-                for run in values.T
-            ]
+                {f"g{g}": GroupTotals(100 * run[g], 10 * (g + 1), 1e6, 100 * work[g])
+                 for g in range(n_groups)}
+                for run, work in zip(values.T, works.T, strict=True)
+            ]  # fmt: skip
         groups.append(GroupRuns(name, "b", arms))
     return groups, planted
 
 
 def score_groups(table, planted):
     """Return numbers of rows of shares: found, false, planted ones found, right groups first."""
-    called = table[(table["metric"] == "group_share") & table["verdict"].isin(["more", "less"])]
+    called = table[table["metric"].isin(["group_share", "group_cpu_share"])]
+    called = called[called["verdict"].isin(["more", "less"])]
+    called = called.drop_duplicates(["workload", "group"])
     right = sum(planted.get(row.workload) == row.group for row in called.itertuples())
     named = called.drop_duplicates("workload")
     hits = [planted.get(row.workload) == row.group for row in named.itertuples()]

@@ -210,8 +210,12 @@ class Comparison:
         table = self.composition
         if table is None:
             return []
-        changed = table[table["verdict"].isin(["more", "less"])].to_dict("records")
-        return [{str(key): value for key, value in row.items()} for row in changed]
+        changed = table[table["verdict"].isin(["more", "less"])]
+        group = ["contender", "workload", "group"]
+        is_share = changed["metric"].isin(["group_share", "group_cpu_share"])
+        changed = changed[~(is_share & changed[group].duplicated())]
+        records = changed.to_dict("records")
+        return [{str(key): value for key, value in row.items()} for row in records]
 
     def to_table(self, *, all_rows: bool = False) -> str:
         """Return the rows as text.

@@ -35,6 +35,11 @@ __all__ = ["with_composition", "compare_groups"]
 
 #: Largest number of groups of a workload that are found one after the other.
 MOST_FOUND = 5
+#: Shares that are tested, and of what they are: of thread-seconds, and of processor time, which
+#: other programs on the machine change less.
+SHARES = {"group_share": "seconds", "group_cpu_share": "cpu"}
+#: Groups of a run that totals are read from.
+READ = ("task_groups", "fine")
 Array = NDArray[np.float64]
 
 
@@ -81,12 +86,12 @@ def _readable(
 ) -> list[Run]:
     """Return the runs whose files can be read; the index also lists runs without a file."""
     try:
-        return list(load(ids, ("task_groups",)))
+        return list(load(ids, READ))
     except BenchkitError:
         runs: list[Run] = []
         for run_id in ids:
             with suppress(BenchkitError):
-                runs += load([run_id], ("task_groups",))
+                runs += load([run_id], READ)
         return runs
 
 
@@ -108,10 +113,11 @@ def compare_groups(
     -------
     DataFrame
         A row per contender, workload, group and measure, changed rows and shares first:
-        ``group_share`` (share of the thread-seconds of the run), ``group_task_time`` and
-        ``group_task_bytes`` (seconds and bytes per task) and ``group_tasks`` (number of tasks;
-        group "" is the whole run), with ``baseline``, ``contender_value``, ``ratio``, ``low``,
-        ``high``, ``p``, ``q``, ``exact`` and ``verdict``: more, less, same or undecided.
+        ``group_share`` and ``group_cpu_share`` (share of the thread-seconds and of the processor
+        time of the run), ``group_task_time`` and ``group_task_bytes`` (seconds and bytes per task)
+        and ``group_tasks`` (number of tasks; group "" is the whole run), with ``baseline``,
+        ``contender_value``, ``ratio``, ``low``, ``high``, ``p``, ``q``, ``exact`` and ``verdict``:
+        more, less, same or undecided.
 
     Notes
     -----
@@ -148,56 +154,80 @@ def _share_rows(
     cells: Sequence[GroupCells], *, blocked: bool, level: float
 ) -> list[dict[str, Any]]:
     """Return the rows of shares, found one after the other within each workload."""
-    shares = [[cell.mean_shares(arm) for arm in ("baseline", "contender")] for cell in cells]
-    remaining = [
-        np.flatnonzero(np.minimum(*pair) >= LEAST_SHARE) if len(pair[0]) else np.zeros(0, int)
-        for pair in shares
+    shares = [
+        {
+            metric: [cell.mean_shares(arm, getattr(cell, of)) for arm in ("baseline", "contender")]
+            for metric, of in SHARES.items()
+        }
+        for cell in cells
     ]
-    rows: dict[tuple[int, int], dict[str, Any]] = {}
+    remaining = [np.flatnonzero(np.minimum(*of["group_share"]) >= LEAST_SHARE) for of in shares]
+    rows: dict[tuple[int, int, str], dict[str, Any]] = {}
     alpha = np.zeros(len(cells))
     searched = set(range(len(cells)))
     for step in range(MOST_FOUND):
-        keys = [(w, g) for w in searched for g in remaining[w].tolist() if len(remaining[w]) > 1]
+        keys = [
+            (w, group, metric)
+            for w in searched
+            for group in remaining[w].tolist()
+            for metric, pair in shares[w].items()
+            if len(remaining[w]) > 1 and min(pair[0][group], pair[1][group]) >= LEAST_SHARE
+        ]
         if not keys:
             break
         effects = _compare(
-            [_odds(cells[w], remaining[w], g) for w, g in keys], blocked=blocked, level=level
+            [_odds(getattr(cells[w], SHARES[m]), remaining[w], group) for w, group, m in keys],
+            blocked=blocked,
+            level=level,
+            family=[metric for *_, metric in keys],
         )
         p = np.where(effects.verdict == "noise", np.nan, effects.p)
         places: dict[int, list[int]] = {}
-        for place, (w, _) in enumerate(keys):
-            places.setdefault(w, []).append(place)
+        for place, (w, *_) in enumerate(keys):
+            if np.isfinite(p[place]):
+                places.setdefault(w, []).append(place)
         if not step:
             alpha, q = _workload_levels(p, places, len(cells), level)
-        for w, own in places.items():
+        for place, (w, group, metric) in enumerate(keys):
+            n_tests = len(places.get(w, []))
+            own_q = min(1.0, p[place] * n_tests * (1 - level) / alpha[w]) if alpha[w] else 1.0
+            rows[w, group, metric] = cells[w].row(
+                cells[w].names[group],
+                metric,
+                **_share_values(shares[w][metric][0][group], effects, place),
+                p=p[place],
+                q=max(own_q, q[w]) if np.isfinite(p[place]) else np.nan,
+                verdict="undecided",
+            )
+        for w in list(searched):
+            own = places.get(w, [])
             listed = [place for place in own if p[place] * len(own) <= alpha[w]]
-            distance = cells[w].distances(remaining[w])
-            first = max(listed, key=lambda place: distance[keys[place][1]], default=None)
-            for place in own:
-                group = keys[place][1]
-                own_q = min(1.0, p[place] * len(own) * (1 - level) / alpha[w]) if alpha[w] else 1.0
-                rows[w, group] = cells[w].row(
-                    cells[w].names[group],
-                    "group_share",
-                    **_share_values(shares[w][0][group], effects, place),
-                    p=p[place],
-                    q=max(own_q, q[w]) if np.isfinite(p[place]) else np.nan,
-                    verdict=_verdict(place == first, effects.ratio[place]),
-                )
-            if first is None:
+            if not listed:
                 searched.discard(w)
-            else:
-                remaining[w] = remaining[w][remaining[w] != keys[first][1]]
+                continue
+            distances = {
+                metric: cells[w].distances(remaining[w], getattr(cells[w], of))
+                for metric, of in SHARES.items()
+                if any(keys[place][2] == metric for place in listed)
+            }
+            first = max(listed, key=lambda place: distances[keys[place][2]][keys[place][1]])
+            group = keys[first][1]
+            for place in listed:
+                if keys[place][1] == group:
+                    rows[keys[place]]["verdict"] = _verdict(True, effects.ratio[place])
+            remaining[w] = remaining[w][remaining[w] != group]
     return list(rows.values())
 
 
-def _odds(cell: GroupCells, remaining: NDArray[np.int64], group: int) -> dict[str, Array]:
+def _odds(
+    seconds: Mapping[str, Array], remaining: NDArray[np.int64], group: int
+) -> dict[str, Array]:
     """Return the odds of a group against the others that remain, by arm."""
     odds = {}
-    for arm, seconds in cell.seconds.items():
-        rest = seconds[remaining].sum(axis=0) - seconds[group]
-        positive = (rest > 0) & (seconds[group] > 0)
-        odds[arm] = np.where(positive, seconds[group] / np.where(positive, rest, 1.0), np.nan)
+    for arm, values in seconds.items():
+        rest = values[remaining].sum(axis=0) - values[group]
+        positive = (rest > 0) & (values[group] > 0)
+        odds[arm] = np.where(positive, values[group] / np.where(positive, rest, 1.0), np.nan)
     return odds
 
 

@@ -19,7 +19,13 @@ LEAST_SHARE = 0.005
 #: Group of a row about the whole run.
 WHOLE_RUN = ""
 #: Measure -> unit.
-UNITS = {"group_share": "1", "group_task_time": "s", "group_task_bytes": "B", "group_tasks": "1"}
+UNITS = {
+    "group_share": "1",
+    "group_cpu_share": "1",
+    "group_task_time": "s",
+    "group_task_bytes": "B",
+    "group_tasks": "1",
+}
 #: Largest relative difference of two exact numbers that are the same: of numbers of tasks, and of
 #: bytes, which Dask estimates.
 SAME = {"group_tasks": 0.0, "group_task_bytes": 0.001}
@@ -58,7 +64,7 @@ class GroupCells:
         The workload and its runs.
     names : list of str
         Names of the groups.
-    seconds, n_tasks, nbytes : dict of str to ndarray
+    seconds, n_tasks, nbytes, cpu : dict of str to ndarray
         Values by arm, shape (groups, runs); NaN where a run is missing.
     """
 
@@ -67,6 +73,7 @@ class GroupCells:
     seconds: dict[str, Array]
     n_tasks: dict[str, Array]
     nbytes: dict[str, Array]
+    cpu: dict[str, Array]
 
     @classmethod
     def of(cls, groups: GroupRuns) -> GroupCells:
@@ -93,7 +100,7 @@ class GroupCells:
         names = sorted({renamed.get(n, n) for runs in sides.values() for run in runs for n in run})
         place = {name: index for index, name in enumerate(names)}
         arrays = {
-            arm: np.full((3, len(names), len(runs)), np.nan) for arm, runs in groups.arms.items()
+            arm: np.full((4, len(names), len(runs)), np.nan) for arm, runs in groups.arms.items()
         }
         for arm, runs in groups.arms.items():
             for column, run in enumerate(runs):
@@ -102,37 +109,42 @@ class GroupCells:
                 arrays[arm][:, :, column] = 0.0  # a group that a run lacks has no tasks
                 for name, total in run.items():
                     arrays[arm][:, place[renamed.get(name, name)], column] = total
-        parts = [{arm: array[i] for arm, array in arrays.items()} for i in range(3)]
-        return cls(groups, names, parts[0], parts[1], parts[2])
+        parts = [{arm: array[i] for arm, array in arrays.items()} for i in range(4)]
+        return cls(groups, names, *parts)
 
-    def mean_shares(self, arm: str) -> Array:
-        """Return the mean share of each group in the thread-seconds of its run.
+    def mean_shares(self, arm: str, seconds: Mapping[str, Array]) -> Array:
+        """Return the mean share of each group in the seconds of its run.
 
         Parameters
         ----------
         arm : str
             Name of the arm.
+        seconds : mapping of str to ndarray
+            `seconds` or `cpu`.
 
         Returns
         -------
         ndarray, shape (groups,)
             0 without runs.
         """
-        seconds = self.seconds[arm]
-        seconds = seconds[:, np.isfinite(seconds).all(axis=0)]
-        total = seconds.sum(axis=0)
-        if not seconds.size or not (total > 0).any():
+        values = seconds[arm][:, np.isfinite(seconds[arm]).all(axis=0)]
+        total = values.sum(axis=0)
+        if not values.size or not (total > 0).any():
             return np.zeros(len(self.names))
-        shares: Array = (seconds[:, total > 0] / total[total > 0]).mean(axis=1)
+        shares: Array = (values[:, total > 0] / total[total > 0]).mean(axis=1)
         return shares
 
-    def distances(self, members: NDArray[np.int64]) -> dict[int, float]:
+    def distances(
+        self, members: NDArray[np.int64], seconds: Mapping[str, Array]
+    ) -> dict[int, float]:
         """Return by how much the seconds of groups changed more than those of the median group.
 
         Parameters
         ----------
         members : ndarray of int
             Positions of the groups.
+        seconds : mapping of str to ndarray
+            `seconds` or `cpu`.
 
         Returns
         -------
@@ -140,11 +152,11 @@ class GroupCells:
             Absolute difference of logarithms by position.
         """
         with np.errstate(divide="ignore", invalid="ignore"):
-            logs = {arm: np.log(self.seconds[arm][members]) for arm in ("baseline", "contender")}
-        means = [np.nanmean(np.where(np.isfinite(x), x, np.nan), axis=1) for x in logs.values()]
-        change = means[1] - means[0]
+            logs = {arm: np.log(seconds[arm][members]) for arm in ("baseline", "contender")}
+        finite = [np.ma.masked_invalid(values) for values in logs.values()]
+        change = np.ma.filled(finite[1].mean(axis=1) - finite[0].mean(axis=1), np.nan)
         # Two groups are equally far from their median: the larger change comes first.
-        distance = np.abs(change - np.median(change)) + 1e-6 * np.abs(change)
+        distance = np.abs(change - np.nanmedian(change)) + 1e-6 * np.abs(change)
         return dict(zip(members.tolist(), distance.tolist(), strict=True))
 
     def row(self, group: str, metric: str, **values: Any) -> dict[str, Any]:
@@ -180,7 +192,7 @@ def amounts(cell: GroupCells) -> list[tuple[str, str, dict[str, Array]]]:
     list of (str, str, dict)
         Group, measure, and values by arm.
     """
-    shares = np.maximum(cell.mean_shares("baseline"), cell.mean_shares("contender"))
+    shares = np.maximum(*(cell.mean_shares(arm, cell.seconds) for arm in ("baseline", "contender")))
     if not cell.names:
         return []
     result = [(WHOLE_RUN, "group_tasks", {a: n.sum(axis=0) for a, n in cell.n_tasks.items()})]

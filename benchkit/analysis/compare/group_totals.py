@@ -29,11 +29,14 @@ class GroupTotals(NamedTuple):
         Number of tasks.
     nbytes : float
         Bytes of the results; NaN if not recorded.
+    cpu : float, default NaN
+        Seconds of processor time of the threads that computed; NaN if not recorded.
     """
 
     seconds: float
     n_tasks: int
     nbytes: float
+    cpu: float = math.nan
 
 
 def group_totals(tree: xr.DataTree) -> dict[str, GroupTotals]:
@@ -43,7 +46,7 @@ def group_totals(tree: xr.DataTree) -> dict[str, GroupTotals]:
     ----------
     tree : DataTree
         A run with the group ``task_groups``; without it, or without the numbers of tasks, there are
-        no totals.
+        no totals. Processor time comes from the group ``fine``.
 
     Returns
     -------
@@ -71,7 +74,23 @@ def group_totals(tree: xr.DataTree) -> dict[str, GroupTotals]:
             before.n_tasks + int(values[1]),
             before.nbytes + float(values[2]),
         )
-    return totals
+    cpu = _cpu_seconds(tree)
+    # Processor time is recorded by prefix: it is known where the name of a group is a prefix.
+    return {
+        name: total._replace(cpu=cpu.get(name, math.nan)) if total.n_tasks else total
+        for name, total in totals.items()
+    }
+
+
+def _cpu_seconds(tree: xr.DataTree) -> dict[str, float]:
+    """Return the processor time of the tasks by prefix; empty if it was not recorded."""
+    node = tree.children.get("fine")
+    if node is None or "value" not in node.data_vars:
+        return {}
+    fine = node.to_dataset().to_dataframe()
+    own = fine[(fine["context"] == "execute") & (fine["activity"] == "thread-cpu")]
+    seconds: dict[str, float] = own.groupby("prefix")["value"].sum().to_dict()
+    return seconds
 
 
 def renamed_groups(before: Mapping[str, int], after: Mapping[str, int]) -> dict[str, str]:
@@ -122,6 +141,7 @@ def describe_group_change(row: Mapping[str, Any]) -> str:
     size = f"{abs(100 * (row['ratio'] - 1)):.1f} % {'more' if row['ratio'] > 1 else 'less'}"
     texts = {
         "group_share": f"{group} takes {size} of the run",
+        "group_cpu_share": f"{group} takes {size} of the CPU time",
         "group_task_time": f"{group} takes {size} time per task",
         "group_task_bytes": f"{group} has {size} bytes per task",
         "group_tasks": f"{group} has {size} tasks",
@@ -132,7 +152,7 @@ def describe_group_change(row: Mapping[str, Any]) -> str:
     elif math.isfinite(row["low"]):
         interval = f" ({100 * (row['low'] - 1):+.1f} to {100 * (row['high'] - 1):+.1f})"
     values = (row["baseline"], row["contender_value"])
-    if row["metric"] == "group_share":
+    if row["metric"] in ("group_share", "group_cpu_share"):
         levels = [f"{100 * value:.1f} %" for value in values]
     else:
         levels = [format_quantity(value, row["unit"]) for value in values]

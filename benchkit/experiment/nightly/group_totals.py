@@ -42,7 +42,7 @@ def read_group_totals(store: Store, ids: Iterable[str]) -> dict[str, dict[str, G
         with suppress(BenchkitError):
             groups = group_totals(store.open(run_id, ("task_groups",)).tree)
             kept[run_id] = {
-                group: [None if math.isnan(value) else value for value in total]
+                group: [None if math.isnan(value) else value for value in total[:3]]
                 for group, total in groups.items()
             }
     if missing:

@@ -1,6 +1,7 @@
 """Composition: changes of task groups are found by their share, counts without statistics."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from helpers.run_trees import run_tree
 from helpers.simulated_groups import group_report, score_groups
@@ -50,6 +51,41 @@ def test_compare_groups_finds_planted_group_in_share(rng):
     assert found >= 0.8 * n_planted
     assert right >= 0.95 * named
     assert np.mean(false) < 0.05 + 3 * np.std(false) / np.sqrt(len(false))
+
+
+def test_compare_groups_finds_planted_group_in_cpu_time_of_busy_machine(rng):
+    scores = {}
+    for cpu in (None, 0.02):
+        drawn = [group_report(rng, 5, share=0.3, noise=0.1, cpu=cpu) for _ in range(4)]
+        scores[cpu] = np.sum(
+            [
+                (*score_groups(compare_groups(groups, blocked=True), planted), len(planted))
+                for groups, planted in drawn
+            ],
+            axis=0,
+        )
+
+    called, false, found, right, named, n_planted = scores[0.02]
+    assert found >= 0.8 * n_planted
+    assert scores[None][2] < 0.4 * scores[None][5]
+    assert right >= 0.95 * named
+    assert false <= 0.15 * called  # .05 expected; 95 % of four reports are below .15
+
+
+def test_group_totals_reads_cpu_time_of_tasks():
+    run = run_tree({"a": (2, 9), "b": (3, 0)}, 5.0, n_tasks=[4, 6])
+    assert np.isnan(group_totals(run)["a"].cpu)
+    fine = [
+        ("execute", "a", "thread-cpu", 1.25),
+        ("execute", "a", "thread-cpu", 0.25),
+        ("execute", "a", "thread-noncpu", 0.5),
+        ("gather-dep", "a", "thread-cpu", 7.0),
+    ]
+    frame = pd.DataFrame(fine, columns=["context", "prefix", "activity", "value"])
+    run["fine"] = type(run)(frame.rename_axis("metric").to_xarray())
+
+    assert group_totals(run)["a"].cpu == 1.5
+    assert np.isnan(group_totals(run)["b"].cpu)
 
 
 def test_compare_groups_is_silent_without_a_change(rng):
