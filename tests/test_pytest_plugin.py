@@ -133,11 +133,45 @@ def test_named(client, s3_url, s3):
     assert len(s3.ls(s3_url)) == 1
 
 
+def test_known(known):
+    from pathlib import Path
+
+    folder = Path(__file__).parents[1]
+    assert known == (folder, "https://forge.example/team/suite/actions/runs/7", False)
+
+
 def test_time_only(benchmark_time):
     import time
 
     with benchmark_time:
         time.sleep(0.2)
+"""
+#: A conftest.py in a folder of coiled/benchmarks' suite, imported before pytest is configured.
+FOLDER_CONFTEST = """
+import coiled
+import pytest
+
+from ..conftest import TEST_DIR, WORKFLOW_URL
+
+
+@pytest.fixture
+def test_run_benchmark(test_run_benchmark, benchmark_db_session, benchmark_db_engine):
+    assert benchmark_db_session is benchmark_db_engine is None
+    yield test_run_benchmark
+
+
+@pytest.fixture
+def benchmark_all(benchmark_memory, benchmark_time, get_cluster_info, test_run_benchmark):
+    def benchmark(client):
+        assert coiled.Cluster and not hasattr(coiled, "function")
+        return benchmark_memory(client)
+
+    yield benchmark
+
+
+@pytest.fixture
+def known(request):
+    return TEST_DIR, WORKFLOW_URL, request.config.getoption("--performance-report")
 """
 ENVIRONMENT = """
 cluster:
@@ -153,7 +187,14 @@ clusters:
 
 def run(folder, text, *options):
     (folder / "test_suite.py").write_text(text)
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(ROOT),
+        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+        "GITHUB_SERVER_URL": "https://forge.example",
+        "GITHUB_REPOSITORY": "team/suite",
+        "GITHUB_RUN_ID": "7",
+    }
     command = [sys.executable, "-m", "pytest", "-p", "benchkit.pytest_plugin", "--strict-markers"]
     return subprocess.run(
         [*command, *options],
@@ -205,6 +246,7 @@ def reference_suite(folder):
         (suite.parent / name).write_text("from benchkit.pytest_plugin.reference import *")
     for package in (suite.parent, suite):
         (package / "__init__.py").touch()
+    (suite / "conftest.py").write_text(FOLDER_CONFTEST)
     (suite / "test_module.py").write_text(REFERENCE)
 
 
@@ -214,7 +256,7 @@ def test_plugin_runs_modules_of_the_reference_suite_unmodified(tmp_path):
     options = ["--benchmark", "--benchkit-store", "kept", "--benchkit-environment", "small"]
     done = run(tmp_path, "", "tests", *options, "--benchkit-repeat", "2", "-v")
 
-    assert "2 failed, 10 passed, 2 skipped" in done.stdout, done.stdout + done.stderr
+    assert "2 failed, 11 passed, 2 skipped" in done.stdout, done.stdout + done.stderr
     runs = Store(tmp_path / "kept").runs()
     counts = runs.groupby(["workload", "outcome"]).size().to_dict()
     module = "tests/benchmarks/test_module.py"
@@ -244,7 +286,7 @@ def test_plugin_runs_the_reference_suite_without_recording(tmp_path):
     reference_suite(tmp_path)
     done = run(tmp_path, "", "tests", "--benchkit-environment", "small")
 
-    assert "1 failed, 5 passed, 1 skipped" in done.stdout, done.stdout + done.stderr
+    assert "1 failed, 6 passed, 1 skipped" in done.stdout, done.stdout + done.stderr
     assert not list(tmp_path.glob("*store*"))
 
 
@@ -268,6 +310,15 @@ def test_plugin_refuses_an_unknown_environment(tmp_path):
     done = run(tmp_path, text, "--benchkit-environment", "smallest")
 
     assert "no environment named 'smallest'" in done.stdout + done.stderr
+    assert done.returncode == pytest.ExitCode.USAGE_ERROR
+
+
+def test_reference_names_an_unknown_environment_in_one_line(tmp_path):
+    reference_suite(tmp_path)
+    done = run(tmp_path, "", "tests/benchmarks", "--benchkit-environment", "smallest")
+
+    assert done.stderr.startswith("ERROR: --benchkit-environment: no environment named 'smallest'")
+    assert "Traceback" not in done.stdout + done.stderr
     assert done.returncode == pytest.ExitCode.USAGE_ERROR
 
 

@@ -22,6 +22,7 @@ from benchkit.pytest_plugin.recording import (
     PROPERTY,
     SESSION,
     TestRecorder,
+    environment_name,
     is_recorded,
     recorder_of,
 )
@@ -66,9 +67,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_load_initial_conftests(parser: pytest.Parser) -> Generator[None, object, object]:
+def pytest_load_initial_conftests(
+    early_config: pytest.Config, parser: pytest.Parser
+) -> Generator[None, object, object]:
     """Add `--benchmark`, unless a conftest.py has an option of that name."""
-    result = yield
+    SESSION["config"] = early_config
+    try:
+        result = yield
+    except Exception as error:
+        from benchkit.errors import BenchkitError
+
+        cause = getattr(error, "cause", None)  # of the failed import of a conftest.py
+        if isinstance(cause, BenchkitError):
+            raise pytest.UsageError(f"--benchkit-environment: {cause}") from error
+        raise
     try:
         parser.addoption("--benchmark", action="store_true", help="The same as --benchkit.")
     except ValueError:
@@ -90,9 +102,7 @@ def pytest_configure(config: pytest.Config) -> None:
     option = config.option
     option.benchkit = option.benchkit or bool(getattr(option, "benchmark", False))
     option.benchkit_store = option.benchkit_store or config.getini("benchkit_store") or None
-    option.benchkit_environment = (
-        option.benchkit_environment or config.getini("benchkit_environment") or "current"
-    )
+    option.benchkit_environment = environment_name(config)
     repeat = option.benchkit_repeat
     if repeat is None:
         text = config.getini("benchkit_repeat") or "1"

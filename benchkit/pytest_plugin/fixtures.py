@@ -29,6 +29,16 @@ def test_run_benchmark(benchkit_recorder: TestRecorder) -> TestRecorder | None:
     return benchkit_recorder if benchkit_recorder.enabled else None
 
 
+@pytest.fixture(scope="session")
+def benchmark_db_engine() -> None:
+    """Return None: runs are files of a store."""
+
+
+@pytest.fixture
+def benchmark_db_session() -> None:
+    """Return None: runs are files of a store."""
+
+
 @pytest.fixture
 def benchmark_time(benchkit_recorder: TestRecorder) -> AbstractContextManager[Any]:
     """Return a context manager that records its block; without a client only its time."""

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from benchkit.experiment.record import Recorder
     from benchkit.store.run import Run
 
-__all__ = ["PROPERTY", "SESSION", "TestRecorder", "is_recorded", "recorder_of"]
+__all__ = ["PROPERTY", "SESSION", "TestRecorder", "environment_name", "is_recorded", "recorder_of"]
 
 #: Property of a report that holds the id of a run.
 PROPERTY = "benchkit_run"
@@ -24,10 +24,28 @@ _RECORDING_FIXTURES = frozenset(
     "auto_benchmark_time benchkit_record benchmark_all benchmark_memory benchmark_task_durations "
     "benchmark_time client small_client".split()
 )
-#: The configuration of the session, for modules that are imported during collection.
+#: The configuration of the session, for the conftest.py files and modules that are imported before
+#: a fixture is used. Its options are complete only after `pytest_configure`.
 SESSION: dict[str, pytest.Config] = {}
 _RECORDER = pytest.StashKey["TestRecorder"]()
 _EXPERIMENT = pytest.StashKey[str]()
+
+
+def environment_name(config: pytest.Config) -> str:
+    """Return the name of the environment, also while conftest.py files are loaded.
+
+    Parameters
+    ----------
+    config : pytest.Config
+        The configuration.
+
+    Returns
+    -------
+    str
+        Value of `--benchkit-environment` or of the ini key; by default ``current``.
+    """
+    option: str | None = config.known_args_namespace.benchkit_environment
+    return option or config.getini("benchkit_environment") or "current"
 
 
 def is_recorded(metafunc: pytest.Metafunc) -> bool:

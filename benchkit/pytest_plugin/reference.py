@@ -14,6 +14,7 @@ on Coiled itself.
 from __future__ import annotations
 
 import math
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -37,16 +38,18 @@ from benchkit.pytest_plugin.clusters import (
     open_session_cluster,
     session_environment,
 )
-from benchkit.pytest_plugin.recording import SESSION
+from benchkit.pytest_plugin.recording import SESSION, environment_name
 
 __all__ = [
+    "TEST_DIR",
+    "WORKFLOW_URL",
     "arr_to_devnull",
     "cluster_memory",
     "downscale_dataframe",
     "dump_cluster_kwargs",
     "load_cluster_kwargs",
     "print_size_info",
-    "pytest_configure",
+    "pytest_addoption",
     "requires_p2p_memory",
     "requires_p2p_rechunk",
     "requires_p2p_shuffle",
@@ -65,8 +68,18 @@ requires_p2p_shuffle = requires_p2p_rechunk = requires_p2p_memory = pytest.mark.
 
 @cache
 def _environment() -> Any:
-    return session_environment(SESSION["config"].option.benchkit_environment)
+    return session_environment(environment_name(SESSION["config"]))
 
+
+#: Folder that the paths of tests are relative to.
+TEST_DIR = SESSION["config"].rootpath / "tests"
+#: Page of the run of GitHub Actions; None elsewhere.
+WORKFLOW_URL = (
+    f"{os.environ['GITHUB_SERVER_URL']}/{os.environ.get('GITHUB_REPOSITORY', '')}"
+    f"/actions/runs/{os.environ.get('GITHUB_RUN_ID', '')}"
+    if os.environ.get("GITHUB_SERVER_URL")
+    else None
+)
 
 # -- clusters -------------------------------------------------------------------------------------
 
@@ -78,13 +91,35 @@ def _open_cluster(name: str = "", **options: Any) -> Iterator[Any]:
         yield cluster
 
 
-def pytest_configure() -> None:
-    """Let `from coiled import Cluster` open the cluster of the session's environment."""
+def _provide_coiled() -> None:
+    """Let `from coiled import Cluster` open the cluster of the session's environment.
+
+    Called when this module is imported: the conftest.py files in folders below import `coiled`
+    before pytest calls any hook of this one.
+    """
     if ClusterSpec.from_dict(_environment().cluster).class_name.startswith("coiled."):
         return
     module = ModuleType("coiled", "Provided by benchkit for clusters that do not run on Coiled.")
     module.__dict__.update(Cluster=_open_cluster, __version__="0")
     sys.modules["coiled"] = module
+
+
+_provide_coiled()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the suite's option.
+
+    Parameters
+    ----------
+    parser : pytest.Parser
+        Options of pytest.
+    """
+    parser.addoption(
+        "--performance-report",
+        action="store_true",
+        help="Change nothing: `benchkit report run` draws each run.",
+    )
 
 
 def load_cluster_kwargs() -> ClusterOptions:
