@@ -44,6 +44,8 @@ _FAULTS = {
 }
 #: Seconds for which a request is repeated.
 _RETRY_S = 1.5
+#: Seconds without an answer after which a request fails; no fault here is a silent server.
+_SILENT_S = 300.0
 
 
 class BucketHarness(Harness):
@@ -119,7 +121,7 @@ class BucketHarness(Harness):
 @contextmanager
 def bucket_harness(seed: int) -> Iterator[BucketHarness]:
     """Yield a harness for stores in a bucket of an emulated server."""
-    bucket.RETRY_S = _RETRY_S
+    bucket.RETRY_S, bucket.SILENT_S = _RETRY_S, _SILENT_S
     logging.getLogger("werkzeug").setLevel(logging.ERROR)  # else a line for each request
     with (
         tempfile.TemporaryDirectory(prefix="store-faults-") as folder,

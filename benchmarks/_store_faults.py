@@ -42,14 +42,19 @@ from benchkit.store.store import Store
 
 __all__ = ["Case", "Harness", "Injection", "main_store"]
 
-#: Seconds after which an operation or a check is considered to hang.
-HANG_S = 30
+#: Seconds after which an operation or a check is considered to hang: more than either needs when
+#: other programs keep the machine busy.
+HANG_S = 300
 #: Segments above which an index is compacted during the injections: few, because reading each takes
 #: a millisecond.
 COMPACT_SEGMENTS = 2
 #: Conditions at the start: no store; runs that are not compacted; an index that must be compacted;
 #: a file system without hard links.
 SHAPES = ("new", "records", "segments", "no links")
+
+
+class HangError(BaseException):
+    """Raised at the end of `HANG_S`; no OSError, which the store reports as a broken file."""
 
 
 @dataclass(frozen=True)
@@ -186,7 +191,7 @@ class Harness:
                 answer = self._perform(stage, case, self.seed + number)
                 done.outcome, done.error = answer["outcome"], answer["error"]
                 done.problems = self._problems(stage, done, answer)
-            except TimeoutError as error:
+            except HangError as error:
                 done.outcome, done.problems = "hangs", [f"no end after {HANG_S} s: {error}"]
             except Exception as error:
                 lines = traceback.format_exception(error)
@@ -337,7 +342,7 @@ class Harness:
 @contextmanager
 def _limit(what: str) -> Iterator[None]:
     def stop(*_: Any) -> None:
-        raise TimeoutError(what)
+        raise HangError(what)
 
     previous = signal.signal(signal.SIGALRM, stop)
     signal.alarm(HANG_S)
