@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import yaml
 from click.testing import CliRunner
 
 from benchkit.cli.main import benchkit as main
@@ -56,6 +58,47 @@ def test_workflow_of_a_project_is_valid(tmp_path):
     done = subprocess.run([actionlint, workflow], capture_output=True, text=True)
 
     assert (done.returncode, done.stdout) == (0, "")
+
+
+@pytest.mark.slow
+def test_workflow_steps_of_a_project_measure_and_write_a_site(tmp_path):
+    CliRunner().invoke(main, ["init", str(tmp_path)])
+    workflow = yaml.safe_load((tmp_path / ".github" / "workflows" / "benchmark.yml").read_text())
+    (job,) = workflow["jobs"].values()
+    install, *scripts = [step["run"] for step in job["steps"] if "run" in step]
+    command = tmp_path / "bin" / "benchkit"
+    command.parent.mkdir()
+    command.write_text(f'#!/bin/sh\nexec {sys.executable} -m benchkit "$@"\n')
+    command.chmod(0o755)
+    variables = {**os.environ, **job["env"], "PATH": f"{command.parent}:{os.environ['PATH']}"}
+
+    done = [
+        subprocess.run(
+            ["bash", "-e", "-c", script],
+            cwd=tmp_path, env=variables, capture_output=True, text=True,
+        )
+        for script in scripts
+    ]  # fmt: skip
+
+    assert install == "python -m pip install -q 'dask-benchkit[show]'"
+    assert [run.returncode for run in done] == [0, 0], [run.stderr for run in done]
+    runs = Store(tmp_path / "benchkit-store").runs()
+    assert sorted(runs["workload"]) == ["own.sums[method=batched]", "own.sums[method=single]"]
+    assert set(runs["outcome"]) == {"ok"}
+    assert set(runs["environment"]) == {"two-workers"}
+    assert set(runs["host"]) == {"hosted-runner"}
+    assert (tmp_path / "site" / "index.html").exists()
+
+
+def test_workflow_of_a_project_keeps_the_store_of_a_night_with_a_regression(tmp_path):
+    CliRunner().invoke(main, ["init", str(tmp_path)])
+    workflow = yaml.safe_load((tmp_path / ".github" / "workflows" / "benchmark.yml").read_text())
+    steps = {step.get("uses"): step for step in workflow["jobs"]["nightly"]["steps"]}
+
+    # `actions/cache` saves after a successful job only.
+    assert "actions/cache@v5" not in steps
+    assert steps["actions/cache/save@v5"]["if"] == "always()"
+    assert steps["actions/cache/save@v5"]["with"]["path"] == "benchkit-store"
 
 
 @pytest.mark.slow
