@@ -13,11 +13,14 @@ from benchkit.measure.errors import WrongAnswer
 
 __all__ = ["expect"]
 
+#: Default of `equals`: the expected answer may be None.
+_NOTHING: Any = object()
+
 
 def expect(
     value: Any,
     *,
-    equals: Any = None,
+    equals: Any = _NOTHING,
     close_to: Any = None,
     rtol: float = 1e-9,
     atol: float = 0.0,
@@ -55,10 +58,10 @@ def expect(
         ...
     benchkit.measure.errors.WrongAnswer: rows: 2, expected 3
     """
-    if equals is None and close_to is None and at_least is None and at_most is None:
+    if equals is _NOTHING and close_to is None and at_least is None and at_most is None:
         raise TypeError("expect: pass equals=, close_to=, at_least= or at_most=")
     actual, exact, approximate = (_to_python(item) for item in (value, equals, close_to))
-    if exact is not None:
+    if equals is not _NOTHING:
         _compare(actual, exact, what, lambda a, b: a == b, "expected")
     if approximate is not None:
         _compare(
