@@ -174,6 +174,25 @@ def reduction_over_time(
     return build.finished()
 
 
+def quadratic_means(
+    times: int = 60, fan: int = 4, seconds: float = 0.05, nbytes: float = 1e6
+) -> VirtualGraph:
+    """Means over times of the squares and of the product of two fields.
+
+    The order of the tasks decides how many chunks are in memory: the product needs both fields.
+    """
+    build = _Builder()
+    u, v = (build.roots(name, times, seconds, nbytes) for name in ("open-u", "open-v"))
+    for name, fields in (("square-u", [u]), ("square-v", [v]), ("product", [u, v])):
+        terms = [
+            build.add(name, t, [field[t] for field in fields], seconds / 2, nbytes)
+            for t in range(times)
+        ]
+        parts = build.level(f"mean-{name}", terms, seconds / 4, nbytes / 100)
+        build.reduced(f"combine-{name}", parts, fan, seconds / 10, nbytes / 100)
+    return build.finished()
+
+
 def uneven(n: int = 400, seconds: float = 0.05, nbytes: float = 1e5) -> VirtualGraph:
     """Tasks of very different durations (Pareto) with one common root: work for stealing."""
     build, durations = _Builder(jitter=0), random.Random(1)
@@ -220,8 +239,8 @@ def pipelines(
 SHAPES: dict[str, Callable[..., VirtualGraph]] = {
     function.__name__: function
     for function in (
-        all_to_all, chain, independent, map_reduce, pairs, pipelines, rechunk,
-        reduction_over_time, shuffle, stencil, tree, uneven,
+        all_to_all, chain, independent, map_reduce, pairs, pipelines, quadratic_means,
+        rechunk, reduction_over_time, shuffle, stencil, tree, uneven,
     )
 }  # fmt: skip
 

@@ -38,6 +38,17 @@ def digest_in_new_process(name, draw=0, hash_seed="random"):
     return run.stdout.strip()
 
 
+def roots_first(dsk, **options):
+    """Return the order in which all chunks of `quadratic_means` are made before any is used."""
+    keys = sorted(dsk, key=lambda key: (not key[0].startswith("open-"), str(key)))
+    return {key: number for number, key in enumerate(keys)}
+
+
+def peak_of_results(cluster):
+    """Return the largest sampled memory of all results in B."""
+    return max(sum(worker.managed for worker in row.workers) for row in cluster.samples.rows)
+
+
 def spans_of(cluster):
     """Return (key, worker, start, stop) of all tasks, ordered by key."""
     return sorted((str(row.key), row.worker, row.start, row.stop) for row in cluster.finished)
@@ -171,6 +182,21 @@ def test_configuration_of_the_scheduler_has_its_effect():
     assert stolen.counts["steals"] > 30
     assert pinned.counts["steals"] == 0
     assert pinned.duration == pytest.approx(22.9, rel=0.03)
+
+
+def test_order_of_tasks_decides_how_much_is_held(monkeypatch):
+    import dask.order
+
+    graph, shape = make_graph("quadratic_means"), ClusterShape(4, 1)
+
+    ordered = simulate_graph(graph, shape)
+    monkeypatch.setattr(dask.order, "order", roots_first)
+    unordered = simulate_graph(graph, shape)
+
+    # Queuing starts a chunk only when a worker is free: fewer than all 120 MB are held.
+    assert peak_of_results(ordered) < 30e6
+    assert peak_of_results(unordered) > 2 * peak_of_results(ordered)
+    assert unordered.duration == pytest.approx(ordered.duration, rel=0.05)
 
 
 def test_clocks_and_servers_of_distributed_are_restored():

@@ -44,6 +44,14 @@ def pairs(client, scale, *, n, seconds, workers):
     return run_graph(client, "pairs", n=n, seconds=seconds)
 
 
+@workload(
+    category="graph", variants={"times": [60], "seconds": [0.05], "workers": WORKERS}, tags=TAGS
+)
+def quadratic_means(client, scale, *, times, seconds, workers):
+    """Means of the squares and of the product of two fields: order of tasks."""
+    return run_graph(client, "quadratic_means", times=times, seconds=seconds)
+
+
 @workload(category="graph", variants={"n": [24], "seconds": [0.1], "workers": WORKERS}, tags=TAGS)
 def rechunk(client, scale, *, n, seconds, workers):
     """Split each chunk, merge the pieces, reduce."""
