@@ -1,0 +1,61 @@
+"""Texts and code use plain technical English: words of a list occur only as names of the field."""
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+WORDS = re.compile(
+    r"\b(told|tells|hear[sd]?|whoever|nobody|somebody|lay|hang up|hurry|let go|crowd|last words"
+    r"|beside)\b",
+    re.IGNORECASE,
+)
+#: Name of a file -> words that have to stay, with their reason.
+PERMITTED = {
+    "benchkit/measure/capture/worker_reports.py": {"told"},  # a table of recordings
+    "benchkit/measure/source.py": {"told", "nobody"},  # earlier names, for the source hashes
+    "benchkit/show/issues/issue.md": {"told"},  # marker in published issues
+    "benchkit/show/issues/sync.py": {"told"},  # the same marker
+    "benchkit/store/build/worker_reports.py": {"told"},  # a table of recordings
+    "tests/measure/test_worker_reports.py": {"told"},
+    "tests/store/build/test_worker_reports.py": {"told"},
+    "tests/test_language.py": None,
+    "workloads/coord.py": {"told"},  # part of the source hash
+    "workloads/geo.py": {"nobody"},  # part of the source hash
+}
+TEXT = {".py", ".md", ".toml", ".yml", ".yaml", ".html", ".css", ".js", ".ipynb", ".csv", ".txt"}
+
+
+def tracked_files():
+    command = ["git", "ls-files", "-z"]
+    try:
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("not a git checkout")
+    return [name for name in done.stdout.split("\0") if Path(name).suffix in TEXT]
+
+
+def test_texts_avoid_metaphors_and_pronouns():
+    found = []
+    for name in tracked_files():
+        permitted = PERMITTED.get(name, set())
+        if permitted is None or not (ROOT / name).exists():
+            continue
+        for number, line in enumerate((ROOT / name).read_text("utf-8").splitlines(), 1):
+            words = {word.lower() for word in WORDS.findall(line)} - permitted
+            found += [f"{name}:{number}: {word}" for word in sorted(words)]
+
+    assert found == []
+
+
+def test_permitted_words_occur_in_their_files():
+    unused = [
+        f"{name}: {word}"
+        for name, words in PERMITTED.items()
+        for word in words or ()
+        if not re.search(rf"\b{word}\b", (ROOT / name).read_text("utf-8"), re.IGNORECASE)
+    ]
+
+    assert unused == []
