@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "architecture.md"
 BEGIN, END = "<!-- picture: begin -->", "<!-- picture: end -->"
 #: Packages drawn as a frame with their sub-packages inside, from top to bottom.
-FLOORS = ("cli", "show", "experiment", "analysis", "store", "simulation", "measure")
+LAYERS = ("cli", "show", "experiment", "analysis", "store", "simulation", "measure")
 
 
 def modules() -> dict[str, Path]:
@@ -46,7 +46,7 @@ def imported(path: Path, known: Iterable[str]) -> Iterator[str]:
 def package_of(module: str) -> str | None:
     """Return the drawn package of a module: ``show/dashboard``, ``store``; None if not drawn."""
     parts = module.split(".")[1:]
-    if not parts or parts[0] not in FLOORS:
+    if not parts or parts[0] not in LAYERS:
         return None
     folder = ROOT / "benchkit" / "/".join(parts[:2])
     return "/".join(parts[:2]) if len(parts) > 1 and folder.is_dir() else parts[0]
@@ -83,22 +83,22 @@ def reduced(imports: dict[str, set[str]]) -> dict[str, set[str]]:
 
 
 def picture() -> str:
-    """Return the picture as a Mermaid flow chart: floors, and the sub-packages inside them."""
+    """Return the picture as a Mermaid flow chart: layers, and the sub-packages inside them."""
     imports = package_imports()
     lines = ["```mermaid", "flowchart TD"]
-    for floor in FLOORS:
-        inside = {name for name in imports if name.startswith(f"{floor}/")}
-        lines.append(f"  subgraph {floor}")
+    for layer in LAYERS:
+        inside = {name for name in imports if name.startswith(f"{layer}/")}
+        lines.append(f"  subgraph {layer}")
         lines += [f"    {_key(name)}[{name.rpartition('/')[2]}]" for name in sorted(inside)]
         arrows = reduced({name: imports[name] & inside for name in inside})
         lines += [f"    {_key(a)} --> {_key(b)}" for a in sorted(arrows) for b in sorted(arrows[a])]
-        lines += ["  end"] if inside else [f"    {floor}_commands[commands]", "  end"]
-    floors: dict[str, set[str]] = {floor: set() for floor in FLOORS}
+        lines += ["  end"] if inside else [f"    {layer}_commands[commands]", "  end"]
+    layers: dict[str, set[str]] = {layer: set() for layer in LAYERS}
     for package, targets in imports.items():
-        floor = package.partition("/")[0]
-        floors[floor] |= {target.partition("/")[0] for target in targets} - {floor}
-    below = reduced(floors)
-    lines += [f"  {a} --> {b}" for a in FLOORS for b in sorted(below[a])]
+        layer = package.partition("/")[0]
+        layers[layer] |= {target.partition("/")[0] for target in targets} - {layer}
+    below = reduced(layers)
+    lines += [f"  {a} --> {b}" for a in LAYERS for b in sorted(below[a])]
     return "\n".join([*lines, "```"])
 
 

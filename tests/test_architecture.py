@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-FLOORS = ("measure", "simulation", "store", "analysis", "experiment", "show", "cli")
+LAYERS = ("measure", "simulation", "store", "analysis", "experiment", "show", "cli")
 
 
 @pytest.fixture(scope="module")
@@ -42,10 +42,62 @@ def test_architecture_page_names_existing_files(drawing):
     assert missing == []
 
 
-def test_imports_form_no_cycle(drawing):
+@pytest.fixture(scope="module")
+def imports(drawing):
     modules = drawing.modules()
-    imports = {module: set(drawing.imported(path, modules)) for module, path in modules.items()}
+    return {module: set(drawing.imported(path, modules)) for module, path in modules.items()}
 
+
+def reachable(modules, imports):
+    found, open_ = set(modules), list(modules)
+    while open_:
+        new = imports[open_.pop()] - found
+        found |= new
+        open_ += new
+    return found
+
+
+def journeys(text):
+    """Return the name of each journey and its files, each with its number of stays."""
+    section = text.partition("\n## Journeys\n")[2].partition("\n## ")[0]
+    paragraphs = [part for part in section.split("\n\n") if part.startswith("**")]
+    return {
+        paragraph.split("**")[1]: [
+            (f"benchkit.{name.replace('/', '.')}", int(stays or 1))
+            for name, stays in re.findall(r"`([a-z_/]+)\.py`(?:\s\((\d+))?", paragraph)
+        ]
+        for paragraph in paragraphs
+    }
+
+
+def test_journeys_stay_at_most_twice_in_each_file(drawing):
+    found = journeys(drawing.PAGE.read_text(encoding="utf-8"))
+
+    assert list(found) == ["A run", "An A/B", "A simulation", "A night", "A click"]
+    for files in found.values():
+        modules = [module for module, _ in files]
+        assert len(modules) == len(set(modules)) >= 4
+        assert max(stays for _, stays in files) <= 2
+
+
+def test_journeys_follow_imports(drawing, imports):
+    found = journeys(drawing.PAGE.read_text(encoding="utf-8"))
+
+    outside = [
+        (name, module)
+        for name, files in found.items()
+        for place, (module, _) in enumerate(files)
+        if place and module not in reachable([before for before, _ in files[:place]], imports)
+    ]
+
+    # These two begin in a new process.
+    assert outside == [
+        ("A run", "benchkit.measure.entrypoint"),
+        ("A simulation", "benchkit.simulation.entrypoint"),
+    ]
+
+
+def test_imports_form_no_cycle(imports):
     try:
         TopologicalSorter(imports).prepare()
     except CycleError as error:
@@ -55,10 +107,10 @@ def test_imports_form_no_cycle(drawing):
 def test_strings_name_no_module_of_higher_layer():
     upward = []
     for path in sorted((ROOT / "benchkit").rglob("*.py")):
-        floor = path.relative_to(ROOT / "benchkit").parts[0]
-        if floor not in FLOORS:
+        layer = path.relative_to(ROOT / "benchkit").parts[0]
+        if layer not in LAYERS:
             continue
-        higher = "|".join(FLOORS[FLOORS.index(floor) + 1 :]) or "-"
+        higher = "|".join(LAYERS[LAYERS.index(layer) + 1 :]) or "-"
         tree = ast.parse(path.read_text(encoding="utf-8"))
         upward += [
             f"{path.relative_to(ROOT)}:{node.lineno}"

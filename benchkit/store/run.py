@@ -314,7 +314,7 @@ class Run(RunTables):
     def _accessor(self, name: str, **arguments: Any) -> Any:
         """Call what a package registered for runs under this name.
 
-        It is loaded by its entry point, so that `store` imports nothing from higher floors.
+        It is loaded by its entry point, so that `store` imports nothing from higher layers.
         """
         for point in entry_points(group=ACCESSORS, name=name):
             try:
