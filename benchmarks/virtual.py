@@ -59,6 +59,8 @@ GRAPHS_MEASURED = [
 SHAPES = [(4, 1, False), (10, 1, True), (5, 4, True)]
 #: Graphs that also run on 40 workers in one process, which others would load too much.
 ON_40 = ("map_reduce", "tree", "uneven", "independent")
+#: Smallest amount of moved data whose error is counted.
+LEAST_MB = 2
 #: Every third workload is for fitting only.
 FITTED = 3
 
@@ -249,7 +251,19 @@ def table(rows: list[dict[str, Any]]) -> str:
         cells = [f"{value:+.1%}" if name == "error" else str(value) for name, value in row.items()]
         lines.append(f"| {' | '.join(cells)} |")
     errors = np.abs([row["error"] for row in rows])
-    return "\n".join([*lines, "", f"{len(rows)} cases: {summary(errors)}."])
+    lines += ["", f"{len(rows)} cases: {summary(errors)}."]
+    moved = [(middle(row["MB measured"]), middle(row["MB simulated"])) for row in rows]
+    of_bytes = np.abs([after / before - 1 for before, after in moved if before >= LEAST_MB])
+    if len(of_bytes):
+        lines += [
+            f"Bytes moved (middles of the ranges, {len(of_bytes)} cases of {LEAST_MB} MB and more): "
+            f"median error {np.median(of_bytes):.1%}, {np.mean(of_bytes <= 0.15):.0%} within 15 %."
+        ]
+    return "\n".join(lines)
+
+
+def middle(span: str) -> float:
+    return float(np.mean([float(value) for value in span.split(" to ")]))
 
 
 def write_page(text: str) -> None:
