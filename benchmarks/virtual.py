@@ -256,7 +256,7 @@ def table(rows: list[dict[str, Any]]) -> str:
     of_bytes = np.abs([after / before - 1 for before, after in moved if before >= LEAST_MB])
     if len(of_bytes):
         lines += [
-            f"Bytes moved (middles of the ranges, {len(of_bytes)} cases of {LEAST_MB} MB and more): "
+            f"Bytes moved (middles of the ranges, {len(of_bytes)} cases from {LEAST_MB} MB): "
             f"median error {np.median(of_bytes):.1%}, {np.mean(of_bytes <= 0.15):.0%} within 15 %."
         ]
     return "\n".join(lines)
