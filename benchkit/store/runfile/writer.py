@@ -1,27 +1,31 @@
 """Encode a DataTree as the bytes of a NetCDF4 file.
 
-Writes by h5py into memory, with the HDF5 layout that NetCDF4 defines. A run has 160 small
-variables with 700 attributes, which h5py's usual interface writes in 65 ms and its low-level
-interface, with each HDF5 type made once, in 28 ms of CPU; ``DataTree.to_netcdf`` needs 6 times as
-long. Of these 28 are 8 for dimension scales, 8 for attributes and 11 for variables, nearly all in
-HDF5. In memory, because an HDF5 file on a full disk cannot be closed cleanly.
+A NetCDF4 file is an HDF5 file with dimension scales; `hdf5` writes its bytes, in memory, because an
+HDF5 file on a full disk cannot be closed cleanly.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from functools import lru_cache
-from typing import Any, TypeAlias
-from uuid import uuid4
+from struct import pack
+from typing import Any
 
 import h5py
 import numpy as np
 import xarray as xr
-from h5py import h5a, h5d, h5ds, h5g, h5p, h5s, h5t
 from xarray import conventions
 
 from benchkit.store.runfile.digest import with_trailer
+from benchkit.store.runfile.hdf5 import (
+    OBJECT_REFERENCE,
+    SCALE_USER,
+    TEXT,
+    Hdf5Bytes,
+    attribute,
+    number,
+    short_text,
+)
 from benchkit.values import clean_text
 
 __all__ = ["NO_VARIABLE", "WITH_DIGEST", "WRITER", "encode_tree"]
@@ -31,24 +35,17 @@ WRITER = "benchkit"
 #: Part of that attribute in files that end with their digest; before, it was ``benchkit=1``.
 WITH_DIGEST = f"{WRITER}=2"
 
-_TEXT = h5py.string_dtype()
-_TEXT_TYPE = h5t.py_create(_TEXT, logical=True)
-_SCALAR = h5s.create(h5s.SCALAR)
-#: HDF5 1.10 of 2016: reads everywhere, and a compressed variable needs no chunk index (20 % less).
-_LAYOUT = ("v110", "v110")
-#: zlib 4 and shuffle: a file of 391 kB instead of 892 kB; level 9 saves 2 % and takes three times
-#: as long.
-_ZLIB_LEVEL = 4
 #: Variables from this size in B are compressed; below it the overhead of a chunk is larger than
 #: the savings.
 _COMPRESS_FROM_BYTES = 2048
 #: Maximum size of a compressed chunk in B.
 _CHUNK_BYTES = 4 * 2**20
-#: Attributes up to this length in B are in the header, which holds 64 kB in total.
+#: Texts up to this length in B are in the header of their object.
 _SHORT_TEXT_BYTES = 1024
+#: Type of the values of a dimension without variable, which are never read.
+_FLOAT = number(np.dtype("<f4"))
 #: Text with which netCDF-C marks a dimension without coordinate variable.
 NO_VARIABLE = "This is a netCDF dimension but not a netCDF variable."
-_Target: TypeAlias = h5g.GroupID | h5d.DatasetID
 
 
 def encode_tree(tree: xr.DataTree) -> bytes:
@@ -65,147 +62,122 @@ def encode_tree(tree: xr.DataTree) -> bytes:
     bytes
         Numbers compressed with zlib 4 + shuffle, texts as UTF-8 of variable length; at the end the
         digest of the bytes before.
+
+    Raises
+    ------
+    UsageError
+        A list as attribute needs more than 64 kB.
     """
+    nodes = [(node, node.to_dataset(inherit=False)) for node in tree.subtree]
+    largest = max((v.nbytes for _, dataset in nodes for v in dataset.variables.values()), default=0)
+    links = (len({*data.variables, *data.sizes, *node.children}) for node, data in nodes)
+    # A chunk holds a whole number of rows: up to twice as many chunks as by bytes.
+    file = Hdf5Bytes(2 * largest // _CHUNK_BYTES + 2, max(links))
     dimension_ids = itertools.count()  # unique in the whole file, or netCDF-C mixes them up
-    # HDF5 opens a name only once in a process, also in memory.
-    options: dict[str, Any] = {"driver": "core", "backing_store": False, "libver": _LAYOUT}
-    with h5py.File(uuid4().hex, "w", **options) as file:
-        file.attrs["_NCProperties"] = f"version=2,{WITH_DIGEST},h5py={h5py.__version__}"
-        for node in tree.subtree:
-            group = file.require_group(node.path).id
-            _write_group(group, node.to_dataset(inherit=False), dimension_ids)
-        file.flush()
-        return with_trailer(file.id.get_file_image())
+    addresses: dict[str, int] = {}
+    # Children come before their parents, which hold their addresses.
+    for node, dataset in reversed(nodes):
+        children = {name: addresses[child.path] for name, child in node.children.items()}
+        properties = {}
+        if node.parent is None:
+            properties["_NCProperties"] = f"version=2,{WITH_DIGEST},h5py={h5py.__version__}"
+        addresses[node.path] = _write_group(file, dataset, children, properties, dimension_ids)
+    return with_trailer(file.finish(addresses[tree.path]))
 
 
-def _write_group(group: h5g.GroupID, dataset: xr.Dataset, dimension_ids: Iterator[int]) -> None:
-    coordinates = {name for name in dataset.coords if name not in dataset.dims}
-    for name, value in dataset.attrs.items():
-        _write_attribute(group, str(name), value)
-    written = {}
-    related: set[Any] = set()
-    for key, variable in dataset.variables.items():
-        name = str(key)
-        target = written[name] = _write_variable(group, name, variable)
-        own = set() if key in coordinates else {
+def _write_group(
+    file: Hdf5Bytes,
+    dataset: xr.Dataset,
+    children: dict[str, int],
+    properties: dict[str, str],
+    dimension_ids: Iterator[int],
+) -> int:
+    """Write a group whose children are written; return its address."""
+    coordinates = {str(name) for name in dataset.coords if name not in dataset.dims}
+    ids = {str(dim): next(dimension_ids) for dim in dataset.sizes}
+    # The addresses of dimensions, which are written after the variables that refer to them.
+    references = {dim: file.element(bytes(8), length=1) for dim in ids}
+    users: dict[str, list[bytes]] = {dim: [] for dim in ids}
+    links, related = dict(children), set[str]()
+    variables = {str(name): variable for name, variable in dataset.variables.items()}
+    for name, variable in sorted(variables.items(), key=lambda item: item[0] in ids):
+        dims = tuple(map(str, variable.dims))
+        own = set() if name in coordinates else {
             coordinate for coordinate in coordinates
-            if set(dataset.variables[coordinate].dims) <= set(variable.dims)
+            if set(variables[coordinate].dims) <= set(dims)
         }  # fmt: skip
-        _write_coordinates(target, own)
         related |= own
-    _write_coordinates(group, coordinates - related)
-    ids = {}
+        more = _coordinates(file, own)
+        if dims and dims != (name,):
+            # Optional; saves readers (netCDF-C, `reader`) from following references.
+            numbers = np.array([ids[dim] for dim in dims], np.int32)
+            more.append(_attribute(file, "_Netcdf4Coordinates", numbers))
+        if name in ids:
+            more += _scale(name, ids[name], users[name])
+        elif dims:
+            elements = b"".join(references[dim][0] for dim in dims)
+            more.append(attribute("DIMENSION_LIST", OBJECT_REFERENCE, (len(dims),), elements))
+        links[name] = _write_variable(file, name, variable, more)
+        if name not in ids:
+            for axis, dim in enumerate(dims):
+                users[dim].append(pack("<QII", links[name], axis, 0))
     for dim, size in dataset.sizes.items():
         name = str(dim)
-        label = name
-        if name not in written:
-            # NetCDF defines a dimension of length 0 as one without a maximum length.
-            space, layout = _space((size,)), _layout(())
-            if not size:
-                space, layout = _growing((0,)), _layout((1024,))
-            written[name] = h5d.create(group, name.encode(), h5t.IEEE_F32LE, space, layout)
-            label = f"{NO_VARIABLE} {size:10d}"
-        ids[dim] = next(dimension_ids)
-        h5ds.set_scale(written[name], label.encode())
-        _write_attribute(written[name], "_Netcdf4Dimid", np.int32(ids[dim]))
-    for key, variable in dataset.variables.items():
-        if not variable.dims or variable.dims == (key,):
-            continue
-        target = written[str(key)]
-        for axis, dim in enumerate(variable.dims):
-            h5ds.attach_scale(target, written[str(dim)], axis)
-        # Optional; saves readers (netCDF-C, `reader`) from following references.
-        numbers = np.array([ids[dim] for dim in variable.dims], np.int32)
-        _write_attribute(target, "_Netcdf4Coordinates", numbers)
+        if name not in variables:
+            more = _scale(f"{NO_VARIABLE} {size:10d}", ids[name], users[name])
+            links[name] = file.dataset((size,), _FLOAT, None, more)
+        file.patch(references[name][1], pack("<Q", links[name]))
+    attributes = [_attribute(file, str(name), value) for name, value in dataset.attrs.items()]
+    attributes += [_attribute(file, name, value) for name, value in properties.items()]
+    return file.group(links, [*attributes, *_coordinates(file, coordinates - related)])
 
 
-def _write_coordinates(target: _Target, names: set[Any]) -> None:
-    if names:
-        _write_attribute(target, "coordinates", " ".join(sorted(map(str, names))))
+def _scale(label: str, dimension_id: int, users: list[bytes]) -> list[bytes]:
+    """Return the attributes of a dimension that some datasets use."""
+    attributes = [
+        short_text("CLASS", b"DIMENSION_SCALE", end=True),
+        short_text("NAME", label.encode(), end=True),
+        attribute("_Netcdf4Dimid", number(np.dtype(np.int32)), (), pack("<i", dimension_id)),
+    ]
+    if users:
+        shape = (len(users),)
+        attributes.append(attribute("REFERENCE_LIST", SCALE_USER, shape, b"".join(users)))
+    return attributes
 
 
-def _write_variable(group: h5g.GroupID, name: str, variable: xr.Variable) -> h5d.DatasetID:
+def _coordinates(file: Hdf5Bytes, names: set[str]) -> list[bytes]:
+    return [_attribute(file, "coordinates", " ".join(sorted(names)))] if names else []
+
+
+def _write_variable(
+    file: Hdf5Bytes, name: str, variable: xr.Variable, attributes: list[bytes]
+) -> int:
     if variable.dtype.kind not in "fiuOU":  # times and booleans
         variable = conventions.encode_cf_variable(variable, name=name)
+    attributes += [_attribute(file, str(key), value) for key, value in variable.attrs.items()]
     values = np.ascontiguousarray(variable.values).reshape(variable.shape)
-    kind = _number(values.dtype) if values.dtype.kind not in "OU" else _TEXT_TYPE
-    if kind is _TEXT_TYPE:
-        texts = [clean_text(v) for v in values.ravel().tolist()]
-        values = np.array(texts, _TEXT).reshape(values.shape)
-    if values.ndim and not values.size:
-        chunks = tuple(size or 1024 for size in values.shape)
-        target = h5d.create(group, name.encode(), kind, _growing(values.shape), _layout(chunks))
-    else:
-        rows = 0
-        if values.nbytes >= _COMPRESS_FROM_BYTES and values.ndim and kind is not _TEXT_TYPE:
-            rows = max(1, min(len(values), _CHUNK_BYTES // (values.nbytes // len(values) or 1)))
-        layout = _layout((rows, *values.shape[1:]) if rows else ())
-        target = h5d.create(group, name.encode(), kind, _space(values.shape), layout)
-        # In memory a text is a Python object, not of the type in the file.
-        target.write(h5s.ALL, h5s.ALL, values, mtype=None if kind is _TEXT_TYPE else kind)
-    for key, value in variable.attrs.items():
-        _write_attribute(target, str(key), value)
-    return target
+    if values.dtype.kind in "OU":
+        texts = [clean_text(text).encode() for text in values.ravel().tolist()]
+        data = b"".join([file.element(text)[0] for text in texts])
+        return file.dataset(values.shape, TEXT, data, attributes)
+    kind = number(values.dtype)
+    if values.nbytes < _COMPRESS_FROM_BYTES or not values.ndim:
+        return file.dataset(values.shape, kind, values.tobytes(), attributes)
+    rows = max(1, min(len(values), _CHUNK_BYTES // (values.nbytes // len(values))))
+    return file.compressed(values, kind, rows, attributes)
 
 
-def _write_attribute(target: _Target, name: str, value: Any) -> None:
-    if isinstance(value, str) and 0 < len(value) <= _SHORT_TEXT_BYTES:
-        key, kind, data = _short_text(name, value)
-        if kind is not None:
-            h5a.create(target, key, kind, _SCALAR).write(data, mtype=kind)
-            return
+def _attribute(file: Hdf5Bytes, name: str, value: Any) -> bytes:
     if isinstance(value, str):
-        value = clean_text(value)
-    elif isinstance(value, (bool, np.bool_)):
+        text = clean_text(value).encode()
+        if 0 < len(text) <= _SHORT_TEXT_BYTES:
+            return short_text(name, text)
+        return attribute(name, TEXT, (), file.element(text)[0])
+    if isinstance(value, (bool, np.bool_)):
         value = np.int8(value)  # netCDF-C cannot read HDF5's booleans
-    elif isinstance(value, (list, tuple)) and value and isinstance(value[0], str):
-        value = np.array([clean_text(v) for v in value], object)
     data = np.asarray(value)
     if data.dtype.kind in "OU":
-        data, kind = data.astype(object), _TEXT_TYPE
-    else:
-        kind = _number(data.dtype)
-    attribute = h5a.create(target, name.encode(), kind, _space(data.shape))
-    attribute.write(data, mtype=None if kind is _TEXT_TYPE else kind)
-
-
-def _growing(shape: tuple[int, ...]) -> h5s.SpaceID:
-    """Return a shape whose empty dimensions may grow."""
-    return h5s.create_simple(shape, tuple(size or h5s.UNLIMITED for size in shape))
-
-
-@lru_cache
-def _space(shape: tuple[int, ...]) -> h5s.SpaceID:
-    return h5s.create_simple(shape) if shape else _SCALAR
-
-
-@lru_cache
-def _number(dtype: np.dtype) -> h5t.TypeID:
-    return h5t.py_create(dtype, logical=True)
-
-
-@lru_cache
-def _layout(chunks: tuple[int, ...]) -> h5p.PropDCID:
-    """Return options of a dataset, compressed if it has chunks."""
-    options = h5p.create(h5p.DATASET_CREATE)
-    options.set_obj_track_times(False)  # the same run gives the same bytes
-    if chunks:
-        options.set_chunk(chunks)
-        options.set_shuffle()
-        options.set_deflate(_ZLIB_LEVEL)
-    return options
-
-
-@lru_cache(maxsize=2000)  # names, units and sources: the same in all runs
-def _short_text(name: str, text: str) -> tuple[bytes, h5t.TypeID | None, np.ndarray]:
-    """Return name, type and value of an attribute; no type if the text is too long.
-
-    As netCDF-C does: characters in the header, 10 % less file than texts of variable length.
-    """
-    data = clean_text(text).encode()
-    if len(data) > _SHORT_TEXT_BYTES:
-        return name.encode(), None, np.array(data)
-    kind = h5t.TypeID.copy(h5t.C_S1)
-    kind.set_size(len(data))
-    kind.set_cset(h5t.CSET_UTF8)
-    return name.encode(), kind, np.array(data, dtype=f"S{len(data)}")
+        texts = [clean_text(text).encode() for text in data.ravel().tolist()]
+        elements = b"".join([file.element(text)[0] for text in texts])
+        return attribute(name, TEXT, data.shape, elements)
+    return attribute(name, number(data.dtype), data.shape, data.tobytes())
