@@ -30,9 +30,16 @@ _DOCUMENT_READY = {
 
 
 async def visit(
-    site: str, query: str, timeout_s: float = 120, sizes: list[int] | None = None
+    site: str,
+    query: str,
+    timeout_s: float = 120,
+    sizes: list[int] | None = None,
+    stay_s: float = 0.0,
 ) -> tuple[float, float, float]:
-    """Return seconds until each of `PARTS` was received; add the messages' bytes to `sizes`."""
+    """Return seconds until each of `PARTS` was received; add the messages' bytes to `sizes`.
+
+    The connection stays open for `stay_s` after the last part.
+    """
     sizes = [] if sizes is None else sizes
     began = time.perf_counter()
     response = await AsyncHTTPClient().fetch(f"{site}?{query}", request_timeout=timeout_s)
@@ -48,7 +55,9 @@ async def visit(
         request, subprotocols=["bokeh", token], max_message_size=2**28
     )
     try:
-        return page_s, *(await asyncio.wait_for(_content(connection, began, sizes), timeout_s))
+        times = await asyncio.wait_for(_content(connection, began, sizes), timeout_s)
+        await asyncio.sleep(stay_s)
+        return page_s, *times
     finally:
         connection.close()
 

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import runpy
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import psutil
 import pytest
-from helpers.dashboard_server import (
-    open_page,
-    sees,
-)
+from helpers.dashboard_server import open_page, sees, served
+from helpers.event_loops import run_in_thread
 
 from benchkit.cli.main import benchkit as command
 from benchkit.show.dashboard.server import account_filter
 from benchkit.store.store import Store
+
+BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
 
 
 @pytest.fixture
@@ -32,10 +35,9 @@ def server(tmp_path, a_run):
         start_new_session=True,
     )
     yield process
-    for each in (
-        [*psutil.Process(process.pid).children(), process] if process.poll() is None else []
-    ):
-        each.kill()
+    if process.poll() is None:
+        for running in (*psutil.Process(process.pid).children(), process):
+            running.kill()
     process.communicate(timeout=10)
 
 
@@ -57,9 +59,36 @@ def test_processes_serve_and_exit_with_parent(browser, server):
     server.kill()
 
     gone, alive = psutil.wait_procs(made, timeout=20)
-    for each in alive:
-        each.kill()
+    for process in alive:
+        process.kill()
     assert len(gone) == 2
+
+
+def test_visits_at_once_cost_as_much_as_in_turn(tmp_path, a_run):
+    visit = runpy.run_path(str(BENCHMARKS / "visitor.py"))["visit"]
+    store = Store(tmp_path / "store")
+    query = f"view=run&id={store.add(a_run)}"
+
+    with served(store.path) as site:
+        (process,) = (
+            child for child in psutil.Process().children() if str(store.path) in child.cmdline()
+        )
+
+        async def cpu_s(n_at_once):
+            """Return the CPU seconds of the server for five visits."""
+            before = sum(process.cpu_times()[:2])
+            for _ in range(5 // n_at_once):
+                await asyncio.gather(*(visit(site, query) for _ in range(n_at_once)))
+            return sum(process.cpu_times()[:2]) - before
+
+        async def measure():
+            await cpu_s(5)  # fills the caches
+            return await cpu_s(1), await cpu_s(5)
+
+        in_turn, at_once = run_in_thread(measure())
+
+    assert 0.1 < in_turn
+    assert at_once < 1.5 * in_turn
 
 
 def test_ctrl_c_ends_all_processes(server):
