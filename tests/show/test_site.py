@@ -1,5 +1,6 @@
 import json
 import re
+from dataclasses import replace
 from xml.etree import ElementTree
 
 import pandas as pd
@@ -8,6 +9,7 @@ from click.testing import CliRunner
 from helpers.history_data import FAILING, FASTER, SLOWER, fill
 from helpers.synthetic_runs import make_run
 
+from benchkit.analysis.regression.history import build_history
 from benchkit.cli.main import benchkit as main
 from benchkit.errors import SiteError, UsageError
 from benchkit.show.site import build_site
@@ -63,6 +65,21 @@ def test_workload_page_has_every_run_and_metric(site, store):
     assert any(
         metric == "duration" and ratio < 0.87 for _, metric, _, _, ratio, *_ in data["changes"]
     )
+
+
+def test_overview_ignores_regression_of_other_scale(store):
+    data = collect_site(store, metrics=("duration",))
+    runs = store.runs()
+    half = runs[(runs["workload"] == SLOWER) & (runs["environment"] == "main")].assign(scale=0.5)
+    history = build_history(pd.concat([runs, half]), metrics=("duration",), marks=store.marks())
+    rows = replace(data, history=history).overview()["rows"]
+
+    shown = {
+        row["scale"]: row["metrics"]["duration"]["regression"]
+        for row in rows
+        if row["workload"] == SLOWER and row["environment"] == "main"
+    }
+    assert shown == {1.0: data.regressions[0].id, 0.5: None}
 
 
 def test_overview_shows_open_regressions_and_last_changes(site):

@@ -169,7 +169,7 @@ class SiteData:
             path = self.store.files.path(run_name(run_id))
             try:
                 # Read attributes only: opening the whole run takes 0.2 s for each workload.
-                return {each: read_attribute(path, each) or "" for each in attributes}
+                return {key: read_attribute(path, key) or "" for key in attributes}
             except UnreadableRun:  # pruned or damaged: try an older run
                 continue
         return dict.fromkeys(attributes, "")
@@ -184,9 +184,9 @@ class SiteData:
         """
         latest = self.history.latest_night()
         opened = {
-            (each.workload, each.environment, each.host, each.metric): each
-            for each in reversed(self.regressions)
-            if each.is_open
+            series_name(regression.about): regression
+            for regression in reversed(self.regressions)
+            if regression.is_open
         }
         last = len(self.history.times) - 1
         rows: dict[int, dict[str, Any]] = {}
@@ -195,8 +195,7 @@ class SiteData:
             row = rows.setdefault(key, {**self._about(key), "page": page_name(about["workload"])})
             values = self.history.values[place, -SPARK_NIGHTS:]
             changes = self.history.changes[place]
-            series = (about["workload"], about["environment"], about["host"], metric)
-            regression = opened.get(series)
+            regression = opened.get(series_name(about))
             ratio, units = float(latest.ratio[place]), float(latest.units[place])
             if regression is not None and math.isfinite(units) and units and ratio != 1:
                 units *= math.log(regression.ratio) / math.log(ratio)
@@ -310,7 +309,7 @@ class SiteData:
         for place in np.flatnonzero(rows["key"].isin(keys)).tolist():
             about = rows.iloc[place]
             for change in self._reported(place):
-                size = [short_number(each) for each in (change.ratio, change.low, change.high)]
+                size = [short_number(ratio) for ratio in (change.ratio, change.low, change.high)]
                 seen = [change.index, change.detected_at]
                 worse = change.direction == worse_direction(about["metric"])
                 machine = int(self._is_machine(about, change))
