@@ -192,21 +192,15 @@ class Observer:
             "capture_errors": self.errors,
         }
 
-    def uninstall(self, *, wait: bool = True) -> None:
-        """Drain the rest and remove the capture.
-
-        Parameters
-        ----------
-        wait : bool, default True
-            Wait for the final heartbeats and reports of the workers.
-        """
+    def uninstall(self) -> None:
+        """Drain the rest and remove the capture."""
         self._stop.set()
         if self._thread is not None:
             self._thread.join(self._timeout_s)
         if not self._installed:
             return
         with self._lock:
-            reply = self._call(f"{self.name}_end", ack=self._ack, wait=wait)
+            reply = self._call(f"{self.name}_end", ack=self._ack)
             self._installed = False
             if reply:
                 for segment in reply["segments"]:

@@ -26,7 +26,6 @@ __all__ = [
     "Recording",
     "RecordingWriter",
     "is_abandoned",
-    "is_recording",
     "waits_for_adoption",
 ]
 
@@ -365,19 +364,3 @@ def _writer_ended(path: Path) -> bool:
         return is_here and not psutil.pid_exists(int(writer["pid"]))
     except (OSError, KeyError, ValueError):
         return False
-
-
-def is_recording(path: str | Path) -> bool:
-    """Return whether a folder contains a recording.
-
-    Parameters
-    ----------
-    path : str or Path
-        Folder.
-
-    Returns
-    -------
-    bool
-        Whether it has a ``head.json``.
-    """
-    return (Path(path) / "head.json").is_file()

@@ -17,7 +17,7 @@ from benchkit.measure.capture.memory_sampler import machine_number, process_numb
 
 __all__ = ["GcPauses", "LoopWatch", "cpu_between", "process_cpu"]
 
-#: A blocked loop is recorded from this many seconds on; also the pause between two looks.
+#: A blocked loop is recorded from this many seconds on; also the time between two checks.
 BLOCKED_S = 0.1
 #: Innermost frames of a stack that are kept.
 MAX_FRAMES = 25

@@ -280,15 +280,13 @@ class CapturePlugin(ClusterHooks):
         self.pending = {"sequence": self.sequence, "tables": self._drain(groups)}
         return self.pending
 
-    async def handle_end(self, ack: int = 0, wait: bool = True) -> dict[str, Any]:
+    async def handle_end(self, ack: int = 0) -> dict[str, Any]:
         """Return the remaining data and uninstall the capture.
 
         Parameters
         ----------
         ack : int, default 0
             Sequence number of the last reply that was received.
-        wait : bool, default True
-            Wait for the final heartbeats and reports of the workers.
 
         Returns
         -------
@@ -298,17 +296,16 @@ class CapturePlugin(ClusterHooks):
         self.last_call = time()
         stop = self.t_off if self.t_off == self.t_off else time()
         final: dict[str, Any] = {}
-        if wait:
-            await asyncio.gather(
-                await_heartbeats(self.scheduler, self.name, "off", stop, self.add_error),
-                self.report_poller.stop(REPLY_TIMEOUT_S),
+        await asyncio.gather(
+            await_heartbeats(self.scheduler, self.name, "off", stop, self.add_error),
+            self.report_poller.stop(REPLY_TIMEOUT_S),
+        )
+        if self.t_on == self.t_on:
+            window = (self.t_on, stop)
+            self._guarded(self.stream.flush)  # the final reports need the groups that had tasks
+            final = await collect_final_reports(
+                self.report_poller, self.groups, self.add_error, window
             )
-            if self.t_on == self.t_on:
-                window = (self.t_on, stop)
-                self._guarded(self.stream.flush)  # the final reports need the groups that had tasks
-                final = await collect_final_reports(
-                    self.report_poller, self.groups, self.add_error, window
-                )
         if self.sample_handle is not None and self.t_on == self.t_on:
             self._sample()
         if self.t_off == self.t_off:

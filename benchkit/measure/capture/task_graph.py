@@ -162,7 +162,7 @@ class TaskGraph:
 
         The scheduler waits for this, so there is a comprehension per column: 0.7 µs a task.
         """
-        # Of an object that lives, the identity is a number of its own; keys take longer to hash.
+        # The identity of an existing object is a unique number; keys take longer to hash.
         by_identity = dict(zip(map(id, tasks), range(first, self.n_nodes), strict=True))
         all_dependencies = [task.dependencies for task in tasks]
         targets = map(by_identity.get, map(id, chain.from_iterable(all_dependencies)))

@@ -1,4 +1,4 @@
-"""Wait until a cluster has all the workers that it was asked for."""
+"""Wait until a cluster has all requested workers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _MAX_REPORT_S = 60.0
 #: A cluster that does not say how many workers it will have is complete when their number has not
 #: changed for so many seconds.
 STEADY_S = 10.0
-#: Seconds between two looks at the errors of a cluster whose workers are awaited.
+#: Seconds between two checks for errors of a cluster whose workers are awaited.
 _CHECK_S = 1.0
 #: Seconds to wait for the logs of a cluster whose workers do not come.
 _LOGS_TIMEOUT_S = 15.0
@@ -37,7 +37,7 @@ _LAST_LINES = 2
 
 
 def requested_workers(cluster: Any, spec: ClusterSpec) -> int | None:
-    """Return the number of workers that a cluster was asked for.
+    """Return the number of workers that were requested of a cluster.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ def requested_workers(cluster: Any, spec: ClusterSpec) -> int | None:
     -------
     int or None
         From the option ``n_workers`` and the cluster's own list, whichever is more: a job can have
-        more processes than were asked for. None if neither says it.
+        more processes than were requested. None if neither has it.
     """
     listed = (getattr(cluster, "worker_spec", None) or {}).values()
     option = spec.kwargs.get("n_workers")

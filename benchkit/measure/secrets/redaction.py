@@ -34,22 +34,20 @@ _VERSION = re.compile(r"v?\d+(\.\d+)+([.+-]?[a-z]+\d*)*")
 _known: set[str] = set()
 
 
-def redact(value: Any, key: str = "") -> Any:
+def redact(value: Any) -> Any:
     """Return a JSON value without secrets.
 
     Parameters
     ----------
     value : Any
         JSON value, possibly nested; bytes are kept, other objects become text.
-    key : str, optional
-        Key of the value in its parent.
 
     Returns
     -------
     Any
         Copy with `REDACTED` as the value of each secret, and ``***`` for secrets inside texts.
     """
-    return _redact(value, key, _known_values())
+    return _redact(value, "", _known_values())
 
 
 def redact_text(text: str) -> str:
