@@ -30,6 +30,7 @@ sys.path.insert(0, str(HERE.parent))
 sys.path.append(str(HERE))  # at the end: `statistics` here must not replace the standard library's
 
 import numpy as np  # noqa: E402
+from _group_nights import group_nights  # noqa: E402
 from _machines import several_machines  # noqa: E402
 from _reruns import follow  # noqa: E402
 from _rival_detectors import available  # noqa: E402
@@ -336,6 +337,7 @@ def main() -> None:
             measure(name, rival, series, args.stride, args.rival_windows)
     if real and (args.series / "series.csv").exists():
         fleet(args.series, args.stride)
+        group_nights(args.series, args.stride, is_quiet)
     several_machines(quiet_windows(series, args.stride), HISTORY)
     print("speed")
     speed()

@@ -1,4 +1,4 @@
-"""Find task groups whose share of a run, or whose number of tasks, changed on the last night.
+"""Find task groups whose share of a run, or whose number of tasks, changed, for the last night.
 
 The share of a group does not depend on the speed of the machine, so that a change of one group is
 found although the duration says nothing. Takes a history and totals of task groups by run.
@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchkit.analysis.changepoint.detect import ChangePoint, detect_many
 from benchkit.analysis.compare.group_cells import LEAST_SHARE
 from benchkit.analysis.compare.group_totals import (
     GroupTotals,
@@ -20,12 +19,16 @@ from benchkit.analysis.compare.group_totals import (
     renamed_groups,
 )
 from benchkit.analysis.regression.history import History, night_name
+from benchkit.analysis.regression.share_changes import ShareChange, find_share_changes
 
 __all__ = ["GROUP_NIGHTS", "find_group_changes", "runs_of_groups"]
 
-#: Nights that are searched: the reference of the detector, and the longest change that it awaits.
-#: Their number does not grow with the history.
+#: Fewest nights that are searched: the reference of the detector, and the longest change that it
+#: awaits. Their number does not grow with the history.
 GROUP_NIGHTS = 64
+#: The first searched night moves by so many nights at once: with the same first night a search
+#: finds the changes of the night before, so that a change is reported once.
+NIGHTS_MOVED = 32
 #: Nights with the same number of tasks before one with another number is a certain change.
 EXACT_NIGHTS = 5
 
@@ -53,8 +56,9 @@ def runs_of_groups(history: History) -> dict[int, list[list[str]]]:
     common = history.segments[history.segments["metric"] == ""]
     starts = common.groupby("key")["night"].max().to_dict()
     chosen = {}
+    oldest = last // NIGHTS_MOVED * NIGHTS_MOVED - GROUP_NIGHTS
     for key in sorted(set(runs.loc[runs["night"] == last, "key"].tolist())):
-        own = runs[(runs["key"] == key) & (runs["night"] > last - GROUP_NIGHTS)]
+        own = runs[(runs["key"] == key) & (runs["night"] > oldest)]
         own = own[own["night"] >= starts.get(key, 0)]
         first = int(own["night"].min())
         by_night: list[list[str]] = [[] for _ in range(first, last + 1)]
@@ -78,15 +82,10 @@ def find_group_changes(history: History, totals: Mapping[str, Totals]) -> list[d
     Returns
     -------
     list of dict
-        For each workload the group whose share changed most, and each number of tasks that was the
-        same on five nights and is another one now. ``sentence`` describes it, ``night`` is the
-        first night of the change; ``workload``, ``environment`` and ``host`` name the series.
-
-    Notes
-    -----
-    Shares are searched as odds by `benchkit.analysis.changepoint.detect.detect_many`. If the share
-    of a group grows, those of others fall: a workload has one finding a night, the group whose
-    odds changed most.
+        For each workload the group whose share changed most, if the change has lasted for ten
+        nights now, and each number of tasks that was the same on five nights and is another one
+        now. ``sentence`` describes it, ``night`` is the first night of the change; ``workload``,
+        ``environment`` and ``host`` name the series.
     """
     keys, nights, tables = [], [], []
     for key, ids in runs_of_groups(history).items():
@@ -99,26 +98,24 @@ def find_group_changes(history: History, totals: Mapping[str, Totals]) -> list[d
         return []
     width = max(nights)
     about = history.runs.drop_duplicates("key").set_index("key")
-    odds, shares, places = [], [], []
-    for place, table in enumerate(tables):
-        for name, (of_group, share) in _odds(table).items():
-            odds.append(np.pad(of_group, (width - nights[place], 0), constant_values=np.nan))
-            shares.append(np.pad(share, (width - nights[place], 0), constant_values=np.nan))
-            places.append((place, name))
-    found: dict[int, tuple[str, ChangePoint, Array]] = {}
-    for (place, name), changes, share in zip(
-        places, detect_many(np.array(odds)) if odds else [], shares, strict=True
-    ):
-        new = [change for change in changes if change.detected_at == width - 1]
-        if not new:
-            continue
-        before = found.get(place)
-        if before is None or _size(new[-1]) > _size(before[1]):
-            found[place] = name, new[-1], share
+    names, shares = [], []
+    for nights_of, table in zip(nights, tables, strict=True):
+        of_groups = _shares(table)
+        names.append(list(of_groups))
+        measured_shares = np.array(list(of_groups.values())).reshape(len(of_groups), nights_of)
+        missing = ((0, 0), (width - nights_of, 0))
+        shares.append(np.pad(measured_shares, missing, constant_values=np.nan))
+    found = [
+        [change for change in changes if change.night == width - 1]
+        for changes in find_share_changes(shares)
+    ]
     results = []
     for place, (key, table) in enumerate(zip(keys, tables, strict=True)):
         fields = {n: str(about.loc[key, n]) for n in ("workload", "environment", "host")}
-        rows = [] if place not in found else [_share_row(*found[place], history, width)]
+        rows = [
+            _share_row(names[place][each.group], each, shares[place][each.group], history)
+            for each in found[place]
+        ]
         rows += [{**row, "night": night_name(history.times[-1])} for row in _count_rows(table)]
         for row in rows:
             row = {**fields, **row}
@@ -143,8 +140,8 @@ def _same_names(nights: Sequence[Sequence[Totals]]) -> list[list[dict[str, Group
     return result[::-1]
 
 
-def _odds(table: Sequence[Sequence[Mapping[str, GroupTotals]]]) -> dict[str, tuple[Array, Array]]:
-    """Return odds and share of each group by night, of the groups that are large enough."""
+def _shares(table: Sequence[Sequence[Mapping[str, GroupTotals]]]) -> dict[str, Array]:
+    """Return the share of each group by night, of the groups that are large enough."""
     names = sorted({name for run in table[-1] for name in run})
     shares = np.full((len(names), len(table)), np.nan)
     for night, runs in enumerate(table):
@@ -159,25 +156,19 @@ def _odds(table: Sequence[Sequence[Mapping[str, GroupTotals]]]) -> dict[str, tup
     for name, share in zip(names, shares, strict=True):
         known = share[np.isfinite(share)]
         if known.size and LEAST_SHARE <= np.median(known) < 1:
-            with np.errstate(divide="ignore", invalid="ignore"):
-                result[name] = share / (1 - share), share
+            result[name] = share
     return result
 
 
-def _size(change: ChangePoint) -> float:
-    return abs(float(np.log(change.ratio)))
-
-
-def _share_row(
-    name: str, change: ChangePoint, share: Array, history: History, width: int
-) -> dict[str, Any]:
+def _share_row(name: str, found: ShareChange, share: Array, history: History) -> dict[str, Any]:
     """Return a change of odds as a change of the share."""
+    change = found.change
     base = float(np.nanmedian(share[: change.index]))
 
     def ratio(odds_ratio: float) -> float:
         return odds_ratio / (1 - base + base * odds_ratio)
 
-    first = len(history.times) - width + change.index
+    first = len(history.times) - share.size + change.index
     return {
         "group": name,
         "metric": "group_share",

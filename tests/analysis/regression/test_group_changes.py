@@ -8,6 +8,7 @@ from helpers.run_records import run_record
 from benchkit.analysis.compare.group_totals import GroupTotals
 from benchkit.analysis.regression.group_changes import (
     GROUP_NIGHTS,
+    NIGHTS_MOVED,
     find_group_changes,
     runs_of_groups,
 )
@@ -42,7 +43,7 @@ def groups(rng, size=40):
 
 
 def test_find_group_changes_names_group_on_machine_of_changing_speed(rng):
-    seconds = groups(rng)
+    seconds = groups(rng, 47)
     seconds["merge"][37:] *= 1.3
     history, totals = nights(seconds)
     (row,) = find_group_changes(history, totals)
@@ -58,17 +59,22 @@ def test_find_group_changes_names_group_on_machine_of_changing_speed(rng):
 
 
 def test_find_group_changes_reports_a_change_once(rng):
-    seconds = groups(rng, 44)
-    seconds["merge"][37:] *= 1.3
-    history, totals = nights(seconds)
+    # 97 nights: the first searched night moves while the change is in the searched nights.
+    for start, size in ((37, 60), (84, 104)):
+        seconds = groups(rng, size)
+        seconds["merge"][start:] *= 1.3
+        history, totals = nights(seconds)
+        found = [
+            night
+            for night in range(start, size + 1)
+            if find_group_changes(history.before(night), totals)
+        ]
 
-    found = [night for night in range(36, 44) if find_group_changes(history.before(night), totals)]
-    assert len(found) == 1
-    assert 39 <= found[0] <= 41
+        assert found in ([start + 9], [start + 10])  # history.before(n) ends on night n - 1
 
 
 def test_find_group_changes_is_silent_about_a_slow_machine(rng):
-    seconds = groups(rng)
+    seconds = groups(rng, 46)
     for values in seconds.values():
         values[35:] *= 1.5
 
@@ -90,11 +96,11 @@ def test_find_group_changes_of_tasks_is_exact(rng):
 
 
 def test_find_group_changes_follows_renamed_groups(rng):
-    seconds = groups(rng)
-    counts = {"merge": [7] * 40, "join": [7] * 40}
+    seconds = groups(rng, 47)
+    counts = {"merge": [7] * 47, "join": [7] * 47}
     old = seconds.pop("merge")
-    seconds["merge"], seconds["join"] = (np.where(np.arange(40) < 20, old, np.nan),
-                                         np.where(np.arange(40) < 20, np.nan, old))  # fmt: skip
+    seconds["merge"], seconds["join"] = (np.where(np.arange(47) < 20, old, np.nan),
+                                         np.where(np.arange(47) < 20, np.nan, old))  # fmt: skip
     seconds["join"][37:] *= 1.3
     (row,) = find_group_changes(*nights(seconds, n_tasks=counts))
 
@@ -102,9 +108,11 @@ def test_find_group_changes_follows_renamed_groups(rng):
 
 
 def test_runs_of_groups_ends_at_a_segment_and_after_nights(rng):
-    history, _ = nights(groups(rng, 90))
-    (ids,) = runs_of_groups(history).values()
-    assert len(ids) == GROUP_NIGHTS
+    for size, first in ((64, 0), (65, 1), (96, 1), (97, 33), (130, 65)):
+        history, _ = nights(groups(rng, size))
+        (ids,) = runs_of_groups(history).values()
+        assert len(ids) == size - first
+        assert len(ids) in range(min(size, GROUP_NIGHTS), GROUP_NIGHTS + NIGHTS_MOVED)
     assert all(len(of_night) == 1 for of_night in ids)
     assert find_group_changes(history, {}) == []
 

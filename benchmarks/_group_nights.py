@@ -1,0 +1,150 @@
+"""Score the search for changed task groups on nightly series: each series stands for a group.
+
+A workload is a benchmark with the series of its parameters, measured on the same nights of one
+machine (`families`), or series of the machine from any nights (`mixed`: worse than real, because
+their busy nights are not shared). Groups have random shares of the run.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from benchkit.analysis.compare.group_cells import LEAST_SHARE
+from benchkit.analysis.regression.share_changes import LASTING_NIGHTS, find_share_changes
+
+#: Nights of a window, nights before the first judged one, and nights in which a change is found.
+NIGHTS, HISTORY, WITHIN = 110, 30, 20
+FEWEST_GROUPS, MOST_GROUPS = 4, 12
+
+
+def group_nights(folder: Path, stride: int, is_quiet: Callable[[np.ndarray], bool]) -> None:
+    """Print false and found changes of shares per night of a workload."""
+    print("task groups: reports per 100 nights of a workload, all groups together")
+    for title, prefix, same_nights, half in (
+        ("families, chosen on", "more-", True, 0),
+        ("families, other half", "more-", True, 1),
+        ("mixed, chosen on", "more-", False, 0),
+        ("mixed, other half", "more-", False, 1),
+        ("mixed, other series", "", False, None),
+    ):
+        if not (folder / f"{prefix}values.parquet").exists():
+            continue
+        rng = np.random.default_rng(1)
+        windows = _windows(folder, prefix, stride, is_quiet, same_nights)
+        if half is not None:
+            windows = {
+                key: rows for key, rows in windows.items() if _half(key, same_nights) == half
+            }
+        logs = [w for ws in windows.values() for w in ws] if same_nights else _mixed(windows, rng)
+        _score(title, [_shares(log, rng) for log in logs], is_quiet, rng)
+
+
+def _half(key: str, same_nights: bool) -> int:
+    origin, machine, name = key.split("/", 2)
+    text = str((origin, machine, name)) if same_nights else name
+    return zlib.crc32(text.encode()) % 2
+
+
+def _windows(
+    folder: Path,
+    prefix: str,
+    stride: int,
+    is_quiet: Callable[[np.ndarray], bool],
+    same_nights: bool,
+) -> dict[str, list[np.ndarray]]:
+    """Return windows of logarithms with quiet rows: by family, or one row each by series."""
+    about = pd.read_csv(folder / f"{prefix}series.csv").set_index("series")
+    table = pd.read_parquet(folder / f"{prefix}values.parquet").sort_values("time", kind="stable")
+    series = {
+        str(name): group.drop_duplicates("time").set_index("time")["value"]
+        for name, group in table.groupby("series", observed=True)
+    }
+    family = about["benchmark"].str.replace(r"[(@].*", "", regex=True)
+    family = about["origin"] + "/" + about["machine"] + "/" + family
+    if not same_nights:
+        family = about["origin"] + "/" + about["machine"] + "/" + about.index.to_series()
+    windows: dict[str, list[np.ndarray]] = {}
+    for name, members in family.groupby(family):
+        together = pd.concat(
+            [series[m] for m in members.index if m in series], axis=1, join="inner"
+        )
+        values = together.to_numpy(float).T
+        if same_nights and len(values) < FEWEST_GROUPS:
+            continue
+        for at in range(0, values.shape[1] - NIGHTS + 1, stride):
+            window = np.log(values[:, at : at + NIGHTS])
+            window = window[[bool(np.isfinite(row).all()) and is_quiet(row) for row in window]]
+            if len(window) >= (FEWEST_GROUPS if same_nights else 1):
+                window -= np.median(window, axis=1, keepdims=True)
+                windows.setdefault(str(name), []).append(window)
+    return windows
+
+
+def _mixed(windows: dict[str, list[np.ndarray]], rng: np.random.Generator) -> list[np.ndarray]:
+    """Return 500 workloads of windows of one machine."""
+    machines: dict[str, list[np.ndarray]] = {}
+    for name, rows in windows.items():
+        machines.setdefault("/".join(name.split("/")[:2]), []).extend(rows)
+    machines = {name: rows for name, rows in machines.items() if len(rows) >= 50}
+    names = list(machines)
+    weight = np.array([len(machines[name]) for name in names], float)
+    logs = []
+    for _ in range(500):
+        rows = machines[names[rng.choice(len(names), p=weight / weight.sum())]]
+        size = int(rng.integers(FEWEST_GROUPS, MOST_GROUPS + 1))
+        logs.append(np.concatenate([rows[i] for i in rng.choice(len(rows), size, replace=False)]))
+    return logs
+
+
+def _shares(log: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Return the shares of groups with the given noise; the first has 2 to 10 % of the run."""
+    weight = rng.dirichlet(np.full(len(log), 0.8)) + 0.003
+    weight[0] = rng.uniform(0.02, 0.10) / 0.9 * weight[1:].sum()
+    seconds = weight[:, None] * np.exp(log)
+    shares = seconds / seconds.sum(axis=0)
+    large = np.median(shares, axis=1) >= LEAST_SHARE
+    large[0] = True
+    return shares[large]
+
+
+def _score(
+    title: str,
+    workloads: list[np.ndarray],
+    is_quiet: Callable[[np.ndarray], bool],
+    rng: np.random.Generator,
+) -> None:
+    found = find_share_changes(workloads)
+    n_false = np.array([sum(each.night >= HISTORY for each in changes) for changes in found])
+    quiet = np.array([all(is_quiet(np.log(r / (1 - r))) for r in rows) for rows in workloads])
+    n_nights = NIGHTS - HISTORY
+    print(
+        f"  {title}: {len(workloads)} workloads, {sum(map(len, workloads))} series: false "
+        f"{100 * n_false[quiet].sum() / max(quiet.sum(), 1) / n_nights:.3f} where all shares are "
+        f"quiet ({quiet.mean():.0%}), {100 * n_false.sum() / len(workloads) / n_nights:.3f} in all"
+    )
+    start = rng.integers(40, NIGHTS - WITHIN - 2, len(workloads))
+    for size in (1.1, 1.2):
+        planted = [rows.copy() for rows in workloads]
+        for rows, first in zip(planted, start, strict=True):
+            rows[0, first:] *= size
+            rows /= rows.sum(axis=0)
+        hits = [
+            [each for each in changes if first <= each.night < first + WITHIN]
+            for changes, first in zip(find_share_changes(planted), start, strict=True)
+        ]
+        delay = np.array(
+            [h[0].night - s + 1 if h else np.inf for h, s in zip(hits, start, strict=True)]
+        )
+        right = [h[0].group == 0 for h in hits if h]
+        soon = LASTING_NIGHTS + 1
+        print(
+            f"    group of 2 to 10 % takes {size - 1:.0%} more: found in {soon} nights "
+            f"{np.mean(delay <= soon):.2f}, in {WITHIN} {np.mean(delay <= WITHIN):.2f}, "
+            f"right group {np.mean(right):.2f}",
+            flush=True,
+        )
