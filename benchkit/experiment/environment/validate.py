@@ -47,7 +47,8 @@ def own_settings() -> dict[str, Any]:
     dict
         As returned by `probe.settings`, with ``packages``.
     """
-    return {**probe.settings(), "packages": {"distributed": metadata.version("distributed")}}
+    packages = {name: metadata.version(name) for name in ("dask", "distributed")}
+    return {**probe.settings(), "packages": packages}
 
 
 def check_environment(environment: Environment) -> None:
@@ -88,7 +89,7 @@ def check_settings(environment: Environment, settings: Mapping[str, Any]) -> Non
     # Below `logging` are names of loggers, with dots.
     open_ = {_normalize(name) for name in (*settings["open"], "logging")}
     roots = {name.split(".")[0] for name in known}
-    version = f"distributed {settings['packages']['distributed']}"
+    versions = settings["packages"]
     own = environment.dask.get("benchkit")
     declared = own.get(OTHER_SETTINGS, ()) if isinstance(own, Mapping) else ()
     if not isinstance(declared, (list, tuple)):
@@ -115,7 +116,10 @@ def check_settings(environment: Environment, settings: Mapping[str, Any]) -> Non
                         "; settings of another project are declared by "
                         f"benchkit: {{{OTHER_SETTINGS}: [{name}]}}"
                     )
-                raise InvalidEnvironmentError(f"{where}: {version} has no setting {name!r}: {hint}")
+                package = "distributed" if root == "distributed" else "dask"
+                raise InvalidEnvironmentError(
+                    f"{where}: {package} {versions[package]} has no setting {name!r}: {hint}"
+                )
 
 
 def _names(
