@@ -88,6 +88,11 @@ def ab(
         raise UsageError(
             f"{misplaced[0]!r} is an environment, not a workload: give all environments as one list"
         )
+    if len(arms) < 2 and not sweeps:
+        raise UsageError(
+            "environments: an A/B needs a baseline and another environment as one list, or sweeps: "
+            "see `benchkit list environments`"
+        )
     selection = Selection(
         workloads,
         select,

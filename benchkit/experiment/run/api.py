@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -194,6 +194,12 @@ def plan_experiment(
     InvalidEnvironmentError, UsageError
         An environment or another argument is invalid.
     """
+    known = [item.name for item in fields(Experiment)]
+    for name in options:
+        if name not in known:
+            names = [*known, *(item.name for item in fields(Selection))]
+            hint = did_you_mean(name, names, "see `help(benchkit.ab)`")
+            raise UsageError(f"no argument named {name!r}: {hint}")
     options["repeats"] = check_count(options.get("repeats", 1), "repeats")
     # Virtual clusters also run synthetic graphs.
     graphs = [GRAPHS] if options.get("virtual") else []
@@ -208,9 +214,12 @@ def plan_experiment(
             with_parameters(having or selected, arm.params)
         selected = with_parameters(having, swept)
     variants = with_parameters(selected, selection.params)
-    for arm in arms:
-        # Build now: the build rejects invalid settings before anything is written.
-        build(arm.environment)
+    # Build now: the build rejects invalid settings before anything is written; first those arms
+    # that install nothing.
+    for environment in sorted(
+        (arm.environment for arm in arms), key=lambda e: bool(e.packages or e.conda)
+    ):
+        build(environment)
     arguments = {
         "names": list(selection.names),
         "expression": selection.select,

@@ -128,10 +128,29 @@ def test_ab_names_environment_that_stands_among_workloads(folder):
         benchkit.ab("base", "slow", "own.waits", store=folder / "store", **folders)
 
 
+def test_ab_names_argument_that_does_not_exist(folder):
+    with pytest.raises(UsageError, match=r"^no argument named 'sweep': did you mean 'sweeps'\?$"):
+        benchkit.ab(["base", "slow"], sweep={}, store=folder / "store")
+    assert not (folder / "store").exists()
+
+
+@pytest.mark.parametrize("environments", ["base", ["base"]])
+def test_ab_refuses_one_environment_without_sweep(folder, environments):
+    folders = {"folders": [folder / "w"], "environment_folders": [folder / "e"]}
+    with pytest.raises(UsageError) as caught:
+        benchkit.ab(environments, "own.waits", store=folder / "store", **folders)
+
+    assert str(caught.value) == (
+        "environments: an A/B needs a baseline and another environment as one list, or "
+        "sweeps: see `benchkit list environments`"
+    )
+    assert not (folder / "store").exists()
+
+
 @pytest.mark.parametrize(
     ("environments", "options", "error"),
     [
-        ("missing", {}, InvalidEnvironmentError),
+        (["base", "missing"], {}, InvalidEnvironmentError),
         (["base", "slow"], {"metrics": "durration"}, UsageError),
         (["base", "slow"], {"repeats": 0}, UsageError),
         (["base", "slow"], {"sweeps": {"param.method": ["short"]}}, UsageError),
