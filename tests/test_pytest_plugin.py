@@ -125,12 +125,15 @@ def test_wrong(own_client):
 
 
 @pytest.mark.client("third_cluster")
-def test_named(client, s3_url, s3):
+def test_named(client, s3_url, s3, s3_factory):
     url = f"{s3_url}/data.zarr"
     assert len(client.scheduler_info()["workers"]) == 1
     with s3.open(f"{s3_url}/file", "w") as file:
         file.write("x")
-    assert len(s3.ls(s3_url)) == 1
+    assert len(s3_factory().ls(s3_url)) == 1
+    public = s3_factory(anon=True)
+    assert "s3" in public.protocol
+    assert public.storage_options == {"anon": True}
 
 
 def test_known(known):
@@ -198,7 +201,7 @@ def run(folder, text, *options):
     command = [sys.executable, "-m", "pytest", "-p", "benchkit.pytest_plugin", "--strict-markers"]
     return subprocess.run(
         [*command, *options],
-        cwd=folder, env=environment, capture_output=True, text=True, timeout=200,
+        cwd=folder, env=environment, capture_output=True, text=True, timeout=600,
     )  # fmt: skip
 
 

@@ -18,6 +18,9 @@ from benchkit.pytest_plugin.recording import TestRecorder
 
 __all__: list[str] = []
 
+#: Seconds until all workers are back; on a machine with many other programs 120 were not enough.
+_WORKERS_S = 600
+
 ContextFactory = Callable[..., AbstractContextManager[Any]]
 
 # -- measurement ----------------------------------------------------------------------------------
@@ -199,10 +202,10 @@ def _fresh_client(cluster: Any, n_workers: int, recorder: TestRecorder) -> Itera
     with Client(cluster) as client:
         # A worker without a nanny would not return from a restart.
         if all(worker.get("nanny") for worker in worker_infos(client).values()):
-            client.restart()
+            client.restart(timeout=_WORKERS_S)
         if not isinstance(cluster, str):
             cluster.scale(n_workers)
-        client.wait_for_workers(n_workers, timeout=600)
+        client.wait_for_workers(n_workers, timeout=_WORKERS_S)
         recorder.client = client
         try:
             yield client
@@ -327,10 +330,15 @@ def s3(benchkit_storage: str) -> Any:
 
 @pytest.fixture
 def s3_factory(benchkit_storage: str) -> Callable[..., Any]:
-    """Return a function that makes a file system with further options."""
+    """Return a function of options: with options of S3 for public data, else that of `s3_url`."""
     import fsspec
 
-    return lambda **options: fsspec.core.url_to_fs(benchkit_storage, **options)[0]
+    def make(**options: Any) -> Any:
+        if options:  # such as anon=True, which has no meaning for a folder
+            return fsspec.filesystem("s3", **options)
+        return fsspec.core.url_to_fs(benchkit_storage)[0]
+
+    return make
 
 
 @pytest.fixture
