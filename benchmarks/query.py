@@ -4,6 +4,24 @@ Makes the tables of a few runs by the code of the cache and links them until the
 as wanted, so that it needs little disk. Prints the size of the tables relative to the tasks in the
 run files, and the time of some queries when the files are in memory. Needs a checkout, for the
 tests' synthetic runs.
+
+Where the time of "median by prefix" goes, in ns of CPU per row on one thread (DuckDB 2.0.1, 4
+million rows of gamma-distributed durations in the order of a task stream, lowest of seven):
+
+==================================  =====
+read and decode the durations         8.3
++ a median of all, without groups    24.4
++ groups of one column of text       32.3
++ groups of two columns of text      37.6
+==================================  =====
+
+The cache therefore sorts the tasks of a run by prefix and duration: 100 million rows take 3.4 s of
+CPU instead of 4.2 to 4.8 s, and 3 % fewer bytes. One second would need four cores. Alternatives
+measured and not taken, each next to the unsorted layout in the same process (37 to 42 ns):
+LZ4 instead of Zstandard saves 1 ns, no compression 3 ns; ENUM in the view costs 40 ns; integers
+instead of text save 2 ns (8 ns in a single file, by perfect hashing). A database of DuckDB instead
+of Parquet saves 2 ns with text and 16 ns with ENUM, but each batch of runs has its own ENUM, and
+their union is text again. float32 or whole microseconds save 5 ns and change the values.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ class StoreQueries(StoreReader):
         -------
         DataFrame
             A row per task: run, workload, environment, task group, prefix, worker, thread, ok,
-            nbytes (B), start and duration (s).
+            nbytes (B), start and duration (s); those of a run by prefix and duration.
         """
         return rows_of_runs(self, "tasks", self.runs(workload, columns=["id"], **selection)["id"])
 

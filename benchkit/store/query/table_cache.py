@@ -28,7 +28,7 @@ _MOST_RUNS, _SMALL = 256, 64
 #: Small batches at most.
 _MOST_SMALL = 8
 #: Version of the tables; another version makes all batches anew.
-_VERSION = 2
+_VERSION = 3
 _GROUPS = ("tasks", "task_groups", "transfers", "workers", "events")
 
 

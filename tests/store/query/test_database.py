@@ -27,12 +27,20 @@ def runs(store, tmp_path, monkeypatch):
 def test_tasks_are_those_of_each_run(runs):
     frames = []
     for run_id in runs.runs("df.join")["id"]:
-        stream = runs.open(run_id).task_stream()
-        frames.append(stream.assign(run=run_id))
+        run = runs.open(run_id)
+        groups = run.tree["task_groups"].to_dataset()
+        prefixes = dict(zip(groups["task_group"].values, groups["prefix"].values, strict=True))
+        stream = run.task_stream()
+        prefix = stream["task_group"].astype(str).map(prefixes)
+        frames.append(stream.assign(run=run_id, prefix=prefix).sort_values(["prefix", "duration"]))
     expected = pd.concat(frames, ignore_index=True)
     found = runs.query("SELECT * FROM tasks")
 
     assert len(found) == len(expected) == 120
+    assert found["prefix"].tolist() == expected["prefix"].tolist()
+    assert found["duration"].to_numpy() == pytest.approx(
+        expected["duration"].to_numpy(), nan_ok=True
+    )
     names = ["run", "worker", "thread", "nbytes"]
     assert found[names].values.tolist() == expected[names].values.tolist()
     assert found["start"].to_numpy() == pytest.approx(expected["start"].to_numpy(), nan_ok=True)
