@@ -9,16 +9,13 @@ from importlib import import_module
 from typing import Any
 
 from benchkit.analysis.insight import rules
-from benchkit.analysis.insight.findings import Case, Finding
+from benchkit.analysis.insight.findings import MIN_S, MIN_SHARE, Case, Finding
 from benchkit.analysis.insight.limits import Limits
 from benchkit.formatting import counted, format_quantity
 from benchkit.store.run import Run
 from benchkit.table import Table
 
 __all__ = ["Diagnosis", "all_rules", "diagnose"]
-
-#: Findings that cost less than this share of the duration are not reported.
-MIN_SHARE = 0.03
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,7 +107,7 @@ class Diagnosis:
     def sentence(self) -> str:
         """Number of findings, in one line."""
         if not self.findings:
-            return "nothing found that costs 3 % of the duration or more"
+            return f"nothing found that costs {MIN_SHARE:.0%} of the duration and {MIN_S:g} s"
         return f"{counted(len(self.findings), 'finding')}, the most expensive first"
 
     def __repr__(self) -> str:
@@ -158,7 +155,7 @@ def diagnose(run: Run) -> Diagnosis:
     Returns
     -------
     Diagnosis
-        Findings that cost at least 3 % of the duration.
+        Findings that cost at least 3 % of the duration and 0.2 s.
     """
     case = Case(run)
     found = []
@@ -166,7 +163,7 @@ def diagnose(run: Run) -> Diagnosis:
     if has_data:
         for name, rule in _rules():
             finding = rule(case)
-            if finding is not None and finding.seconds >= MIN_SHARE * case.duration:
+            if finding is not None and finding.seconds >= case.least_cost:
                 seconds = min(finding.seconds, case.duration)
                 found.append(replace(finding, rule=name, seconds=float(seconds)))
     return Diagnosis(

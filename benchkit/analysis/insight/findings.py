@@ -17,7 +17,11 @@ from benchkit.analysis.insight.whatif import WhatIf
 from benchkit.errors import NotRecorded, UsageError
 from benchkit.store.run import Run
 
-__all__ = ["Case", "Finding"]
+__all__ = ["MIN_S", "MIN_SHARE", "Case", "Finding"]
+
+#: Findings that cost less than this share of the duration, or less than these seconds, are not
+#: reported. A single collection of garbage, a late heartbeat and an import take 0.1 s each.
+MIN_SHARE, MIN_S = 0.03, 0.2
 
 
 @dataclass(frozen=True)
@@ -82,6 +86,11 @@ class Case:
         """
         return self.metrics.get(name, 0.0)
 
+    @property
+    def least_cost(self) -> float:
+        """Seconds that a finding must cost to be reported."""
+        return max(MIN_S, MIN_SHARE * self.duration)
+
     @cached_property
     def workers(self) -> xr.Dataset:
         """The group ``workers`` of the run."""
@@ -145,14 +154,30 @@ class Case:
                 return float(found[1])
         return 0.0
 
+    def task_seconds(self, activity: str) -> float | None:
+        """Return the seconds that tasks spent on an activity.
+
+        Parameters
+        ----------
+        activity : str
+            Name of an activity of distributed's fine metrics, such as "thread-cpu".
+
+        Returns
+        -------
+        float or None
+            Of all tasks together; None: not recorded.
+        """
+        fine = self.run.fine_metrics()
+        if fine.empty:
+            return None
+        own = fine[(fine["context"] == "execute") & (fine["activity"] == activity)]
+        return float(own["value"].sum()) if len(own) else None
+
     @cached_property
     def other_threads(self) -> float:
         """Processor seconds of the workers outside of the threads of tasks; 0: unknown."""
-        fine = self.run.fine_metrics()
-        if fine.empty:
-            return 0.0
-        own = fine[(fine["context"] == "execute") & (fine["activity"] == "thread-cpu")]
-        return max(0.0, self.metric("cpu_time") - float(own["value"].sum())) if len(own) else 0.0
+        own = self.task_seconds("thread-cpu")
+        return 0.0 if own is None else max(0.0, self.metric("cpu_time") - own)
 
     @property
     def is_disturbed(self) -> bool:

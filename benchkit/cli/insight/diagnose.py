@@ -23,7 +23,7 @@ def diagnose_command(selection: str, store: str | None, as_json: bool) -> None:
 
     RUN is an id, the beginning of one, or `latest`; SEL selects several runs, as in
     `benchkit compare`, such as `experiment:ID`. Each finding has its cost, its evidence and what to
-    change. Findings that cost less than 3 % of the duration are not reported.
+    change. Findings that cost less than 3 % of the duration or 0.2 s are not reported.
 
     \b
     Examples:

@@ -135,6 +135,7 @@ PLANTED = {
     },
     "blocked_worker": {"samples": [sample(t, 0, tick_max=0.9) for t in (1, 2)]},
     "garbage": {
+        "tasks": [MadeTask(f"t-{n}", n * 0.1, n * 0.1 + 0.03) for n in range(25)],
         "scheduler": [{"time": ON + t, "gc_time": 10 + 0.4 * t} for t in (0, 1, 2)],
     },
     "slow_start": {
@@ -169,8 +170,27 @@ def test_rule_finds_its_planted_fault(tmp_path, rule):
     assert rule in names, f"it costs {found.seconds:.3f} s"
 
 
+def own_seconds(cpu, noncpu):
+    """Return fine metrics: seconds in which the threads of tasks computed, and waited."""
+    return [
+        ["execute", "work", "thread-cpu", "seconds", cpu, ""],
+        ["execute", "work", "thread-noncpu", "seconds", noncpu, ""],
+    ]
+
+
 #: Rule -> tasks and arguments of a run that has something similar to its fault, but not the fault.
 SIMILAR = {
+    "oversubscribed": {  # 2000 tasks need 8 s of processor time on the workers besides their own
+        "tasks": [
+            MadeTask(f"work-{n}", n // 4 * 0.005, n // 4 * 0.005 + 0.005,
+                     worker=n % 4 // 2, thread=n % 4)
+            for n in range(2000)
+        ],
+        "fine": own_seconds(8.0, 2.0),
+        "samples": [
+            sample(t, i, process_number=i, cpu_time=8.0 * t / 2.5) for t in (0, 2.5) for i in (0, 1)
+        ],
+    },
     "slow_worker": {  # the tasks of worker 1 are as fast as the others, apart from one
         "tasks": [*busy(20), MadeTask("work-x", 1.25, 5.0, worker=1, thread=3)],
         "duration": 5.0,
@@ -203,6 +223,62 @@ SIMILAR = {
 @pytest.mark.parametrize("rule", SIMILAR)
 def test_rule_does_not_find_what_is_similar(tmp_path, rule):
     assert all_rules()[rule](Case(run_of(tmp_path, **SIMILAR[rule]))) is None
+
+
+def test_slow_worker_needs_more_than_tasks_with_unequal_work(tmp_path):
+    # Worker 1 got more of the long tasks of a group, and is as fast as worker 0 with both kinds.
+    kinds = {0: [0.1] * 18 + [0.5] * 4, 1: [0.1] * 4 + [0.2] * 2 + [0.5] * 5}
+    tasks = []
+    for worker, durations in kinds.items():
+        stop = 0.0
+        for number, seconds in enumerate(durations):
+            start, stop = stop, stop + seconds
+            tasks.append(
+                MadeTask(f"work-{number}-{worker}", start, stop, worker=worker, thread=2 * worker)
+            )
+    case = Case(run_of(tmp_path, tasks, duration=4.0))
+
+    assert all_rules()["slow_worker"](case) is None
+
+
+@pytest.mark.parametrize(
+    ("cpu", "noncpu", "seconds"),
+    [
+        (8.0, 8.0, 1.25),  # the share of the processors that others used, at most half
+        (0.5, 8.0, 0.5),  # threads that compute 0.5 / 4 s each wait for 4 others
+        (9.0, 0.8, 0.2),  # what the 4 threads waited
+    ],
+)
+def test_neighbours_cost_no_more_than_tasks_waited(tmp_path, cpu, noncpu, seconds):
+    case = Case(run_of(tmp_path, fine=own_seconds(cpu, noncpu)))
+    case.other_cores = 4.0
+
+    assert all_rules()["neighbours"](case).seconds == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize("computing", [0.5, 0.25])
+def test_garbage_of_workers_costs_what_tasks_wait_for_it(tmp_path, computing):
+    samples = [sample(t, 0, gc_time=0.4 * t) for t in (0, 2.5)]
+    n_tasks = round(computing * 40)
+    case = Case(run_of(tmp_path, busy(n_tasks), samples=samples))
+
+    assert all_rules()["garbage"](case).seconds == pytest.approx(computing * 1.0)
+
+
+def test_garbage_of_the_scheduler_costs_nothing_while_threads_work(tmp_path):
+    scheduler = PLANTED["garbage"]["scheduler"]
+
+    assert all_rules()["garbage"](Case(run_of(tmp_path, scheduler=scheduler))) is None
+
+
+def test_findings_below_a_fifth_of_a_second_are_not_reported(tmp_path):
+    def of_seconds(folder, seconds):
+        stack = "parse (x.py:1)\nread (y.py:2)"
+        events = [event("loop-blocked", moment=0.1, seconds=seconds, stack=stack)]
+        return diagnose(run_of(folder, busy(8), duration=0.5, events=events)).findings
+
+    assert [found.rule for found in of_seconds(tmp_path / "a", 0.21)] == ["blocked_loop"]
+    assert of_seconds(tmp_path / "b", 0.19) == []
 
 
 def test_large_graph_counts_the_time_between_client_and_scheduler(tmp_path):
@@ -267,7 +343,7 @@ def test_healthy_run_has_no_findings(tmp_path):
     diagnosis = diagnose(run)
 
     assert diagnosis.findings == []
-    assert diagnosis.sentence == "nothing found that costs 3 % of the duration or more"
+    assert diagnosis.sentence == "nothing found that costs 3% of the duration and 0.2 s"
     assert "100%" in diagnosis.conclusion[0]
 
 

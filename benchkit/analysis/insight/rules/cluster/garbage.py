@@ -26,7 +26,10 @@ def find(case: Case) -> Finding | None:
     """
     scheduler = float(case.increase(case.scheduler, "gc_time").max())
     workers = float(case.increase(case.workers, "gc_time").max(initial=0.0))
-    seconds = scheduler + workers
+    # Collections cost what waits for them: tasks on a worker, all threads for the scheduler.
+    share = min(1.0, case.metric("compute_time") / case.n_threads / case.duration)
+    waits = case.blamed("scheduler", "graph") if case.limits else scheduler
+    seconds = min(scheduler, waits) + share * workers
     if seconds < MIN_SHARE * case.duration:
         return None
     is_scheduler = scheduler > workers

@@ -28,7 +28,7 @@ def find(case: Case) -> Finding | None:
     why = "the nanny ended them: memory" if len(restarts) else "they died or lost the connection"
     return Finding(
         what="workers were lost",
-        seconds=max(0.05 * case.duration, case.blamed("scheduler")),
+        seconds=max(case.least_cost, case.blamed("scheduler")),
         evidence=f"{counted(n_lost, 'worker')}; {why}",
         change="more memory per worker or smaller chunks"
         if len(restarts)

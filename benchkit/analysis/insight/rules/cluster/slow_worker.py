@@ -37,12 +37,15 @@ def find(case: Case) -> Finding | None:
     expected = usual[known].groupby(tasks.loc[known, "worker"]).sum()
     counts = tasks.loc[known].groupby("worker").size()
     # Medians: a single task with more work than the others does not make its worker slow.
-    ratio = (tasks["duration"] / usual)[known].groupby(tasks.loc[known, "worker"]).median()
-    ratio = ratio[counts >= MIN_TASKS]
+    ratios = (tasks["duration"] / usual)[known].groupby(tasks.loc[known, "worker"])
+    ratio = ratios.median()[counts >= MIN_TASKS]
     slow = SLOW_IF_DISTURBED if case.is_disturbed else SLOW
     if len(ratio) < 2 or ratio.max() < slow * ratio.drop(ratio.idxmax()).median():
         return None
     worker = int(ratio.idxmax())
+    # Groups whose tasks differ in their work have slow and fast tasks on each worker.
+    if ratios.quantile(0.25)[worker] < ratios.quantile(0.75)[ratio.index].drop(worker).median():
+        return None
     lost = float(busy[worker] - expected[worker])
     name = str(case.workers["name"].values[worker])
     return Finding(

@@ -37,7 +37,7 @@ def find(case: Case) -> Finding | None:
         return None
     return Finding(
         what="single results take a large part of a worker's memory",
-        seconds=max(case.metric("disk_write_time") / case.n_threads, 0.05 * case.duration),
+        seconds=max(case.metric("disk_write_time") / case.n_threads, case.least_cost),
         evidence=f"the largest result of {group} has {format_quantity(float(largest.max()), 'B')}, "
         f"{part:.0%} of the memory per thread",
         change="smaller chunks or partitions",

@@ -28,7 +28,7 @@ def find(case: Case) -> Finding | None:
         return None
     return Finding(
         what="workers were paused",
-        seconds=max(seconds, 0.05 * case.duration),
+        seconds=max(seconds, case.least_cost),
         evidence=f"{counted(len(paused), 'time')}; the walk back waited "
         f"{format_quantity(seconds, 's')} for them",
         change="more memory per worker, or smaller chunks",

@@ -38,7 +38,7 @@ def find(case: Case) -> Finding | None:
     worker = int(np.nanargmax(share))
     return Finding(
         what="memory that Dask does not manage fills the workers",
-        seconds=max(case.blamed("disk", "worker paused"), 0.05 * case.duration),
+        seconds=max(case.blamed("disk", "worker paused"), case.least_cost),
         evidence=f"{np.nanmax(share):.0%} of the limit of worker "
         f"{case.workers['name'].values[worker]} for more than 30 s",
         change="look for leaks and caches in tasks; MALLOC_TRIM_THRESHOLD_=65536",
