@@ -50,7 +50,7 @@ from _diagnosis_tasks import (
 )
 from distributed import Client
 
-__all__ = ["FAULTS", "HEALTHY", "Fault"]
+__all__ = ["FAULTS", "HEALTHY", "NAPS", "NO_SPILL", "SMALL", "Fault"]
 
 
 @dataclass(frozen=True)
@@ -63,8 +63,9 @@ class Fault:
         Name of the fault.
     rules : tuple of str
         Rules of which one has to find it; none: a healthy run.
-    run : callable
-        Takes a client, and runs the fault until all is done.
+    run : callable or None
+        Takes a client, and runs the fault until all is done; None: the workload of this name in
+        the catalogue.
     cluster : mapping
         Options of `distributed.LocalCluster`; by default two workers with a thread each.
     config : mapping
@@ -81,7 +82,7 @@ class Fault:
 
     name: str
     rules: tuple[str, ...]
-    run: Callable[[Client], Any]
+    run: Callable[[Client], Any] | None
     cluster: Mapping[str, Any] = field(default_factory=dict)
     config: Mapping[str, Any] = field(default_factory=dict)
     allowed: tuple[str, ...] = ()

@@ -1,8 +1,10 @@
-"""Score `benchkit diagnose`: ``python benchmarks/diagnosis.py [--only TEXT] [--repeats N]``.
+"""Score `benchkit diagnose`: ``python benchmarks/diagnosis.py [--only TEXT] [--set NAME]``.
 
 Prints results, asserts nothing. Plants the faults of `_diagnosis_faults`, each on a cluster of its
 own, and runs healthy workloads; prints recall and precision of each rule, and for faults whose
-advice can be carried out the promised saving next to the saving that came.
+advice can be carried out the promised saving next to the saving that came. The same table for the
+faults of `_diagnosis_held_out`, with which no rule was chosen, comes from ``--set held-out``;
+``--set STORE`` counts findings in a store of runs in which nothing was planted.
 
 Run it on a quiet machine: findings of the rule `neighbours` that were not planted are counted
 separately, because other processes of the machine are what the rule finds. ``gil`` needs the
@@ -12,11 +14,12 @@ package gilknocker.
 from __future__ import annotations
 
 import argparse
+import json
 import logging
 import tempfile
 import time
 import warnings
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -27,8 +30,10 @@ import _diagnosis_tasks as tasks
 import cloudpickle
 import dask
 from _diagnosis_faults import FAULTS, HEALTHY, Fault
+from _diagnosis_held_out import HELD_OUT, HELD_OUT_HEALTHY
 from distributed import Client, LocalCluster
 
+import benchkit
 from benchkit.analysis.insight.diagnose import Diagnosis, all_rules, diagnose
 from benchkit.measure.capture_client import Observer
 from benchkit.measure.recording import RecordingWriter
@@ -61,6 +66,15 @@ def measure(
             if fault.prepare:
                 fault.prepare(client)
             return _record(client, work)
+
+
+def measure_workload(fault: Fault) -> Run:
+    """Run a workload of the catalogue on a new cluster and return its run."""
+    folder = Path(tempfile.mkdtemp())
+    file = folder / "faulty.yaml"
+    file.write_text(json.dumps({"cluster": {**CLUSTER, "memory_limit": "1 GiB", **fault.cluster}}))
+    (run,) = benchkit.run(fault.name, environment=str(file), store=folder / "store")
+    return run
 
 
 def _record(client: Client, work: Callable[[Client], Any]) -> Run:
@@ -154,6 +168,26 @@ def savings(rows: list[tuple[Fault, Run, Diagnosis]]) -> None:
     print(f"at least {KEPT:.0%} of the promised saving came: {kept} of {len(rows)}")
 
 
+def count_findings(store: Path) -> None:
+    """Print the findings in runs in which nothing was planted, by rule."""
+    opened = benchkit.Store(store, create=False)
+    found: Counter[str] = Counter()
+    workloads: dict[str, set[str]] = defaultdict(set)
+    n_flagged = n_runs = 0
+    for run_id in opened.runs(outcome="ok")["id"]:
+        run = opened.open(run_id)
+        rules = {finding.rule for finding in diagnose(run).findings}
+        found.update(rules)
+        n_runs += 1
+        n_flagged += bool(rules - {NEIGHBOURS})
+        for rule in rules:
+            workloads[rule].add(run.workload)
+    print(f"{'rule':<18}{'runs':>6}{'workloads':>11}")
+    for rule, count in found.most_common():
+        print(f"{rule:<18}{count:>6}{len(workloads[rule]):>11}")
+    print(f"runs with findings other than {NEIGHBOURS}: {n_flagged} of {n_runs}")
+
+
 def main() -> None:
     """Print what was found, recall and precision, and savings."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -161,16 +195,23 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3, help="runs of each healthy workload")
     parser.add_argument("--no-savings", action="store_true", help="do not carry out any advice")
     parser.add_argument("--details", action="store_true", help="print all findings of each run")
+    parser.add_argument("--set", default="tuned", help='"tuned", "held-out" or a store of runs')
     given = parser.parse_args()
     cloudpickle.register_pickle_by_value(tasks)
     warnings.filterwarnings("ignore")
     logging.disable(logging.CRITICAL)
+    if given.set not in ("tuned", "held-out"):
+        count_findings(Path(given.set))
+        return
+    faults = [*FAULTS, *HEALTHY * given.repeats]
+    if given.set == "held-out":
+        faults = [*HELD_OUT, *HELD_OUT_HEALTHY * given.repeats]
     score, can_be_mended = Score(), []
-    for fault in [*FAULTS, *HEALTHY * given.repeats]:
+    for fault in faults:
         if not any(given.only in name for name in (fault.name, *fault.rules)):
             continue
         try:
-            run = measure(fault, fault.run)
+            run = measure(fault, fault.run) if fault.run else measure_workload(fault)
         except (OSError, RuntimeError) as error:  # a cluster that did not start in time
             print(f"{fault.name:<36}not measured: {error}", flush=True)
             continue
