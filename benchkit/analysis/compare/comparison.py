@@ -107,7 +107,7 @@ class Comparison:
 
     @property
     def sentence(self) -> str:
-        """Number of rows with each verdict, in a sentence."""
+        """Number of rows with each verdict, and whether the runs were interleaved."""
         verdicts = self.frame["verdict"].value_counts()
         n_worse = int((self.worse["verdict"] != "failed").sum())
         parts = [f"{n_worse} worse", f"{len(self.better)} better"]
@@ -122,6 +122,7 @@ class Comparison:
             f"Of {counted(len(self.frame), 'comparison')} ({counted(n_workloads, 'workload')}, "
             f"{counted(len(self.metrics), 'metric')}, "
             f"up to {runs['n_baseline']} + {runs['n_contender']} runs): {', '.join(parts)}."
+            + ("" if self.blocked else " Runs not interleaved: the machine can cause such changes.")
         )
 
     @property

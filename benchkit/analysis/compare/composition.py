@@ -25,7 +25,7 @@ from benchkit.analysis.compare.group_cells import (
     amounts,
     exact_values,
 )
-from benchkit.analysis.compare.group_totals import group_totals
+from benchkit.analysis.compare.group_totals import group_totals, run_amounts
 from benchkit.analysis.stats.effects import Effects, adjust
 from benchkit.analysis.stats.effects import compare as compare_arrays
 from benchkit.errors import BenchkitError
@@ -38,8 +38,8 @@ MOST_FOUND = 5
 #: Shares that are tested, and of what they are: of thread-seconds, and of processor time, which
 #: other programs on the machine change less.
 SHARES = {"group_share": "seconds", "group_cpu_share": "cpu"}
-#: Groups of a run that totals are read from.
-READ = ("task_groups", "fine")
+#: Groups of a run that totals and amounts are read from.
+READ = ("task_groups", "fine", "submissions", "transfers")
 Array = NDArray[np.float64]
 
 
@@ -68,12 +68,15 @@ def with_composition(
         chosen[key] = max(candidates, key=lambda ids: sum((x != "").sum() for x in ids.values()))
     ids = {run_id for arms in chosen.values() for arm in arms.values() for run_id in arm if run_id}
     runs = _readable(load, sorted(ids))
-    totals = {run.id: group_totals(run.tree) for run in runs if run.outcome == "ok"}
+    valid = [run for run in runs if run.outcome == "ok"]
+    totals = {run.id: group_totals(run.tree) for run in valid}
+    amounts = {run.id: run_amounts(run.tree) for run in valid}
     groups = [
         GroupRuns(
             workload,
             contender,
             {arm: [totals.get(run_id) or None for run_id in arms[arm]] for arm in arms},
+            {arm: [amounts.get(run_id, {}) for run_id in arms[arm]] for arm in arms},
         )
         for (contender, workload), arms in chosen.items()
     ]
@@ -115,7 +118,9 @@ def compare_groups(
         A row per contender, workload, group and measure, changed rows and shares first:
         ``group_share`` and ``group_cpu_share`` (share of the thread-seconds and of the processor
         time of the run), ``group_task_time`` and ``group_task_bytes`` (seconds and bytes per task)
-        and ``group_tasks`` (number of tasks; group "" is the whole run), with ``baseline``,
+        and ``group_tasks`` (number of tasks; group "" is the whole run); of the whole run also
+        ``graph_tasks`` (number of submitted tasks), ``run_transfers`` and ``run_transfer_bytes``
+        (per task); with ``baseline``,
         ``contender_value``, ``ratio``, ``low``, ``high``, ``p``, ``q``, ``exact`` and ``verdict``:
         more, less, same or undecided.
 

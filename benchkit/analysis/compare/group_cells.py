@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -25,12 +25,28 @@ UNITS = {
     "group_task_time": "s",
     "group_task_bytes": "B",
     "group_tasks": "1",
+    "graph_tasks": "1",
+    "run_transfers": "1",
+    "run_transfer_bytes": "B",
 }
 #: Largest relative difference of two exact numbers that are the same: of numbers of tasks, and of
 #: bytes, which Dask estimates.
-SAME = {"group_tasks": 0.0, "group_task_bytes": 0.001}
+SAME = {
+    "group_tasks": 0.0,
+    "group_task_bytes": 0.001,
+    "graph_tasks": 0.0,
+    "run_transfers": 0.0,
+    "run_transfer_bytes": 0.001,
+}
 #: Smallest number of runs a side that show that a number is exact.
-EXACT_RUNS = {"group_tasks": 2, "group_task_bytes": 3}
+EXACT_RUNS = {
+    "group_tasks": 2,
+    "group_task_bytes": 3,
+    "graph_tasks": 2,
+    # Transfers depend on the order of events: three runs often have the same number by chance.
+    "run_transfers": 5,
+    "run_transfer_bytes": 5,
+}
 
 Array = NDArray[np.float64]
 Totals = Mapping[str, GroupTotals]
@@ -47,11 +63,15 @@ class GroupRuns:
     arms : mapping of str to sequence
         For ``baseline``, ``contender`` and, if there is one, ``null``: the totals of each run, None
         where a run is missing. Element i is from block i if runs are compared within blocks.
+    amounts : mapping of str to sequence
+        By the same arms the amounts of the whole run, as `run_amounts` returns them; empty if
+        unknown.
     """
 
     workload: str
     contender: str
     arms: Mapping[str, Sequence[Totals | None]]
+    amounts: Mapping[str, Sequence[Mapping[str, float]]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -196,6 +216,18 @@ def amounts(cell: GroupCells) -> list[tuple[str, str, dict[str, Array]]]:
     if not cell.names:
         return []
     result = [(WHOLE_RUN, "group_tasks", {a: n.sum(axis=0) for a, n in cell.n_tasks.items()})]
+    if cell.about.amounts:
+        result += [
+            (
+                WHOLE_RUN,
+                metric,
+                {
+                    arm: np.array([run.get(metric, np.nan) for run in runs])
+                    for arm, runs in cell.about.amounts.items()
+                },
+            )
+            for metric in ("graph_tasks", "run_transfers", "run_transfer_bytes")
+        ]
     for index, name in enumerate(cell.names):
         counts = {arm: values[index] for arm, values in cell.n_tasks.items()}
         result.append((name, "group_tasks", counts))

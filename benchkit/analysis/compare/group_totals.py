@@ -12,7 +12,13 @@ import xarray as xr
 
 from benchkit.formatting import format_quantity, short_group
 
-__all__ = ["GroupTotals", "describe_group_change", "group_totals", "renamed_groups"]
+__all__ = [
+    "GroupTotals",
+    "describe_group_change",
+    "group_totals",
+    "renamed_groups",
+    "run_amounts",
+]
 
 #: Activities that overlap with the tasks of a thread, or in which no thread is busy.
 _NOT_BUSY = ("transfer", "seceded")
@@ -93,6 +99,36 @@ def _cpu_seconds(tree: xr.DataTree) -> dict[str, float]:
     return seconds
 
 
+def run_amounts(tree: xr.DataTree) -> dict[str, float]:
+    """Return amounts of a whole run.
+
+    Parameters
+    ----------
+    tree : DataTree
+        A run with the groups ``task_groups``, ``submissions`` and ``transfers``, if recorded.
+
+    Returns
+    -------
+    dict of str to float
+        ``graph_tasks`` is the number of submitted tasks; ``run_transfers`` and
+        ``run_transfer_bytes`` are fetches between workers and their bytes, per task that ended.
+        Without those that were not recorded, or not by all workers.
+    """
+    amounts = {}
+    submissions, transfers = (
+        tree.children[name].to_dataset() if name in tree.children else xr.Dataset()
+        for name in ("submissions", "transfers")
+    )
+    if submissions.sizes.get("submission"):
+        amounts["graph_tasks"] = float(submissions["n_nodes"].sum())
+    n_tasks = sum(total.n_tasks for total in group_totals(tree).values())
+    if n_tasks and not transfers.sizes.get("incomplete_report"):
+        for name, variable in (("run_transfers", "count"), ("run_transfer_bytes", "bytes")):
+            if variable in transfers:
+                amounts[name] = float(transfers[variable].sum()) / n_tasks
+    return amounts
+
+
 def renamed_groups(before: Mapping[str, int], after: Mapping[str, int]) -> dict[str, str]:
     """Return the joined name of each group that has another name in the other arm.
 
@@ -136,15 +172,19 @@ def describe_group_change(row: Mapping[str, Any]) -> str:
         ``etl: group merge takes 12.0 % more of the run (8.1 to 16.0): 4.1 % -> 4.6 %``.
     """
     group = f"group {row['group']}" if row["group"] else "the run"
-    if not min(row["baseline"], row["contender_value"]):
+    if row["group"] and not min(row["baseline"], row["contender_value"]):
         return f"{row['workload']}: {group} is {'new' if row['contender_value'] else 'gone'}"
-    size = f"{abs(100 * (row['ratio'] - 1)):.1f} % {'more' if row['ratio'] > 1 else 'less'}"
+    direction = "more" if row["contender_value"] > row["baseline"] else "less"
+    size = f"{abs(100 * (row['ratio'] - 1)):.1f} % {direction}" if row["baseline"] else direction
     texts = {
         "group_share": f"{group} takes {size} of the run",
         "group_cpu_share": f"{group} takes {size} of the CPU time",
         "group_task_time": f"{group} takes {size} time per task",
         "group_task_bytes": f"{group} has {size} bytes per task",
         "group_tasks": f"{group} has {size} tasks",
+        "graph_tasks": f"{group} submits {size} tasks",
+        "run_transfers": f"{group} has {size} transfers per task",
+        "run_transfer_bytes": f"{group} transfers {size} bytes per task",
     }
     interval = ""
     if row["exact"]:

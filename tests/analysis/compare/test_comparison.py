@@ -129,6 +129,7 @@ def test_compare_uses_blocks_of_experiment():
     assert (report.frame["verdict"] == "slower").all()
     assert not (apart.frame["verdict"] == "slower").any()
     assert any("not interleaved" in text for text in apart.warnings)
+    assert "not interleaved: the machine can cause such changes" in apart.sentence
 
 
 def test_compare_uses_blocks_of_several_experiments():
@@ -151,6 +152,7 @@ def test_compare_uses_blocks_of_several_experiments():
     assert (report.frame["verdict"] == "slower").all()
     assert report.points(report.frame.iloc[0])["baseline"].shape == (10,)
     assert not any("not interleaved" in text for text in report.warnings)
+    assert "interleaved" not in report.sentence
     # Experiments of one arm only are not interleaved with those of the other.
     first, second = (table[table["experiment"] == name] for table, name in
                      zip(tables, ("e1", "e2"), strict=True))  # fmt: skip

@@ -183,3 +183,34 @@ def test_describe_group_change_shows_share_and_interval():
     )
     gone = {**row, "metric": "group_tasks", "baseline": 3.0, "contender_value": 0.0, "exact": True}
     assert describe_group_change(gone) == "etl: group merge is gone"
+
+
+def test_compare_groups_has_amounts_of_the_whole_run(rng):
+    def amounts(graph, transfers):
+        transfers = transfers * np.exp(0.03 * rng.standard_normal(5))
+        return [{"graph_tasks": graph, "run_transfers": value} for value in transfers]
+
+    arms = {arm: runs([{"a": 1.0, "b": 2.0}] * 5) for arm in ("baseline", "contender")}
+    group = GroupRuns("w", "b", arms, {"baseline": amounts(40.0, 2), "contender": amounts(44.0, 3)})
+    table = compare_groups([group]).set_index("metric")
+    graph, transfers = table.loc["graph_tasks"], table.loc["run_transfers"]
+
+    assert (graph["verdict"], graph["exact"], graph["ratio"]) == ("more", True, pytest.approx(1.1))
+    assert (transfers["verdict"], transfers["exact"]) == ("more", False)
+    assert transfers["ratio"] == pytest.approx(1.5, rel=0.06)
+    assert "run_transfer_bytes" not in table.index
+    changed = table[table["verdict"] == "more"].reset_index().to_dict("records")
+    sentences = [describe_group_change(row) for row in changed]
+    assert sentences[0] == "w: the run submits 10.0 % more tasks, the same in all runs: 40 -> 44"
+    assert sentences[1].startswith("w: the run has 49.9 % more transfers per task (+45.7 to ")
+
+
+def test_compare_groups_finds_transfers_where_there_were_none():
+    arms = {arm: runs([{"a": 1.0, "b": 2.0}] * 5) for arm in ("baseline", "contender")}
+    counts = {arm: [{"run_transfers": n}] * 5 for arm, n in (("baseline", 0.0), ("contender", 2.0))}
+    table = compare_groups([GroupRuns("w", "b", arms, counts)])
+    (row,) = table[table["metric"] == "run_transfers"].to_dict("records")
+
+    assert (row["verdict"], row["exact"]) == ("more", True)
+    sentence = "w: the run has more transfers per task, the same in all runs: 0 -> 2"
+    assert describe_group_change(row) == sentence
