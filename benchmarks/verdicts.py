@@ -98,7 +98,7 @@ def print_intervals(quick: bool) -> None:
     for n_tests, n_arms in ((100, 2), (100, 3), (1, 2)):
         null = "with a null arm" if n_arms == 3 else "two arms"
         print(f"  {n_tests} test{'s' * (n_tests > 1)} a report, {null}")
-        for kind in (*noise.INDEPENDENT, *noise.IN_TIME):
+        for kind in (*noise.INDEPENDENT, "rare_outliers", *noise.IN_TIME):
             cells = []
             for n_blocks in (3, 5, 10):
                 rng = np.random.default_rng(n_blocks)

@@ -39,6 +39,8 @@ def make(kind, rng, shape, *, level=None, order="interleaved"):
         return 0.4 * noise + np.log(1.25) * (rng.random(shape) < 0.3)
     if kind == "outliers":
         return noise + np.log(1.5) * (rng.random(shape) < 0.1)
+    if kind == "rare_outliers":
+        return noise + np.log(3) * (rng.random(shape) < 0.05)
     if kind == "heavy_tailed":
         return sigma * rng.standard_t(3, size=shape) / np.sqrt(3)
     if kind == "drift":

@@ -30,7 +30,7 @@ def cover_and_reject(rng, kind, n_blocks, *, n_tests=100, n_arms=2, reports=40, 
 
 @pytest.mark.parametrize("n_arms", [2, 3])
 @pytest.mark.parametrize("n_blocks", [3, 5, 10])
-@pytest.mark.parametrize("kind", [*INDEPENDENT, *IN_TIME])
+@pytest.mark.parametrize("kind", [*INDEPENDENT, "rare_outliers", *IN_TIME])
 def test_compare_coverage_and_false_positive_rate(rng, kind, n_blocks, n_arms):
     held, wrong, total = cover_and_reject(rng, kind, n_blocks, n_arms=n_arms)
 
