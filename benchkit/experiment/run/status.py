@@ -1,7 +1,8 @@
 """Progress of an experiment, read from its plan, its runs and its current recordings.
 
 Only the store is read, no process is contacted: read access to the store is sufficient. The
-recordings of a store in a bucket are seen on the measuring machine only.
+recordings of a store in a bucket are seen on the measuring machine only: elsewhere, an experiment
+is running until its next run is overdue, and the measurement in progress is not known.
 """
 
 from __future__ import annotations
@@ -16,8 +17,10 @@ from typing import Any
 
 import pandas as pd
 
+from benchkit.errors import UsageError
 from benchkit.experiment.run.estimate import Estimate, known_durations
 from benchkit.experiment.run.plan import plan_name, read_plan
+from benchkit.measure.run_ids import id_time
 from benchkit.store.storage import RECORDINGS
 from benchkit.store.store import Store
 
@@ -27,6 +30,9 @@ __all__ = ["DONE", "FAILED", "OPEN", "RUNNING", "Status", "latest_running", "rea
 OPEN, RUNNING, DONE, FAILED = "planned", "running", "done", "failed"
 #: Seconds without a write after which an experiment has stopped: a running one writes each second.
 SILENT_S = 120.0
+#: Seconds for an environment and a cluster to start, in addition to the deadline of a measurement,
+#: after which the next run of an experiment on another machine is overdue.
+START_S = 900.0
 #: Seconds between two runs from which the gap counts as a pause of the experiment.
 PAUSE_S = 300.0
 
@@ -47,7 +53,8 @@ class Status:
     runs : DataFrame
         Rows of the store's index that belong to the experiment.
     alive : bool
-        Whether a measurement is running, judged by the modification times of files.
+        Whether a measurement is running, judged by the modification times of files; on another
+        machine than the measuring one, by the time since the last run.
     remaining_seconds : float
         Estimated seconds until the whole plan is done; adaptive plans end earlier.
     """
@@ -123,6 +130,8 @@ def read_status(store: Store, experiment: str = "latest") -> Status:
         )
     names = ["block", "variant", "arm", "state", "run", "outcome", "duration"]
     entries = pd.DataFrame(rows, columns=names)
+    if not isinstance(store.path, Path) and (entries["state"] == OPEN).any():
+        alive = alive or _is_expected(store, plan, runs)
     remaining = _remaining_seconds(store, entries, runs)
     return Status(plan["id"], plan, entries, runs, alive, remaining)
 
@@ -143,7 +152,26 @@ def latest_running(store: Store) -> str:
     folder = store.files.workspace(RECORDINGS)
     alive = [path.name for path in folder.glob("*") if _current_recordings(path)[1]]
     planned = [name for name in sorted(alive) if store.files.exists(plan_name(name))]
-    return planned[-1] if planned else ""
+    if planned or isinstance(store.path, Path):
+        return planned[-1] if planned else ""
+    with suppress(UsageError):  # no experiment
+        status = read_status(store)
+        return status.id if status.alive else ""
+    return ""
+
+
+def _is_expected(store: Store, plan: dict[str, Any], runs: pd.DataFrame) -> bool:
+    """Return whether the next run of an experiment on another machine is not overdue."""
+    # Logs are published at the end; a bisection publishes them after each step.
+    is_bisection = "bisection" in plan.get("words", {})
+    if store.files.list(f"experiments/{plan['id']}", ".log") and not is_bisection:
+        return False
+    last = float(plan.get("started", id_time(plan["id"])))
+    ended = (runs["started"] + pd.to_timedelta(runs["duration"].fillna(0), unit="s")).dropna()
+    if len(ended):
+        last = max(last, ended.max().timestamp())
+    deadline_s = max(float(entry["deadline_s"]) for entry in plan["plan"])
+    return time.time() - last < deadline_s + START_S
 
 
 def _current_recordings(folder: Path) -> tuple[set[tuple[int, str, str]], bool]:
