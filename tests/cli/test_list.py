@@ -5,6 +5,7 @@ import sys
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from helpers.synthetic_runs import make_record
 
 import benchkit.cli.list as list_module
 from benchkit.cli.main import benchkit
@@ -187,6 +188,30 @@ def test_list_workloads_refuses_folder_of_pytest_tests(tmp_path):
         f"error: no workloads in {tmp_path}: no file there declares one with benchkit; "
         "--pytest measures tests of pytest\n"
     )
+
+
+@pytest.mark.parametrize("start", ["different", "equal", "missing"])
+def test_list_runs_reads_all_fields_of_the_last_runs_only(tmp_path, monkeypatch, start):
+    store = Store(tmp_path / "store")
+    records = [make_record(index, np.random.default_rng(0)) for index in range(40)]
+    for record in records[5:] if start == "equal" else records[-1:] if start == "missing" else []:
+        record["started"] = records[5]["started"] if start == "equal" else None
+    store.create()
+    store.catalogue.add_many(records)
+    read = []
+    monkeypatch.setattr(
+        list_module, "_runs", lambda *args, runs=list_module._runs, **options: read.append(
+            runs(*args, **options)) or read[-1]
+    )  # fmt: skip
+
+    done = CliRunner().invoke(benchkit, ["list", "runs", "--store", str(store.path)])
+
+    assert done.stderr == "the last 30 of 40 runs; --all shows all\n"
+    shown = [line.split()[0] for line in done.stdout.splitlines()[1:]]
+    newest = list(store.runs(columns=["id"])["id"])[-30:]
+    assert len(shown) == 30
+    assert all(full.startswith(short) for full, short in zip(newest, shown, strict=True))
+    assert len(read[-1]) == {"different": 30, "equal": 35, "missing": 40}[start]
 
 
 @pytest.mark.parametrize("without_start", [False, True])
