@@ -121,8 +121,8 @@ def _write_group(
         if name not in ids:
             for axis, dim in enumerate(dims):
                 users[dim].append(pack("<QII", links[name], axis, 0))
-    for dim, size in dataset.sizes.items():
-        name = str(dim)
+    for key, size in dataset.sizes.items():
+        name = str(key)
         if name not in variables:
             more = _scale(f"{NO_VARIABLE} {size:10d}", ids[name], users[name])
             links[name] = file.dataset((size,), _FLOAT, None, more)
