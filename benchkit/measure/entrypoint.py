@@ -66,6 +66,8 @@ def measure(
     check_text(workload, "workload")
     params, clusters = check_mapping(params, "params"), check_mapping(clusters, "clusters")
     facts = check_mapping(facts, "facts")
+    if prometheus:
+        check_text(prometheus, "prometheus")
     remember_secrets(cluster or {}, clusters)
     options: dict[str, Any] = {
         "folder": folder,

@@ -7,6 +7,7 @@ import nbformat
 import papermill
 import pytest
 
+from benchkit.errors import BenchkitError
 from benchkit.experiment.paths import notebook_path, shipped
 from benchkit.experiment.run.notebook_parameters import declared_parameters
 from benchkit.store.store import Store
@@ -68,6 +69,68 @@ def test_notebook_with_invalid_parameter_keeps_nothing(tmp_path, name, parameter
     with pytest.raises(papermill.PapermillExecutionError, match=re.escape(message)):
         execute(name, tmp_path, store=str(tmp_path / "store"), **parameters)
     assert not (tmp_path / "store").exists()
+
+
+BISECT = {"workload": "sched.tree", "package": "dask", "good": "2026.7.0", "bad": "2026.8.0"}
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters", "message"),
+    [
+        ("measure", {"scale": 0}, "scale=0: must be a number above 0 and up to 1"),
+        ("measure", {"capture": "ful"}, "capture 'ful': no capture level named 'ful': did you"),
+        ("measure", {"workloads": "nowhere"}, "nowhere: no such folder of workloads"),
+        ("measure", {"workloads": ".."}, "..: contains the working directory"),
+        ("measure", {"workload": "sched.trees"}, "no workload named 'sched.trees': did you mean"),
+        ("measure", {"workload": ""}, "workload='': is empty"),
+        ("measure", {"workload": 7}, "workload=7: must be text"),
+        ("measure", {"params": "n=3"}, "params='n=3': must be a dict; papermill takes -y"),
+        ("measure", {"cluster": "x"}, "cluster: 'x' is not a mapping of options"),
+        ("measure", {"clusters": [1]}, "clusters=[1]: must be a dict; papermill takes -y"),
+        ("measure", {"facts": "x"}, "facts='x': must be a dict; papermill takes -y"),
+        ("measure", {"prometheus": 3}, "prometheus=3: must be text; papermill takes -r"),
+        ("measure", {"store": "file"}, "file: a file, not a store: give a folder"),
+        ("nightly", {"repeats": 0}, "repeats=0: must be a whole number, 1 or more"),
+        ("nightly", {"scale": 2}, "scale=2: must be a number above 0 and up to 1"),
+        ("nightly", {"budget_s": "ten"}, "budget_s='ten': must be a number of seconds above 0"),
+        ("nightly", {"select": "a and ("}, "-k 'a and (': at character 8: incomplete"),
+        ("nightly", {"environments": "[]"}, "environments: is empty: name one"),
+        ("nightly", {"environments": {"a": 1}}, "environments={'a': 1}: must be a list of texts"),
+        ("nightly", {"workloads": "nowhere"}, "nowhere: no such folder of workloads"),
+        ("nightly", {"environment_folders": "nowhere"}, "nowhere: no such folder of environments"),
+        ("nightly", {"control": "tipp"}, "no environment named 'tipp': did you mean 'tip'?"),
+        ("nightly", {"night": "lastweek"}, "'lastweek' is not a time"),
+        ("nightly", {"store": "file"}, "file: a file, not a store: give a folder"),
+        ("nightly", {"measure": False, "store": "none"}, "none: no store there"),
+        ("bisect", {"store": "none"}, "none: no store there"),
+        ("bisect", {"workload": "sched.tree"}, "good='': is empty"),
+        ("bisect", {**BISECT, "workload": "sched.trees"}, "no workload named 'sched.trees': did"),
+        ("bisect", {**BISECT, "metric": "durration"}, "no metric named 'durration': did you mean"),
+        ("bisect", {**BISECT, "budget_s": "ten"}, "budget_s='ten': must be a number of seconds"),
+        ("explore", {"scale": "big"}, "scale='big': must be a number above 0 and up to 1"),
+        ("explore", {"first": "array.svd"}, "no workload named 'array.svd': did you mean"),
+        ("run", {"store": "none"}, "none: no store there"),
+        ("ab", {"store": "none"}, "none: no store there"),
+    ],
+)
+def test_cells_of_notebook_refuse_invalid_parameter(
+    tmp_path, monkeypatch, name, parameters, message
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").touch()
+    cells = nbformat.read(notebook_path(name), as_version=4).cells
+    texts = [cell.source for cell in cells if cell.cell_type == "code"]
+    scope = {}
+    exec(texts[0], scope)
+    scope |= parameters
+
+    with pytest.raises(BenchkitError) as caught:
+        exec("\n".join(texts[1:]), scope)
+
+    assert str(caught.value).startswith(message)
+    assert "\n" not in str(caught.value)
+    assert caught.value.exit_code == 2
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
 @pytest.mark.slow

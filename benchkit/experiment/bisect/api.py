@@ -24,7 +24,7 @@ from benchkit.experiment.run.experiment import Experiment
 from benchkit.experiment.run.plan import read_plan
 from benchkit.experiment.virtual.inputs import GRAPHS
 from benchkit.experiment.virtual.process import VirtualSpec
-from benchkit.measure.arguments import check_tags, check_text, list_of
+from benchkit.measure.arguments import check_seconds, check_tags, check_text, list_of
 from benchkit.measure.run_ids import new_id
 from benchkit.measure.workloads import Variant
 from benchkit.store.store import Store
@@ -200,6 +200,7 @@ def bisect(
     """
     for name, end in (("good", good), ("bad", bad)):
         check_text(end, name)
+    budget_s = check_seconds(budget_s, "budget_s")
     names = {item.name for item in fields(Target)} & set(options)
     target = Target(workload, **{name: options.pop(name) for name in names})
     base = find_environment(environment, folders_of("environments", target.environment_folders))

@@ -115,6 +115,8 @@ def nightly(
     """
     metrics = check_metrics(metrics)
     requested = [*list_of(environments, "environments"), *list_of(control, "control")]
+    if not requested:
+        raise UsageError("environments: is empty: name one, such as 'current'")
     check_count(repeats, "repeats")
     run_store = store if isinstance(store, Store) else Store(store, create=measure)
     columns = ["arm", "experiment", "started", "tags"]

@@ -61,3 +61,21 @@ def test_nightly_refuses_invalid_argument(tmp_path, options, message):
 
     assert str(caught.value).startswith(message)
     assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"good": ""}, "good='': is empty"),
+        ({"bad": 3}, "bad=3: must be text"),
+        ({"budget_s": "ten"}, "budget_s='ten': must be a number of seconds above 0"),
+        ({"budget_s": 0}, "budget_s=0: must be a number of seconds above 0"),
+    ],
+)
+def test_bisect_refuses_invalid_argument(tmp_path, options, message):
+    options = {"good": "2026.7.0", "bad": "2026.8.0", "package": "dask", **options}
+    with pytest.raises(UsageError) as caught:
+        benchkit.bisect("sched.tree", store=tmp_path / "new", **options)
+
+    assert str(caught.value).startswith(message)
+    assert not (tmp_path / "new").exists()
