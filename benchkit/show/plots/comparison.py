@@ -187,7 +187,8 @@ def forest_plot(comparison: Comparison, metric: str = "duration") -> figure:
         y="label", left="null_low", right="null_high", height=0.9, fill_color=OTHER,
         fill_alpha=0.28, line_color=None,
     )  # fmt: skip
-    add_glyph(fig, band, source, legend=f"{comparison.baseline} against itself (null arm)")
+    if frame["null_low"].notna().any():
+        add_glyph(fig, band, source, legend=f"{comparison.baseline} against itself (null arm)")
     add_glyph(fig, Segment(**_INTERVAL, line_color="colour", line_width=2.2), source)
     dot = Scatter(
         x="change", y="label", marker="marker", size=9, line_color="colour", fill_color="colour"

@@ -42,6 +42,17 @@ def test_forest_plot_shows_changed_workloads_first(report):
     assert "(%)" in fig.xaxis[0].axis_label
 
 
+def test_forest_plot_explains_band_of_null_arm_only(report):
+    without = compare(arm_runs("A", seed=1), arm_runs("B", seed=2))
+    names = [
+        [item.label.value for legend in plots.forest_plot(each, "duration").legend
+         for item in legend.items]
+        for each in (report, without)
+    ]  # fmt: skip
+
+    assert names == [["baseline against itself (null arm)"], []]
+
+
 def test_forest_plot_range_includes_largest_change():
     many = [f"x.w{i:02}" for i in range(50)]
     contender = arm_runs("B", seed=2, workloads=many, change={"x.w04": 1.6, "x.w09": 0.5})
