@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["Table", "columns_of_numbers"]
 
 #: A cell that is aligned to the right: a number with optional unit, star and count in parentheses.
-_NUMBER = re.compile(r"^[+−±-]?\d[\d ]*(\.\d+)?\*?( ?(%|[a-zA-Zµ]+|\d+))*( \(.*\))?$|^–$")
+_NUMBER = re.compile(r"^[+−±-]? ?\d[\d ]*(\.\d+)?\*?( ?(%|[a-zA-Zµ]+|\d+))*( \(.*\))?$|^–$")
 
 
 def columns_of_numbers(rows: Sequence[Sequence[str]]) -> list[bool]:
@@ -155,6 +155,9 @@ class Table:
     def to_html(self) -> str:
         """Return an HTML table.
 
+        Each cell has the name of its column as ``data-label``: a page on a narrow screen shows the
+        cells of a row below each other, without the head of the table.
+
         Returns
         -------
         str
@@ -163,11 +166,12 @@ class Table:
 
         def line(tag: str, cells: Sequence[str]) -> str:
             texts = []
-            for right, cell in zip(self._align_right, cells, strict=True):
+            for name, right, cell in zip(self.names, self._align_right, cells, strict=True):
                 style = f"text-align:{'right' if right else 'left'}"
                 if len(cell) <= _ONE_LINE:
                     style += ";white-space:nowrap"
-                texts.append(f"<{tag} style='{style}'>{html.escape(cell)}</{tag}>")
+                label = f" data-label='{html.escape(name)}'" if tag == "td" else ""
+                texts.append(f"<{tag}{label} style='{style}'>{html.escape(cell)}</{tag}>")
             return f"<tr>{''.join(texts)}</tr>"
 
         body = "".join(line("td", row) for row in self.cells)

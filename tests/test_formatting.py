@@ -2,7 +2,7 @@ import io
 
 import pandas as pd
 
-from benchkit.table import Table
+from benchkit.table import Table, columns_of_numbers
 
 
 def test_table_text_aligns_numbers_and_omits_empty_columns():
@@ -48,8 +48,9 @@ def test_table_html_aligns_numbers_with_their_titles():
 def test_table_html_breaks_long_cells_only():
     markup = Table([{"name": "x" * 25, "other": "y" * 24}]).to_html()
 
-    assert f"<td style='text-align:left'>{'x' * 25}</td>" in markup
-    assert f"<td style='text-align:left;white-space:nowrap'>{'y' * 24}</td>" in markup
+    assert f"<td data-label='name' style='text-align:left'>{'x' * 25}</td>" in markup
+    one_line = "text-align:left;white-space:nowrap"
+    assert f"<td data-label='other' style='{one_line}'>{'y' * 24}</td>" in markup
 
 
 def test_table_from_frame_omits_numbers_of_rows():
@@ -59,3 +60,17 @@ def test_table_from_frame_omits_numbers_of_rows():
     assert Table.from_frame(frame).cells == [["3.0", "A"], ["", "B"]]
     assert Table.from_frame(frame.set_index("arm")).names == ["arm", "runs"]
     assert Table.from_frame(pd.Series({"host": "a"}, name="value"), "what").cells == [["host", "a"]]
+
+
+def test_columns_of_numbers_include_noise_with_a_space_after_the_sign():
+    rows = [["a", "± 1.3 %", "±0 %", "+1 h"], ["b", "–", "−2.5 %", ""]]
+
+    assert columns_of_numbers(rows) == [False, True, True, True]
+
+
+def test_table_html_labels_cells_for_narrow_screens():
+    markup = Table([{"name": "a", "95% <b>": "+1 %"}]).to_html()
+
+    assert "<td data-label='name' " in markup
+    assert "<td data-label='95% &lt;b&gt;' " in markup
+    assert markup.count("data-label") == 2  # not the titles

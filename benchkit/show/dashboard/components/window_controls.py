@@ -51,7 +51,7 @@ def window_controls(
     show()
     window.subscribe(show)
     place = pn.Column(description, width=330, align="end")
-    row = pn.Row(group, *_end_fields(window), whole, place, margin=0)
+    row = pn.FlexBox(group, *_end_fields(window), whole, place, align_items="end")
     return [ui.figure(strip), row]
 
 

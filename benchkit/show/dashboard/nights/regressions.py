@@ -123,11 +123,11 @@ def _cells(regression: Regression, owner: str) -> list[str]:
     title = regression.title.removesuffix(f" since {regression.night[:10]}")
     return [
         span(("▲ " if regression.is_open else "") + regression.state,
-             "bad" if regression.is_open else "soft"),
+             "bad whole" if regression.is_open else "soft whole"),
         link(title, address("history", **metric, **keys)),
         regression.size[:120],
-        series_label(regression.about),
-        regression.night[:10],
+        span(series_label(regression.about), "whole"),
+        span(regression.night[:10], "whole"),
         _who(regression, owner),
     ]  # fmt: skip
 
