@@ -37,7 +37,6 @@ from benchkit.simulation.synthetic import make_graph
 from _kept_runs import median_run, runs_by_shape, same_graph
 
 PAGE = Path(__file__).parents[1] / "docs" / "virtual-cluster.md"
-BEGIN, END = "<!-- validation: begin -->", "<!-- validation: end -->"
 DRAWS = 3
 NO_STEALING = {"distributed.scheduler.work-stealing": False}
 NO_QUEUING = {"distributed.scheduler.worker-saturation": float("inf")}
@@ -61,6 +60,8 @@ SHAPES = [(4, 1, False), (10, 1, True), (5, 4, True)]
 ON_40 = ("map_reduce", "tree", "uneven", "independent")
 #: Smallest amount of moved data whose error is counted.
 LEAST_MB = 2
+#: Version of Python for other releases of Dask.
+PYTHON = "3.11"
 #: Every third workload is for fitting only.
 FITTED = 3
 
@@ -86,8 +87,9 @@ def measure(
     config: dict[str, Any],
     shape: tuple[int, int, bool],
     n: int,
+    release: str = "",
 ) -> list[benchkit.Run]:
-    """Return n measured runs."""
+    """Return n measured runs with a release of Dask, or with the installed one."""
     workers, threads, shared = shape
     cluster = {"n_workers": workers, "threads_per_worker": threads, "memory_limit": "2 GiB"}
     cluster |= {
@@ -107,13 +109,21 @@ def measure(
             f"graph.{name}[workers=0]",
             params=arguments,
             folders=[GRAPHS],
-            environment=Environment("measured", dask=nested, cluster=cluster),
+            environment=environment_of(release, dask=nested, cluster=cluster),
             repeats=n,
             store=Path(folder, "store"),
         )
         for run in runs:
             run.tree.load()
     return [run for run in runs if run.outcome == "ok"]
+
+
+def environment_of(release: str, **content: Any) -> Environment:
+    """Return an environment with a release of Dask, or with the installed packages."""
+    if release:
+        packages = (f"dask=={release}", f"distributed=={release}")
+        content |= {"python": PYTHON, "packages": packages}
+    return Environment("benchmark", **content)
 
 
 def compare(
@@ -266,11 +276,13 @@ def middle(span: str) -> float:
     return float(np.mean([float(value) for value in span.split(" to ")]))
 
 
-def write_page(text: str) -> None:
+def write_page(text: str, name: str = "validation") -> None:
+    """Replace a section of the page, between the comments with its name."""
+    begin, end = (f"<!-- {name}: {word} -->" for word in ("begin", "end"))
     page = PAGE.read_text(encoding="utf-8")
-    before, rest = page.split(BEGIN)
-    after = rest.split(END)[1]
-    PAGE.write_text(f"{before}{BEGIN}\n{text}\n{END}{after}", encoding="utf-8")
+    before, rest = page.split(begin)
+    after = rest.split(end)[1]
+    PAGE.write_text(f"{before}{begin}\n{text}\n{end}{after}", encoding="utf-8")
 
 
 def measure_scale() -> None:
