@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import pickle
 from collections import deque
+from collections.abc import Mapping
 from typing import Any
 
 from benchkit._compat.distributed_internals import CLIENT, Internals
+from benchkit.measure.errors import error_summary
 from benchkit.simulation.graph import Submission
 
 __all__ = ["SimulationError", "VirtualClient"]
@@ -100,7 +103,7 @@ class VirtualClient:
             if message["op"] == "key-in-memory":
                 self._in_memory.add(message["key"])
             elif message["op"] in ("task-erred", "cancelled-keys", "lost-data"):
-                raise SimulationError(f"the scheduler sent {message['op']}: {message}")
+                raise SimulationError(f"the scheduler sent {message['op']}: {_error_of(message)}")
         if not self._is_submitting and self._wanted <= self._in_memory:
             if self._submissions:
                 self.submit_next()
@@ -116,3 +119,16 @@ class VirtualClient:
             As the scheduler sends them.
         """
         self.queue.after(self.cluster.model.latency, self.notify_client, messages)
+
+
+def _error_of(message: Mapping[str, Any]) -> str:
+    """Return the tasks and the error that a message of the scheduler names."""
+    keys = message.get("keys") or [message.get("key")]
+    text = ", ".join(map(str, keys))
+    if "exception" not in message:
+        return text
+    try:
+        error = pickle.loads(message["exception"])  # of the scheduler in this process
+    except Exception:
+        return text
+    return f"{text}: {error_summary(error)}"

@@ -10,6 +10,8 @@ __all__ = ["ClusterShape", "Model", "constants"]
 _LOOPBACK = "LocalCluster with 4 to 10 workers of one thread on a 2-core machine, Dask 2026.8"
 _DASK = "source of distributed"
 _FIT = "benchkit simulate --fit"
+#: Largest number of workers, and of threads of each; a worker takes 35 kB and 1 ms.
+MAX_SIZE = 10_000
 #: Seconds that are no processor time.
 _NOT_SCALED = ("latency", "scheduler_batch", "worker_batch", "timer_delay", "busy_retry")
 
@@ -184,3 +186,5 @@ class ClusterShape:
             value = getattr(self, name)
             if type(value) is not int or value < lowest:
                 raise ValueError(f"{name}={value!r}: must be a whole number of at least {lowest}")
+            if name != "memory_limit" and value > MAX_SIZE:
+                raise ValueError(f"{name}={value}: more than {MAX_SIZE} cannot be simulated")

@@ -17,10 +17,16 @@ from benchkit.simulation.graph import VirtualGraph
 __all__ = ["SHAPES", "make_graph", "run_graph"]
 
 
+#: Largest number of tasks and dependencies of a graph; a million tasks take 6 GB and ten minutes.
+MAX_TASKS = 1_000_000
+MAX_DEPENDENCIES = 10_000_000
+
+
 class _Builder:
     """Collect the tasks of a graph."""
 
     def __init__(self, jitter: float = 0.2, seed: int = 0) -> None:
+        self.n_dependencies = 0
         self.graph = VirtualGraph([], [], [], [])
         self.random, self.jitter = random.Random(seed), jitter
 
@@ -29,6 +35,9 @@ class _Builder:
     ) -> int:
         """Add a task; return its index."""
         graph = self.graph
+        self.n_dependencies += len(dependencies)
+        if len(graph.keys) >= MAX_TASKS or self.n_dependencies > MAX_DEPENDENCIES:
+            raise ValueError(f"more than {MAX_TASKS} tasks or {MAX_DEPENDENCIES} dependencies")
         graph.keys.append((f"{name}-0123abcd", number))
         graph.dependencies.append(list(dependencies))
         factor = self.random.uniform(1 - self.jitter, 1 + self.jitter) if self.jitter else 1.0
@@ -263,7 +272,8 @@ def make_graph(name: str, arguments: dict[str, Any] | None = None) -> VirtualGra
     Raises
     ------
     ValueError
-        The name or an argument is unknown, or a value is not a positive number.
+        The name or an argument is unknown, a value is not a positive number, or the graph is too
+        large.
     """
     if name not in SHAPES:
         raise ValueError(f"no graph named {name!r}: known are {', '.join(SHAPES)}")
@@ -278,7 +288,10 @@ def make_graph(name: str, arguments: dict[str, Any] | None = None) -> VirtualGra
         lowest = 2 if key == "fan" else 1 if whole else 0
         if not lowest <= value < float("inf"):
             raise ValueError(f"{name}: {key}={value!r} must be at least {lowest}")
-    graph = SHAPES[name](**arguments)
+    try:
+        graph = SHAPES[name](**arguments)
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from None
     bracket = ",".join(f"{key}={value}" for key, value in sorted(arguments.items()))
     graph.name = f"graph.{name}" + (f"[{bracket}]" if bracket else "")
     return graph

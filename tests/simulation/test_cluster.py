@@ -5,6 +5,8 @@ from dataclasses import fields, replace
 
 import pytest
 
+from benchkit.simulation import synthetic
+from benchkit.simulation.client import SimulationError
 from benchkit.simulation.cluster import run_to_end, simulate_graph
 from benchkit.simulation.graph import Submission, VirtualGraph
 from benchkit.simulation.model import ClusterShape, Model
@@ -207,6 +209,23 @@ def test_clocks_and_servers_of_distributed_are_restored():
     simulate_graph(independent(3), ClusterShape(1, 1))
 
     assert dict(vars(distributed.scheduler)) == before
+
+
+def test_error_of_the_scheduler_names_task_and_reason():
+    graph, shape = VirtualGraph(["a", "b"], [[], [0]], [1.0, 1.0], [100, 1]), ClusterShape()
+
+    with pytest.raises(SimulationError, match=r"the scheduler sent task-erred: b: MemoryError: "):
+        simulate_graph(graph, replace(shape, memory_limit=1))
+
+
+@pytest.mark.parametrize(("name", "n"), [("tree", 10**12), ("all_to_all", 101)])
+def test_graph_that_is_too_large_is_refused(name, n, monkeypatch):
+    monkeypatch.setattr(synthetic, "MAX_TASKS", 1000)
+    monkeypatch.setattr(synthetic, "MAX_DEPENDENCIES", 10_200)
+
+    with pytest.raises(ValueError, match=f"{name}: more than 1000 tasks or 10200 dependencies"):
+        make_graph(name, {"n": n})
+    make_graph(name, {"n": 100})
 
 
 def test_p2p_shuffle_is_refused_by_name():

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import dask
 import numpy as np
 import pandas as pd
 
@@ -19,6 +20,7 @@ from benchkit.experiment.environment.build import build
 from benchkit.experiment.environment.cache import Built
 from benchkit.experiment.environment.environment import CURRENT, Environment
 from benchkit.experiment.environment.lookup import find_environment
+from benchkit.experiment.environment.validate import check_settings
 from benchkit.experiment.paths import folders_of
 from benchkit.experiment.virtual.graph_of_run import graph_of_run, shape_of_run
 from benchkit.experiment.virtual.process import VirtualSpec, simulate_in_environment
@@ -198,6 +200,8 @@ def simulate(
         The run cannot be simulated.
     UsageError
         An argument is invalid, or the replay error is above 15 %.
+    InvalidEnvironmentError
+        A name in `config` does not exist.
 
     Examples
     --------
@@ -214,6 +218,12 @@ def simulate(
         folders = folders_of("environments", environment_folders)
         environment = find_environment(environment, folders)
     simulator = Simulator(graph, build(environment), environment, store)
+    names = {name: name.removeprefix("distributed.") for name in config or {}}
+    values = {f"distributed.{names[name]}": value for name, value in (config or {}).items()}
+    _check_config(values, environment, simulator.built)
+    specs, points = _grid(
+        replace(base, config=values), workers, threads, memory_limit, bandwidth, latency
+    )
     replay_error = None
     if measured is not None:
         # In the environment as it is: `config` is part of the prediction.
@@ -225,13 +235,19 @@ def simulate(
                 f"measured time: above {MAX_REPLAY_ERROR:.0%} nothing is predicted; "
                 "`benchkit simulate --fit` fits the constants to this machine"
             )
-    names = {name: name.removeprefix("distributed.") for name in config or {}}
-    values = {f"distributed.{names[name]}": value for name, value in (config or {}).items()}
-    base = replace(base, config=values)
-    specs, points = _grid(base, workers, threads, memory_limit, bandwidth, latency)
     jobs = [(spec, draw) for spec in specs for draw in range(draws)]
     runs = simulator.run(jobs)
     return Simulation(runs, [point for point in points for _ in range(draws)], replay_error)
+
+
+def _check_config(config: Mapping[str, Any], environment: Environment, built: Built) -> None:
+    """Raise an error for a setting that the distributed of the environment does not have."""
+    nested: dict[str, Any] = {}
+    dask.config.set(config, config=nested)
+    check_settings(
+        Environment(environment.name, dask=nested),
+        {**built.settings(), "packages": built.packages},
+    )
 
 
 def graph_of_name(name: str) -> VirtualGraph:

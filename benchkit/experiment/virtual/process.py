@@ -96,9 +96,13 @@ def parse_shape(text: str) -> VirtualSpec:
     shape: dict[str, Any] = {}
     constants: dict[str, float] = {}
     durations = "median"
+    names: set[str] = set()
     for part in filter(None, text.split(",")):
         name, equals, value = (word.strip() for word in part.partition("="))
         wanted = "must be NAME=VALUE, such as workers=100"
+        if name in names:
+            raise UsageError(f"--virtual {text!r}: {name} is given twice")
+        names.add(name)
         try:
             if not equals or not value:
                 raise ValueError(wanted)

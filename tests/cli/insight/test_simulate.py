@@ -81,6 +81,7 @@ def test_simulate_prints_a_row_per_cluster(folder):
         (["run", "--virtual", "workers=x", TREE], "--virtual 'workers=x': must be a whole number"),
         (["run", "--virtual", "memory=much", TREE], "--virtual 'memory=much': must be a size"),
         (["run", "--virtual", "latency=x", TREE], "--virtual 'latency=x': must be a number"),
+        (["run", "--virtual", "workers=2,workers=3", TREE], "workers is given twice"),
         (["run", "--virtual", "worker=5", TREE], "--virtual: no constant 'worker'"),
         (["run", "--virtual", "workers=5", "sched.tree"], "the durations of its tasks are unknown"),
     ],

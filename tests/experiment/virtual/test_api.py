@@ -1,20 +1,25 @@
 import json
 from dataclasses import replace
+from importlib import metadata
 
 import pytest
 import xarray as xr
 from helpers.graph_runs import graph_run, tasks_of
 
 import benchkit
-from benchkit.errors import NotRecorded, UsageError
+from benchkit.errors import InvalidEnvironmentError, NotRecorded, UsageError
+from benchkit.experiment.environment.build import build
 from benchkit.experiment.environment.environment import Environment
+from benchkit.experiment.environment.python import find_pythons
 from benchkit.experiment.virtual import api
 from benchkit.experiment.virtual.api import simulate
 from benchkit.experiment.virtual.fit import FittedModel, fit_model, read_model, write_model
 from benchkit.experiment.virtual.graph_of_run import UnsupportedRun, graph_of_run, shape_of_run
 from benchkit.experiment.virtual.inputs import GRAPHS
+from benchkit.experiment.virtual.process import VirtualSpec
+from benchkit.simulation.cluster import simulate_graph
 from benchkit.simulation.graph import VirtualGraph
-from benchkit.simulation.model import Model
+from benchkit.simulation.model import ClusterShape, Model
 from benchkit.simulation.synthetic import make_graph
 
 CLUSTER = {
@@ -174,11 +179,55 @@ def test_simulated_runs_are_stored_as_simulated(tmp_path):
         ({"workers": [2, 2.5]}, "workers=2.5: must be a whole number"),
         ({"bandwidth": 0}, "bandwidth=0: must be above 0"),
         ({"draws": 0}, "draws"),
+        ({"workers": 10**9}, "workers=1000000000: more than 10000 cannot be simulated"),
+        ({"threads": 10**9}, "threads=1000000000: more than 10000 cannot be simulated"),
     ],
 )
 def test_invalid_arguments_are_refused(arguments, message):
     with pytest.raises(UsageError, match=message):
         simulate(make_graph("tree", {"n": 4}), **arguments)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"workers": 0}, "workers=0: must be a whole number of at least 1"),
+        (
+            {"config": {"scheduler.work-steeling": False}},
+            "has no setting 'distributed.scheduler.work-steeling': "
+            "did you mean 'distributed.scheduler.work-stealing'",
+        ),
+    ],
+)
+def test_invalid_arguments_are_refused_before_the_replay(measured, monkeypatch, arguments, message):
+    monkeypatch.setattr(api.Simulator, "run", None)
+
+    with pytest.raises((UsageError, InvalidEnvironmentError), match=message):
+        simulate(measured, **arguments)
+
+
+@pytest.mark.slow
+@pytest.mark.environment
+def test_schedules_are_equal_in_three_releases_of_python():
+    versions = sorted({python.version.rpartition(".")[0] for python in find_pythons()})
+    tested = [version for version in versions if version in ("3.10", "3.11", "3.12", "3.13")]
+    if len(tested) < 3:
+        pytest.skip(f"needs three releases of Python, has {', '.join(tested)}")
+    packages = tuple(f"{name}=={metadata.version(name)}" for name in ("dask", "distributed"))
+    spec = VirtualSpec(ClusterShape(5, 2))
+
+    digests = {}
+    for version in tested:
+        environment = Environment(f"python-{version}", python=version, packages=packages)
+        simulator = api.Simulator(make_graph("rechunk"), build(environment), environment, None)
+        runs = simulator.run([(spec, draw) for draw in range(2)])
+        digests[version] = [run.simulation["digest"] for run in runs]
+
+    here = [
+        simulate_graph(make_graph("rechunk"), ClusterShape(5, 2), draw=draw).digest
+        for draw in range(2)
+    ]
+    assert digests == dict.fromkeys(tested, here)
 
 
 @pytest.mark.slow
