@@ -80,7 +80,7 @@ def simulate(
     from benchkit.errors import UsageError
     from benchkit.experiment.paths import folders_of
     from benchkit.experiment.virtual import api
-    from benchkit.experiment.virtual.fit import fit_model, read_model, write_model
+    from benchkit.experiment.virtual.fit import fit_model, model_path, read_model, write_model
     from benchkit.store.store import Store
     from benchkit.table import Table
 
@@ -89,6 +89,7 @@ def simulate(
     if fit:
         if model_name is None:
             raise UsageError("--fit: name the file with --model NAME")
+        model_path(folder, model_name)  # refuses the name before the fit
         fitted = fit_model(
             [opened.open(run) for run in runs], environment, environment_folders=environment_folders
         )

@@ -380,12 +380,15 @@ class Simulator:
                 raise UsageError(run.error)
             return run
 
+        store = self.store if keep else None
+        if store is not None and not isinstance(store, Store):
+            store = Store(store)
+        runs: list[Run] = []
         with tempfile.TemporaryDirectory(prefix="benchkit-simulation-") as name:
             folder = Path(name)
             with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-                runs = list(pool.map(one, jobs))
-        if keep and self.store is not None:
-            store = self.store if isinstance(self.store, Store) else Store(self.store)
-            for run in runs:
-                store.add(run.tree)
+                for run in pool.map(one, jobs):
+                    if store is not None:
+                        store.add(run.tree)
+                    runs.append(run)
         return runs

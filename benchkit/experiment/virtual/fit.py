@@ -25,8 +25,9 @@ from benchkit.experiment.virtual.graph_of_run import graph_of_run, shape_of_run
 from benchkit.experiment.virtual.process import VirtualSpec
 from benchkit.simulation.model import Model
 from benchkit.store.run import Run
+from benchkit.whole_file import write_whole
 
-__all__ = ["FittedModel", "fit_model", "read_model", "write_model"]
+__all__ = ["FittedModel", "fit_model", "model_path", "read_model", "write_model"]
 
 SUFFIX = ".model.yaml"
 #: Transfers from this size in B on show the bandwidth, below it the latency.
@@ -157,6 +158,31 @@ def _fit_network(runs: Sequence[Run]) -> Model:
     return replace(model, **constants)
 
 
+def model_path(folder: Path, name: str) -> Path:
+    """Return the file of a model.
+
+    Parameters
+    ----------
+    folder : path
+        Folder of environments.
+    name : str
+        Name of the file without suffix.
+
+    Returns
+    -------
+    path
+        The file, which may be missing.
+
+    Raises
+    ------
+    UsageError
+        The name is empty or contains a path.
+    """
+    if not name or Path(name).name != name:
+        raise UsageError(f"--model {name!r}: must be a name without folders")
+    return folder / f"{name}{SUFFIX}"
+
+
 def read_model(folder: Path, name: str) -> Model:
     """Return the constants in a file.
 
@@ -175,9 +201,9 @@ def read_model(folder: Path, name: str) -> Model:
     Raises
     ------
     UsageError
-        There is no such file, or it is invalid.
+        There is no such file, or it is invalid, or the name contains a path.
     """
-    path = folder / f"{name}{SUFFIX}"
+    path = model_path(folder, name)
     try:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
         return Model.from_dict(content["constants"])
@@ -211,9 +237,7 @@ def write_model(fitted: FittedModel, folder: Path, name: str) -> Path:
     UsageError
         The name contains a path.
     """
-    if Path(name).name != name:
-        raise UsageError(f"--model {name!r}: must be a name without folders")
-    path = folder / f"{name}{SUFFIX}"
+    path = model_path(folder, name)
     content = {
         "constants": {
             entry.name: getattr(fitted.model, entry.name)
@@ -222,5 +246,5 @@ def write_model(fitted: FittedModel, folder: Path, name: str) -> Path:
         },
         "replay_errors": {run: round(error, 4) for run, error in fitted.errors.items()},
     }
-    path.write_text(yaml.safe_dump(content, sort_keys=False), encoding="utf-8")
+    write_whole(path, yaml.safe_dump(content, sort_keys=False))
     return path

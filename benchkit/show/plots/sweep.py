@@ -18,6 +18,7 @@ from benchkit.analysis.compare.comparison import Comparison
 from benchkit.show.plots.base import INK, add_glyph, empty_figure, make_figure, place_legend
 from benchkit.show.plots.labels import metric_label, shorten
 from benchkit.show.theme import SERIES
+from benchkit.whole_file import write_whole
 
 __all__ = ["save_simulation_curves", "simulation_curves", "sweep_plot"]
 
@@ -171,4 +172,4 @@ def save_simulation_curves(table: pd.DataFrame, name: str, path: str | Path) -> 
         HTML file.
     """
     page = file_html(simulation_curves(table, name), INLINE, f"{name}: simulated")
-    Path(path).write_text(page, encoding="utf-8")
+    write_whole(Path(path), page)

@@ -58,14 +58,14 @@ def test_list_runs_marks_simulated_runs(folder):
 def test_simulate_prints_a_row_per_cluster(folder):
     done = benchkit(
         folder, "simulate", "graph.tree", "--workers", "2,4", "--draws", "1", "--json",
-        "--figure", "tree.html", store="simulate",
+        "--figure", "new/tree.html", store="simulate",
     )  # fmt: skip
 
     assert done.returncode == 0, done.stderr
     rows = json.loads(done.stdout)
     assert [row["workers"] for row in rows] == [2, 4]
     assert rows[0]["duration"] > 1.8 * rows[1]["duration"]
-    assert "simulated: duration" in (folder / "tree.html").read_text()
+    assert "simulated: duration" in (folder / "new" / "tree.html").read_text()
 
 
 @pytest.mark.parametrize(
@@ -75,6 +75,8 @@ def test_simulate_prints_a_row_per_cluster(folder):
         (["simulate", "graph.none"], "no graph named 'none': known are all_to_all"),
         (["simulate", "graph.tree", "--workers", "2,x"], "--workers '2,x': must be numbers"),
         (["simulate", "latest", "--fit"], "--fit: name the file with --model NAME"),
+        (["simulate", "latest", "--fit", "--model", "a/b"], "must be a name without folders"),
+        (["simulate", "latest", "--model", "../b"], "must be a name without folders"),
         (["simulate", "latest", "latest"], "2 runs: simulate one, or use --fit"),
         (["simulate", "graph.tree", "--model", "lan"], "lan.model.yaml: no such file"),
         (["run", "--virtual", "workers=0", TREE], "--virtual: workers=0: must be a whole number"),

@@ -172,6 +172,22 @@ def test_simulated_runs_are_stored_as_simulated(tmp_path):
     assert runs["workload"].tolist() == ["graph.tree[n=8]"] * 2
 
 
+def test_finished_runs_are_stored_after_an_interrupt(tmp_path, monkeypatch):
+    simulate_in_environment = api.simulate_in_environment
+
+    def interrupt(*args, draw, **options):
+        if draw == 2:
+            raise KeyboardInterrupt
+        return simulate_in_environment(*args, draw=draw, **options)
+
+    monkeypatch.setattr(api, "simulate_in_environment", interrupt)
+
+    with pytest.raises(KeyboardInterrupt):
+        simulate(make_graph("tree", {"n": 8}), draws=3, store=tmp_path / "store")
+
+    assert len(benchkit.Store(tmp_path / "store").runs()) == 2
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -208,6 +224,7 @@ def test_invalid_arguments_are_refused_before_the_replay(measured, monkeypatch, 
 
 @pytest.mark.slow
 @pytest.mark.environment
+@pytest.mark.timeout(900)
 def test_schedules_are_equal_in_three_releases_of_python():
     versions = sorted({python.version.rpartition(".")[0] for python in find_pythons()})
     tested = [version for version in versions if version in ("3.10", "3.11", "3.12", "3.13")]
@@ -242,12 +259,14 @@ def test_fit_finds_the_cost_of_event_loops(measured):
 def test_fitted_constants_are_read_back(tmp_path):
     model = replace(Model(), bandwidth=2e8, scale=1.5)
 
-    path = write_model(FittedModel(model, {"01ab": 0.03}), tmp_path, "lan")
+    folder = tmp_path / "environments"  # does not exist yet
 
-    assert path == tmp_path / "lan.model.yaml"
-    assert read_model(tmp_path, "lan") == model
+    path = write_model(FittedModel(model, {"01ab": 0.03}), folder, "lan")
+
+    assert path == folder / "lan.model.yaml"
+    assert read_model(folder, "lan") == model
     with pytest.raises(UsageError, match=r"wan.model.yaml: no such file: `benchkit simulate --fit"):
-        read_model(tmp_path, "wan")
+        read_model(folder, "wan")
     path.write_text("constants: {speed: 1}")
     with pytest.raises(UsageError, match="no constant 'speed': known are"):
-        read_model(tmp_path, "lan")
+        read_model(folder, "lan")
