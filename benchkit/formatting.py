@@ -1,6 +1,6 @@
 """Format numbers with their unit and three significant digits.
 
-Shared by the command line, notebooks and pages. Imports the standard library only, `rich` on use.
+Shared by the command line, notebooks and pages. Imports the standard library only.
 """
 
 from __future__ import annotations
@@ -9,10 +9,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, TypeGuard
-
-if TYPE_CHECKING:
-    pass
+from typing import TypeGuard
 
 __all__ = [
     "GIB",

@@ -27,6 +27,7 @@ __all__ = [
     "common",
     "has_failures",
     "print_json",
+    "read_numbers",
     "read_pairs",
 ]
 
@@ -95,6 +96,41 @@ def read_pairs(
             raise UsageError(f"{option} {text!r}: {name} is given twice")
         values[name] = _yaml_value(value) if option == "--set" else value
     return values
+
+
+def read_numbers(
+    context: click.Context, parameter: click.Parameter, text: str | None
+) -> list[float] | None:
+    """Return the numbers of a text such as ``4,8,16``: a callback of click.
+
+    Parameters
+    ----------
+    context : click.Context
+        Not used.
+    parameter : click.Parameter
+        The option, for messages. ``--bandwidth`` takes any number, all others whole numbers.
+    text : str or None
+        Numbers, separated by commas.
+
+    Returns
+    -------
+    list of float or None
+        None without a text.
+
+    Raises
+    ------
+    UsageError
+        A part is not a number.
+    """
+    if text is None:
+        return None
+    kind = float if parameter.name == "bandwidth" else int
+    try:
+        return [kind(part) for part in text.split(",")]
+    except ValueError:
+        raise UsageError(
+            f"{parameter.opts[-1]} {text!r}: must be numbers with commas, such as 10,100"
+        ) from None
 
 
 def _yaml_value(text: str) -> Any:

@@ -6,32 +6,17 @@ from typing import Any
 
 import click
 
-from benchkit.cli.options import common, print_json, read_pairs
+from benchkit.cli.options import common, print_json, read_numbers, read_pairs
 
 __all__ = ["simulate"]
 
 
-def _numbers(context: click.Context, parameter: click.Parameter, text: str | None) -> Any:
-    """Return a comma-separated list of numbers, or None."""
-    from benchkit.errors import UsageError
-
-    if text is None:
-        return None
-    kind = float if parameter.name == "bandwidth" else int
-    try:
-        return [kind(part) for part in text.split(",")]
-    except ValueError:
-        raise UsageError(
-            f"{parameter.opts[-1]} {text!r}: must be numbers with commas, such as 10,100"
-        ) from None
-
-
 @click.command()
 @click.argument("runs", nargs=-1, required=True, metavar="RUN...")
-@click.option("--workers", metavar="N,N", callback=_numbers, help="Numbers of workers.")
-@click.option("--threads", metavar="N,N", callback=_numbers, help="Threads of each worker.")
+@click.option("--workers", metavar="N,N", callback=read_numbers, help="Numbers of workers.")
+@click.option("--threads", metavar="N,N", callback=read_numbers, help="Threads of each worker.")
 @click.option("--memory", metavar="SIZE", help="Memory limit of each worker, such as 4GiB.")
-@click.option("--bandwidth", metavar="B/S,B/S", callback=_numbers,
+@click.option("--bandwidth", metavar="B/S,B/S", callback=read_numbers,
               help="Bandwidth of each worker's link in B/s.")  # fmt: skip
 @click.option("--latency", type=click.FloatRange(0), metavar="S",
               help="Latency of the network in s.")  # fmt: skip

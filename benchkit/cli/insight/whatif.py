@@ -2,23 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 
-from benchkit.cli.options import common, print_json
+from benchkit.cli.options import common, print_json, read_numbers
 
 __all__ = ["whatif"]
-
-
-def _numbers(context: click.Context, parameter: click.Parameter, text: str | None) -> Any:
-    """Return the numbers of a list such as ``4,8,16``: a callback of click."""
-    if text is None:
-        return None
-    try:
-        return [int(part) for part in text.split(",")]
-    except ValueError as error:
-        raise click.BadParameter(f"{text!r}: expected whole numbers, such as 4,8,16") from error
 
 
 def _factor(context: click.Context, parameter: click.Parameter, text: str | None) -> float | None:
@@ -47,8 +35,8 @@ def _group_factors(
 
 @click.command()
 @click.argument("run", default="latest")
-@click.option("--workers", metavar="N,...", callback=_numbers, help="Numbers of workers.")
-@click.option("--threads", metavar="N,...", callback=_numbers, help="Threads of each worker.")
+@click.option("--workers", metavar="N,...", callback=read_numbers, help="Numbers of workers.")
+@click.option("--threads", metavar="N,...", callback=read_numbers, help="Threads of each worker.")
 @click.option("--transfers", metavar="FACTOR", callback=_factor,
               help="Factor of the seconds of transfers; 0: they are free.")  # fmt: skip
 @click.option("--bandwidth", metavar="FACTOR", callback=_factor, help="Factor, such as x2.")
