@@ -100,7 +100,7 @@ class VirtualCluster:
         SimulationError
             No task finishes any more.
         """
-        # No garbage with circles arises: collecting would take a sixth of the time.
+        # No reference cycles arise: collecting garbage would take a sixth of the time.
         was_enabled = gc.isenabled()
         gc.disable()
         try:
@@ -298,7 +298,7 @@ _STOLEN_STATES = ("ready", "constrained", "waiting")
 
 
 class _Comm:
-    """The connection of a new worker: its greeting goes nowhere."""
+    """The connection of a new worker: its first message is discarded."""
 
     async def write(self, message: Any, **kwargs: Any) -> None:
         pass

@@ -143,11 +143,11 @@ def reported_change(
         change the estimate a little, and a regression has the same size on all pages.
     """
     name = series_name(about)
-    for each in regressions:
+    for regression in regressions:
         # The detector may place the change a few nights from where it was first placed.
-        days = abs(np.datetime64(each.night[:10]) - np.datetime64(night[:10])).astype(int)
-        if series_name(each.about) == name and days <= SAME_CHANGE_NIGHTS:
-            return replace(change, ratio=each.ratio, low=each.low, high=each.high)
+        days = abs(np.datetime64(regression.night[:10]) - np.datetime64(night[:10])).astype(int)
+        if series_name(regression.about) == name and days <= SAME_CHANGE_NIGHTS:
+            return replace(change, ratio=regression.ratio, low=regression.low, high=regression.high)
     return change
 
 
@@ -200,7 +200,7 @@ def improvements(
             night = night_name(history.times[change.index])
             if change.direction == better and (*series_name(about), night) not in aside:
                 found.append((night, {str(name): about[name] for name in about}, change))
-    return sorted(found, key=lambda each: (each[0], str(each[1]["workload"])), reverse=True)
+    return sorted(found, key=lambda row: (row[0], str(row[1]["workload"])), reverse=True)
 
 
 def series_statuses(

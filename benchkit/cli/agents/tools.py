@@ -247,8 +247,8 @@ class StoreTools:
         from benchkit.cli.insight.diagnose import diagnose_runs
 
         found = diagnose_runs(self._store(), runs)
-        lines = [" ".join([*each.conclusion, each.sentence]) for each in found]
-        rows = [row for each in found for row in each.to_records()]
+        lines = [" ".join([*diagnosis.conclusion, diagnosis.sentence]) for diagnosis in found]
+        rows = [row for diagnosis in found for row in diagnosis.to_records()]
         return as_answer({"conclusions": lines, "findings": rows}, narrow="Ask for one run.")
 
     def limits(self, run: str = "latest") -> str:

@@ -278,7 +278,7 @@ _NOT_IMPORTED = {
 
 
 def ab_command(folder: Path, names: Sequence[str], target: Path) -> str:
-    """Return the command that measures what the `config.yaml` of a folder asks for.
+    """Return the command that measures what the `config.yaml` of a folder requests.
 
     Parameters
     ----------

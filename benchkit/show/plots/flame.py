@@ -22,7 +22,7 @@ from benchkit.store.run import Run
 
 __all__ = ["draw_frames", "flame_frames", "flame_graph", "pale", "widest"]
 
-#: Frames narrower than this share of the shown width are not visible and not fig.
+#: Frames narrower than this share of the shown width are not visible and not drawn.
 LEAST_SHARE = 1 / 800
 #: Maximum number of boxes, widest first: more are slow to draw and too narrow to read.
 MOST_FRAMES = 3000

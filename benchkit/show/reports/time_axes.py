@@ -35,7 +35,7 @@ def align_time_axes(figures: Iterable[figure]) -> list[figure]:
     drawn = [fig for fig in figures if fig.xaxis[0].visible]
     left = max((int(fig.min_border_left or 0) for fig in drawn), default=0)
     ranges = [fig.x_range for fig in drawn if isinstance(fig.x_range, Range1d)]
-    ends: list[tuple[Any, Any]] = [(each.start, each.end) for each in ranges]
+    ends: list[tuple[Any, Any]] = [(x_range.start, x_range.end) for x_range in ranges]
     for fig in drawn:
         fig.min_border_left, fig.min_border_right = left, 16
         if ends:

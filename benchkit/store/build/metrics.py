@@ -23,7 +23,7 @@ from benchkit.store.schema import METRICS
 
 __all__ = ["biggest_group", "compute_metrics"]
 
-#: Seconds between two looks of Dask's system monitor.
+#: Seconds between two samples of Dask's system monitor.
 MONITOR_S = 0.5
 #: Share of the threads' time by which tasks may overlap, by errors of clocks, before idle time is
 #: unknown.

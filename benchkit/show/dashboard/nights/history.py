@@ -246,7 +246,7 @@ def _body(
             plot.xaxis[0].formatter = timed[0].xaxis[0].formatter
         small.param.update(objects=[ui.figure(plot) for plot in plots], tags=[])
 
-    pn.state.onload(fill)  # 5/6 of the work: render the page before
+    pn.state.onload(fill)  # takes 5/6 of the time of the page: show the rest before
     links = {
         address("workloads", name=series["workload"]): "description, noise and source",
         address("environments", name=series["environment"]): (

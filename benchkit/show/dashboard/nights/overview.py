@@ -163,8 +163,8 @@ def _last_month() -> str:
     """Return the number of regressions that are open, and that began in the last 30 days."""
     first = night_name(all_nights().times[-1] - np.timedelta64(30, "D"))
     every = regressions()
-    n_new = sum(each.night >= first for each in every)
-    n_open = sum(each.is_open for each in every)
+    n_new = sum(regression.night >= first for regression in every)
+    n_open = sum(regression.is_open for regression in every)
     return f"{counted(n_open, 'open regression')}, {n_new} began in the last 30 days; improvements"
 
 

@@ -1,4 +1,4 @@
-"""Page of regressions and improvements: what changed in a period, where, and who should look."""
+"""Page of regressions and improvements: what changed in a period, where, and who the owner is."""
 
 from __future__ import annotations
 
@@ -73,21 +73,22 @@ def _body(values: Mapping[str, str]) -> list[Viewable]:
     since = _since(values["days"])
     owners = workload_owners(runs_table())
     found = [
-        each
-        for each in regressions()
-        if each.night >= since
-        and values["state"] in ("", "open" if each.is_open else "closed")
+        regression
+        for regression in regressions()
+        if regression.night >= since
+        and values["state"] in ("", "open" if regression.is_open else "closed")
         and has_words(
-            f"{each.title} {each.environment} {owners.get(each.workload, '')}", values["find"]
+            f"{regression.title} {regression.environment} {owners.get(regression.workload, '')}",
+            values["find"],
         )
     ]
-    found.sort(key=lambda each: (each.is_open, each.night), reverse=True)
+    found.sort(key=lambda regression: (regression.is_open, regression.night), reverse=True)
     better = [
         cells
         for name, cells in _improvements(values["metric"], since, owners)
         if has_words(" ".join([name, *cells]), values["find"])
     ]
-    n_open = sum(each.is_open for each in found)
+    n_open = sum(regression.is_open for regression in found)
     summary = (
         f"{n_open} open, {len(found) - n_open} closed; "
         f"{counted(len(better), 'improvement')} of the {METRICS[values['metric']].long_name}."
@@ -95,7 +96,7 @@ def _body(values: Mapping[str, str]) -> list[Viewable]:
     titles = ["state", "regression", "size", "where", "since", "who should look"]
     content: list[Viewable] = [ui.page_head(TITLE, lines=[summary])]
     if found:
-        rows = [_cells(each, owners.get(each.workload, "")) for each in found]
+        rows = [_cells(regression, owners.get(regression.workload, "")) for regression in found]
         content.append(tables.html_table(titles, rows))
     else:
         content.append(ui.paragraph("No regressions."))

@@ -40,7 +40,7 @@ UPDATE_MS = 60
 OPTIONS = ("sort", "holds", "page", "prefix", "find", "frames", "cells", "per")
 #: Message shown where task times are missing.
 NO_TIMES = "Task times were not recorded: the light capture only counts tasks."
-#: Tolerance, as a share of the whole run, timeline which a window counts as the whole run.
+#: A window that differs from the whole run by at most this share of it counts as the whole run.
 WHOLE_TOLERANCE = 1e-3
 
 
@@ -373,7 +373,7 @@ class Window:
     def _notify(self) -> None:
         self._outdated_tabs = set(self._callbacks) - {"", self.tab}
         shown = ("", self.tab) if self.tab else ("",)
-        for callback in [each for tab in shown for each in self._callbacks.get(tab, ())]:
+        for callback in [function for tab in shown for function in self._callbacks.get(tab, ())]:
             callback()
 
 
