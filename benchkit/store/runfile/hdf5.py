@@ -1,4 +1,4 @@
-"""Lay out the bytes of an HDF5 file in memory.
+"""Arrange the bytes of an HDF5 file in memory.
 
 Follows the HDF5 File Format Specification with superblock 1, object headers 1 and groups as symbol
 tables, which each version of HDF5 reads; types are encoded by h5py. For a run of 190 datasets with
