@@ -197,7 +197,7 @@ class FileFaults(_Faults):
         if self.fault == "kill after call":
             os.kill(os.getpid(), signal.SIGKILL)
         if self.fault == "reply lost":
-            raise StoreError(f"{args[0]}: 500 Internal Error")
+            raise StoreError(f"{args[0] if args else name}: 500 Internal Error")
         if self.fault == "request repeated":
             raise AlreadyStored(args[0])
         return result
