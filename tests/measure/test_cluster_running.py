@@ -9,6 +9,7 @@ import time
 import weakref
 from types import SimpleNamespace
 
+import dask
 import pytest
 from distributed import Client, LocalCluster
 
@@ -104,6 +105,21 @@ def test_open_cluster_reports_error_of_class(tmp_path, monkeypatch):
         pass
 
     assert str(caught.value) == "odd_clusters.EmptyCluster did not start: OSError: no room"
+
+
+def test_open_cluster_names_the_cause_of_a_worker_that_fails():
+    preload = "raise RuntimeError('no licence for this worker')"
+    spec = ClusterSpec(kwargs={"n_workers": 1})
+
+    with (
+        dask.config.set({"distributed.worker.preload": [preload]}),
+        pytest.raises(ClusterError) as caught,
+        open_cluster(spec),
+    ):
+        pass
+
+    error = "RuntimeError: Nanny failed to start. RuntimeError: no licence for this worker"
+    assert str(caught.value) == f"dask.distributed.LocalCluster did not start: {error}"
 
 
 def test_open_cluster_counts_missing_workers(tmp_path, monkeypatch, capsys):

@@ -89,7 +89,7 @@ def open_cluster(spec: ClusterSpec, *, timeout_s: float | None = None) -> Iterat
         except (ClusterError, KeyboardInterrupt):
             raise
         except Exception as error:
-            raise ClusterError(f"{spec.label} did not start: {error_summary(error)}") from error
+            raise ClusterError(f"{spec.label} did not start: {_with_cause(error)}") from error
         description = describe(client, workers, label=spec.label, kwargs=spec.kwargs)
         yield RunningCluster(client, cluster, description)
     finally:
@@ -102,6 +102,15 @@ def open_cluster(spec: ClusterSpec, *, timeout_s: float | None = None) -> Iterat
 #: Clients and clusters that did not close. Referenced here, because the garbage collector
 #: would close them again in any thread: in a thread that starts an event loop this is a deadlock.
 _UNCLOSED: list[Any] = []
+
+
+def _with_cause(error: BaseException) -> str:
+    """Return a line with an error and its first cause: a nanny only says that it failed."""
+    first = error
+    while first.__cause__ is not None:
+        first = first.__cause__
+    text = error_summary(error)
+    return text if first is error else f"{text} {error_summary(first)}"
 
 
 def _close(resource: Any) -> None:
