@@ -2,6 +2,12 @@
 
 What has to be found was written down before the first measurement. Change a rule because of one of
 these faults only together with new faults here.
+
+First measurement, one pass on 2 cores that other processes used too: found 23 of 28 faults (of the
+26 that can be found without gilknocker, which was not installed), 41 of 47 findings true, 0 of 4
+healthy runs flagged. Missed: a worker that takes 1.8 times as long, `fault.slow_net`, 120 MB in a
+graph. False: `slow_start` and `scheduler_busy` for work of the client, `spilling` that took 3 ms,
+`too_many_threads` in a run of one task, `tiny_tasks` and `network` in `shuffle.skew`.
 """
 
 from __future__ import annotations
