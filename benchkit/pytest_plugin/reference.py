@@ -19,6 +19,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -72,7 +73,7 @@ def _environment() -> Any:
 
 
 #: Folder that the paths of tests are relative to.
-TEST_DIR = SESSION["config"].rootpath / "tests"
+TEST_DIR = (SESSION["config"].rootpath if SESSION else Path.cwd()) / "tests"
 #: Page of the run of GitHub Actions; None elsewhere.
 WORKFLOW_URL = (
     f"{os.environ['GITHUB_SERVER_URL']}/{os.environ.get('GITHUB_REPOSITORY', '')}"
@@ -104,7 +105,8 @@ def _provide_coiled() -> None:
     sys.modules["coiled"] = module
 
 
-_provide_coiled()
+if SESSION:  # not where documentation is made of this module
+    _provide_coiled()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
