@@ -5,7 +5,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import dask
 import pytest
+from distributed import Client, LocalCluster
 
 from benchkit.store.store import Store
 
@@ -137,8 +139,11 @@ def test_named(client, s3_url, s3, s3_factory):
 
 
 def test_known(known):
+    import dask
     from pathlib import Path
 
+    preload = dask.config.get("distributed.worker.preload")
+    assert preload == ["benchkit.pytest_plugin.coiled_module"]
     folder = Path(__file__).parents[1]
     assert known == (folder, "https://forge.example/team/suite/actions/runs/7", False)
 
@@ -323,6 +328,18 @@ def test_reference_names_an_unknown_environment_in_one_line(tmp_path):
     assert done.stderr.startswith("ERROR: --benchkit-environment: no environment named 'smallest'")
     assert "Traceback" not in done.stdout + done.stderr
     assert done.returncode == pytest.ExitCode.USAGE_ERROR
+
+
+def test_coiled_module_is_provided_to_the_processes_of_workers():
+    def version() -> str:
+        import coiled
+
+        return coiled.__version__
+
+    preload = {"distributed.worker.preload": ["benchkit.pytest_plugin.coiled_module"]}
+    options = {"n_workers": 1, "threads_per_worker": 1, "dashboard_address": None}
+    with dask.config.set(preload), LocalCluster(**options) as cluster, Client(cluster) as client:
+        assert set(client.run(version).values()) == {"0"}
 
 
 def test_plugin_leaves_an_option_of_the_suite_alone(tmp_path):

@@ -15,14 +15,13 @@ from __future__ import annotations
 
 import math
 import os
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
+import dask
 import dask.array as da
 import distributed
 import numpy as np
@@ -33,6 +32,7 @@ from packaging.version import Version
 from benchkit.measure import scale
 from benchkit.measure.cluster.description import worker_infos
 from benchkit.measure.cluster.spec import ClusterSpec
+from benchkit.pytest_plugin import coiled_module
 from benchkit.pytest_plugin.clusters import (
     ClusterOptions,
     cluster_options,
@@ -100,9 +100,9 @@ def _provide_coiled() -> None:
     """
     if ClusterSpec.from_dict(_environment().cluster).class_name.startswith("coiled."):
         return
-    module = ModuleType("coiled", "Provided by benchkit for clusters that do not run on Coiled.")
-    module.__dict__.update(Cluster=_open_cluster, __version__="0")
-    sys.modules["coiled"] = module
+    coiled_module.provide(Cluster=_open_cluster)
+    preload = [*dask.config.get("distributed.worker.preload", []), coiled_module.__name__]
+    dask.config.set({"distributed.worker.preload": preload})
 
 
 if SESSION:  # not where documentation is made of this module
