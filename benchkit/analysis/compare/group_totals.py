@@ -174,7 +174,9 @@ def describe_group_change(row: Mapping[str, Any]) -> str:
     group = f"group {row['group']}" if row["group"] else "the run"
     if row["group"] and not min(row["baseline"], row["contender_value"]):
         return f"{row['workload']}: {group} is {'new' if row['contender_value'] else 'gone'}"
-    direction = "more" if row["contender_value"] > row["baseline"] else "less"
+    is_amount = row["metric"] in ("group_share", "group_cpu_share", "group_task_time")
+    less = "less" if is_amount else "fewer"  # the others are counted
+    direction = "more" if row["contender_value"] > row["baseline"] else less
     size = f"{abs(100 * (row['ratio'] - 1)):.1f} % {direction}" if row["baseline"] else direction
     texts = {
         "group_share": f"{group} takes {size} of the run",

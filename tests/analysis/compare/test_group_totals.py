@@ -6,7 +6,7 @@ import numpy as np
 import xarray as xr
 from helpers.synthetic_runs import make_run
 
-from benchkit.analysis.compare.group_totals import group_totals, run_amounts
+from benchkit.analysis.compare.group_totals import describe_group_change, group_totals, run_amounts
 
 
 def test_group_totals_are_absent_without_numbers_of_tasks():
@@ -34,3 +34,15 @@ def test_run_amounts_are_of_the_whole_run():
     incomplete = ("incomplete_report", [1])
     tree["transfers"] = tree["transfers"].to_dataset().assign(incomplete=incomplete)
     assert set(run_amounts(tree)) == {"graph_tasks"}
+
+
+def test_describe_group_change_counts_fewer_and_measures_less():
+    row = {"workload": "etl", "group": "", "unit": "1", "exact": False}
+    row |= {"baseline": 0.5, "contender_value": 0.25, "ratio": 0.5, "low": 0.4, "high": 0.6}
+
+    assert describe_group_change({**row, "metric": "run_transfers"}) == (
+        "etl: the run has 50.0 % fewer transfers per task (-60.0 to -40.0): 0.500 -> 0.250"
+    )
+    assert describe_group_change({**row, "metric": "group_share", "group": "merge"}) == (
+        "etl: group merge takes 50.0 % less of the run (-60.0 to -40.0): 50.0 % -> 25.0 %"
+    )
