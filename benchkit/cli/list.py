@@ -6,28 +6,24 @@ Rows are flat dictionaries, the same for a table and for JSON.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Mapping, Sequence
 from shutil import get_terminal_size
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from benchkit.cli.options import common, print_json
+from benchkit.cli.options import common, print_json, print_json_texts
+from benchkit.cli.stored_runs import as_records, matching_runs, runs_as_json
 from benchkit.formatting import format_bytes, format_change, format_seconds, short_group
 from benchkit.table import Table
-from benchkit.values import decode_json
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["as_records", "list_command", "metric_rows", "run_row"]
+__all__ = ["list_command", "metric_rows", "run_row"]
 
 #: Runs shown without --all.
 _DEFAULT_RUNS = 30
-#: Runs read at once for --json, and runs converted at once.
-_RUNS_PER_PART, _RECORDS_PER_PART = 50_000, 1000
 #: Fields of the runs that the table shows or selects by.
 _SHOWN_FIELDS = (
     "id",
@@ -87,7 +83,7 @@ def list_command(
     if what == "runs":
         filters = {"since": since, "outcome": outcome, "tags": tags or None}
         if as_json:
-            print_json(_records_of_runs(store, expression, **filters))
+            print_json_texts(runs_as_json(store, expression, **filters))
             return
         last, count = _last_runs(store, expression, None if everything else _DEFAULT_RUNS, filters)
         if last.empty:
@@ -168,29 +164,6 @@ def _workloads(
     return rows
 
 
-def _runs(store: str | None, expression: str | None = None, **filters: Any) -> pd.DataFrame:
-    """Return the runs of a store, oldest first, with their metrics.
-
-    `expression` is a selection as for ``-k``; tags of runs are matched as ``NAME=VALUE``.
-    """
-    from benchkit.measure.expression import matcher
-    from benchkit.store.store import Store
-
-    frame = Store(store, create=False).runs(**filters)
-    if expression is None or frame.empty:
-        return frame
-    matches = matcher(expression)
-    keep = [
-        matches(
-            _SelectableRun(
-                row.workload, SimpleNamespace(category=row.category), _tag_texts(row.tags)
-            )
-        )
-        for row in frame[["workload", "category", "tags"]].itertuples(index=False)
-    ]
-    return frame[keep]
-
-
 def _last_runs(
     store: str | None, expression: str | None, limit: int | None, filters: dict[str, Any]
 ) -> tuple[pd.DataFrame, int]:
@@ -198,60 +171,11 @@ def _last_runs(
     count = None
     if limit is not None and expression is None:
         # All fields of a million runs need 400 MB; their times need 80 MB.
-        started = _runs(store, columns=["started"], **filters)["started"]
+        started = matching_runs(store, columns=["started"], **filters)["started"]
         if len(started) > limit and started.iloc[-limit:].notna().all():
             count, filters = len(started), {**filters, "since": started.iloc[-limit]}
-    frame = _runs(store, expression, columns=_SHOWN_FIELDS, **filters)
+    frame = matching_runs(store, expression, columns=_SHOWN_FIELDS, **filters)
     return frame if limit is None else frame.tail(limit), len(frame) if count is None else count
-
-
-def _records_of_runs(
-    store: str | None, expression: str | None, **filters: Any
-) -> Iterator[dict[str, Any]]:
-    """Yield the records of runs, oldest first, in parts: a million at once need 9 GB."""
-    started = _runs(store, columns=["started"], **filters)["started"]
-    starts = [*started.iloc[::_RUNS_PER_PART].drop_duplicates(), None]
-    parts = [{"since": since, "until": until} for since, until in pairwise(starts)]
-    if started.isna().any() or len(parts) < 2:
-        parts = [{}]
-    for part in parts:
-        frame = _runs(store, expression, **{**filters, **part})
-        for first in range(0, len(frame), _RECORDS_PER_PART):
-            yield from as_records(frame.iloc[first : first + _RECORDS_PER_PART])
-
-
-class _SelectableRun(NamedTuple):
-    """The attributes of a run that a selection reads."""
-
-    name: str
-    workload: Any
-    tags: tuple[str, ...]
-
-
-def _tag_texts(text: str) -> tuple[str, ...]:
-    return tuple(f"{name}={value}" for name, value in decode_json(text).items())
-
-
-def as_records(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    """Return the rows of a DataFrame; missing values are None, tags and the like objects.
-
-    Parameters
-    ----------
-    frame : DataFrame
-        Such as `Store.runs` returns it.
-
-    Returns
-    -------
-    list of dict
-        Column name -> value.
-    """
-    from benchkit.store.schema import RECORD_FIELDS
-
-    rows = frame.astype(object).where(frame.notna(), None).to_dict("records")
-    return [
-        {k: decode_json(v) if RECORD_FIELDS.get(k) == "json" else v for k, v in row.items()}
-        for row in rows
-    ]
 
 
 def _environments(environment_folders: Sequence[str]) -> list[dict[str, Any]]:
@@ -283,7 +207,7 @@ def _noise(store: str | None, expression: str | None) -> list[dict[str, Any]]:
     """Return a row per variant: its duration, its noise and the runs needed to detect changes."""
     from benchkit.experiment.run.known_workloads import noise_table
 
-    return as_records(noise_table(_runs(store, expression)))
+    return as_records(noise_table(matching_runs(store, expression)))
 
 
 def _short_noise(row: Mapping[str, Any]) -> dict[str, Any]:

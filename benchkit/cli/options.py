@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from importlib.util import find_spec
@@ -27,6 +26,7 @@ __all__ = [
     "common",
     "has_failures",
     "print_json",
+    "print_json_texts",
     "read_numbers",
     "read_pairs",
 ]
@@ -310,9 +310,20 @@ def print_json(rows: Iterable[dict[str, Any]]) -> None:
     Parameters
     ----------
     rows : iterable of dict
-        Column name -> value; printed in parts, so that not all rows are in memory.
+        Column name -> value.
     """
-    pieces = _json_pieces(rows)
+    print_json_texts(map(_json_text, rows))
+
+
+def print_json_texts(texts: Iterable[str]) -> None:
+    """Print JSON texts as one JSON array.
+
+    Parameters
+    ----------
+    texts : iterable of str
+        Elements of the array; printed in parts, so that not all are in memory.
+    """
+    pieces = _json_pieces(texts)
     while part := "".join(islice(pieces, _ROWS_PER_WRITE)):
         click.echo(part, nl=False)
     click.echo()
@@ -331,25 +342,24 @@ def as_json_text(rows: Iterable[dict[str, Any]]) -> str:
     str
         A JSON array.
     """
-    return "".join(_json_pieces(rows))
+    return "".join(_json_pieces(map(_json_text, rows)))
 
 
-def _json_pieces(rows: Iterable[dict[str, Any]]) -> Iterator[str]:
-    """Yield the text of a JSON array in pieces, one for each row and one for the end."""
-    start = "[\n"
-    for row in rows:
-        text = json.dumps(_json_row(row), default=str, indent=1)
-        yield start + textwrap.indent(text, " ")
-        start = ",\n"
-    yield "[]" if start == "[\n" else "\n]"
+def _json_pieces(texts: Iterable[str]) -> Iterator[str]:
+    """Yield the text of a JSON array in pieces, one for each element and one for the end."""
+    start = "[\n "
+    for text in texts:
+        yield start + text.replace("\n", "\n ")
+        start = ",\n "
+    yield "[]" if start == "[\n " else "\n]"
 
 
-def _json_row(row: dict[str, Any]) -> dict[str, Any]:
+def _json_text(row: dict[str, Any]) -> str:
     row = {
         name: json.loads(value) if name in _JSON_FIELDS and isinstance(value, str) else value
         for name, value in row.items()
     }
-    return json_safe(row)
+    return json.dumps(json_safe(row), default=str, indent=1)
 
 
 def has_failures(records: Iterable[Mapping[str, Any]]) -> bool:

@@ -200,8 +200,8 @@ def test_list_runs_reads_all_fields_of_the_last_runs_only(tmp_path, monkeypatch,
     store.catalogue.add_many(records)
     read = []
     monkeypatch.setattr(
-        list_module, "_runs", lambda *args, runs=list_module._runs, **options: read.append(
-            runs(*args, **options)) or read[-1]
+        list_module, "matching_runs", lambda *args, runs=list_module.matching_runs, **options:
+        read.append(runs(*args, **options)) or read[-1]
     )  # fmt: skip
 
     done = CliRunner().invoke(benchkit, ["list", "runs", "--store", str(store.path)])
@@ -212,29 +212,6 @@ def test_list_runs_reads_all_fields_of_the_last_runs_only(tmp_path, monkeypatch,
     assert len(shown) == 30
     assert all(full.startswith(short) for full, short in zip(newest, shown, strict=True))
     assert len(read[-1]) == {"different": 30, "equal": 35, "missing": 40}[start]
-
-
-@pytest.mark.parametrize("without_start", [False, True])
-def test_list_runs_in_parts_has_the_records_of_all(tmp_path, monkeypatch, without_start):
-    store = Store(tmp_path / "s")
-    store.create()
-    hours = [1, 1, 1, 2, 3, 3, 4, 5, 5, 5]
-    records = [
-        {"id": new_id(), "workload": f"made.w{n % 2}", "started": f"2026-08-01T0{hour}:00:00"}
-        for n, hour in enumerate(hours)
-    ]
-    records += [{"id": new_id(), "workload": "made.w1"}] if without_start else []
-    store.catalogue.add_many(records)
-    whole = list(list_module._records_of_runs(str(store.path), None))
-    monkeypatch.setattr(list_module, "_RUNS_PER_PART", 3)
-    monkeypatch.setattr(list_module, "_RECORDS_PER_PART", 2)
-
-    parts = list(list_module._records_of_runs(str(store.path), None))
-    some = list(list_module._records_of_runs(str(store.path), "w1", since="2026-08-01T03:00"))
-
-    assert [row["id"] for row in whole] == [record["id"] for record in records]
-    assert parts == whole
-    assert [row["id"] for row in some] == [records[n]["id"] for n in (5, 7, 9)]
 
 
 @pytest.mark.parametrize("rows", [[], [{"a": 1, "tags": '{"b": 2}'}, {"a": float("nan")}]])
