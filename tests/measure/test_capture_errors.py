@@ -6,6 +6,7 @@ import numpy as np
 from helpers.capture import capture_errors, keys_of, nap, plugin_of, run_tasks
 
 from benchkit.measure import capture
+from benchkit.measure.capture.scheduler_plugin import MIN_TASKS_PER_FLUSH
 from benchkit.measure.recording import Recording
 
 
@@ -132,3 +133,23 @@ def test_missing_metrics_are_nan(cluster, client, observed):
         "tick_max",
     ):
         assert np.isnan(blind[0, capture.SAMPLE_COLUMNS.index(name)]), name
+
+
+def test_sample_converts_large_batches_only(cluster, client, observed):
+    counts = []
+    with observed(client) as observation:
+        run_tasks(client, 1)
+        plugin = plugin_of(cluster, observation)
+
+        async def sample():
+            plugin.stream.flush()  # rows that are there already
+            row = (plugin.groups.members[0], "key", "worker", 1, 8, 1.0, 2.0, 1)
+            for n_tasks in (MIN_TASKS_PER_FLUSH - 1, 1):
+                plugin.stream.rows += row * n_tasks
+                plugin._sample()
+                counts.append(len(plugin.stream.rows) // len(row))
+
+        client.sync(sample)
+
+    assert counts == [MIN_TASKS_PER_FLUSH - 1, 0]
+    assert capture_errors(observation.run) == []

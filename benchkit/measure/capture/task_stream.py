@@ -220,9 +220,15 @@ class TaskStream:
         error, trace = arguments.get("exception_text"), arguments.get("traceback_text")
         self.add_failure(task, arguments.get("worker"), error or "", trace or "")
 
-    def flush(self) -> None:
-        """Convert the flat lists to columns of numbers."""
-        if not self.rows:
+    def flush(self, at_least: int = 1) -> None:
+        """Convert the flat lists to columns of numbers.
+
+        Parameters
+        ----------
+        at_least : int, default 1
+            Do nothing with fewer tasks than this.
+        """
+        if len(self.rows) < at_least * ROW:
             return
         columns = [self.rows[place::ROW] for place in range(ROW)]
         event_values = [self.event_values[place::EVENT_ROW] for place in range(EVENT_ROW)]
