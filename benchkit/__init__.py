@@ -66,11 +66,12 @@ def __dir__() -> list[str]:
 
 
 def load_ipython_extension(shell: Any) -> None:
-    """Add ``%%benchkit`` to a notebook: ``%load_ext benchkit``.
+    """Add ``%%benchkit`` and names of workloads to a notebook: ``%load_ext benchkit``.
 
     Parameters
     ----------
     shell : IPython.InteractiveShell
         The session.
     """
-    import_module("benchkit.experiment.cell_magic").register(shell)
+    for name in ("cell_magic", "name_completion"):
+        import_module(f"benchkit.experiment.{name}").register(shell)
