@@ -57,7 +57,7 @@ def test_mark_form_absent_without_flag(monkeypatch, a_run):
 def test_mark_author_is_logged_in_user(nightly_store, monkeypatch):
     monkeypatch.setenv(mark_form.MARKS_VARIABLE, "1")
     monkeypatch.setattr(type(pn.state), "user", property(lambda state: "ada"))
-    form = pn.Column(*mark_form.mark_run(cache.open_run(cache.runs_table()["id"].iloc[0])))
+    form = pn.Column(*mark_form.mark_run(cache.open_run(cache.runs_table(["id"])["id"].iloc[0])))
     reason, author = form.select(pn.widgets.TextInput)
     reason.value, author.value = "broken disk", "another author"
     form.select(pn.widgets.Button)[0].clicks += 1

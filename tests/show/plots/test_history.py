@@ -177,7 +177,8 @@ def workload_page(history, monkeypatch):
     runs = history.runs.assign(params=[{}] * len(history.runs))
     known = {
         "nights_of_workload": lambda name: history,
-        "runs_table": lambda: runs.sort_values("started", ascending=False),
+        "runs_of_workload": lambda name: runs.sort_values("started", ascending=False),
+        "runs_table": lambda columns: runs[columns],
         "workload_catalogue": lambda: SimpleNamespace(variants=list),
         "noise_of": lambda metric: pd.DataFrame({"workload": []}),
         "newest_attributes": lambda runs: {},

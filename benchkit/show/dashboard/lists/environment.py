@@ -14,7 +14,7 @@ from benchkit.errors import BenchkitError
 from benchkit.formatting import MISSING, format_bytes
 from benchkit.show.dashboard.components import tables, ui
 from benchkit.show.dashboard.components.markup import code, run_link, text_or_missing
-from benchkit.show.dashboard.state.cache import attributes_of, newest_attributes
+from benchkit.show.dashboard.state.attributes import attributes_of, newest_attributes
 from benchkit.show.dashboard.state.url import address
 from benchkit.show.plots.history_annotations import BUILD
 

@@ -16,12 +16,15 @@ from benchkit.show.dashboard.components import tables, ui
 from benchkit.show.dashboard.components.filters import filtered, select
 from benchkit.show.dashboard.components.markup import code, link, text_or_missing
 from benchkit.show.dashboard.lists import environment
-from benchkit.show.dashboard.state.cache import newest_attributes, runs_table
+from benchkit.show.dashboard.state.attributes import newest_attributes
+from benchkit.show.dashboard.state.cache import runs_table
 from benchkit.show.dashboard.state.url import address
 
 __all__ = ["TITLE", "view"]
 
 TITLE = "Environments"
+#: Columns of the runs that the pages read.
+_COLUMNS = ("id", "started", "environment", "workload", "host", *environment.BUILD)
 _TERMS = {
     "runs": "runs of the store in this environment, of any outcome",
     "builds": "number of different sets of packages under this name",
@@ -48,7 +51,7 @@ def view(state: dict[str, str]) -> Viewable:
     Viewable
         The page.
     """
-    runs = runs_table()
+    runs = runs_table(_COLUMNS)
     if runs.empty or runs["environment"].notna().sum() == 0:
         return ui.message(
             "No environments yet",

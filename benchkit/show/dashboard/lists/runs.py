@@ -20,11 +20,10 @@ from benchkit.measure.run_ids import is_id
 from benchkit.show.dashboard.components import tables, ui
 from benchkit.show.dashboard.components.markup import link, outcome_text
 from benchkit.show.dashboard.components.metrics import metric_term
-from benchkit.show.dashboard.state.cache import runs_table
+from benchkit.show.dashboard.state.cache import SHOWN_COLUMNS, open_store, runs_table
 from benchkit.show.dashboard.state.table_state import page_of, stateful_table
 from benchkit.show.dashboard.state.url import address, write_address
 from benchkit.show.dashboard.web.template import WRAPPED_TITLES_STYLES
-from benchkit.store.schema import METRICS
 from benchkit.values import decode_json
 
 __all__ = ["TITLE", "view"]
@@ -39,9 +38,13 @@ _NUMBERS = {
     "n_tasks": ("tasks", 1, 0),
 }
 _TEXTS = ("workload", "environment", "host", "dask")
+#: Columns of the index that the list reads.
+_COLUMNS = ("id", "started", "outcome", "simulated", "tags", *_TEXTS, *_NUMBERS)
 #: Columns that contain links; they have no filter.
 LINKS = ("open", "compare")
 PAGE_SIZE = 25
+#: Rows of the table; texts and links of a million rows take 5 s and 2 GB.
+MOST_ROWS = 20_000
 #: Width of a column of numbers, in pixels.
 NUMBER_WIDTH = 78
 #: An id that stands for that of each run in `_links`.
@@ -64,37 +67,51 @@ def view(state: dict[str, str]) -> Viewable:
     Viewable
         The page.
     """
-    frame = runs_table()
+    frame = runs_table(_COLUMNS)
     if frame.empty:
         return ui.message(
             "No runs yet", "Measure some, then load this page again:", "benchkit run -k tag:quick"
         )
     picked = state.get("pick", "")
-    table = _table(frame, picked if is_id(picked) else "")
-    columns = [str(name) for name in table.columns if name not in LINKS]
+    picked = picked if is_id(picked) else ""
+    empty = _table(frame.head(0))
+    columns = [str(name) for name in empty.columns if name not in LINKS]
     # Columns with a filter field, and filters of the address on other columns.
-    filters = [name for name in columns if table[name].dtype == object]
+    filters = [name for name in columns if empty[name].dtype == object]
     fixed = {name: state[name] for name in columns if state.get(name) and name not in filters}
     initial = {name: state[name] for name in filters if state.get(name)}
-    table = _filtered(table, fixed)
+    possible = _matching(frame, fixed)
+    is_large = len(possible) > MOST_ROWS
+    order = state.get("sort", "")
+    shown = _in_order(frame, _matching(frame, {**fixed, **initial}), order)
     note = ui.column(margin=0)
 
-    def show_filters(texts: Mapping[str, str]) -> None:
-        text = f"{len(_filtered(table, texts))} of {len(frame)} are shown."
+    def show_note(texts: Mapping[str, str]) -> None:
+        text = f"{len(shown)} of {len(frame)} are shown."
         for name, value in texts.items():
             text += f" Only where {name} contains {value!r}."
         links = {address("runs", pick=picked): "show all"}
         note[:] = [ui.link_line(text, links)] if texts else []
+        if len(shown) > MOST_ROWS:
+            which = "first" if order else "newest"
+            text = f"The {which} {MOST_ROWS} of {counted(len(shown), 'run')} are listed; filters, "
+            note.append(ui.paragraph(f"{text}sort order and the CSV file use all runs."))
 
+    table = _table(frame.iloc[shown[:MOST_ROWS] if is_large else possible], picked)
     first_page = page_of(state.get("page", ""), len(table), PAGE_SIZE)
     written = (state.get("sort", ""), initial, str(first_page) if first_page > 1 else "")
 
-    def write(order: str, texts: dict[str, str], page: str) -> None:
-        nonlocal written
-        if written == (order, texts, page):
+    def write(new_order: str, texts: dict[str, str], page: str) -> None:
+        nonlocal written, order, shown
+        if written == (new_order, texts, page):
             return
-        written = order, texts, page
-        show_filters({**fixed, **texts})
+        is_changed = written[:2] != (new_order, texts)
+        written, order = (new_order, texts, page), new_order
+        if is_changed:
+            shown = _in_order(frame, _matching(frame, {**fixed, **texts}), order)
+            show_note({**fixed, **texts})
+            if is_large:
+                widget.value = _table(frame.iloc[shown[:MOST_ROWS]], picked)
         keys = {"pick": picked, "sort": order, "page": page, **fixed, **texts}
         write_address("runs", keys)
 
@@ -103,17 +120,17 @@ def view(state: dict[str, str]) -> Viewable:
             return
         location = pn.state.location
         if location is not None:
-            search = address("run", id=table["id"].iloc[event.row])
+            search = address("run", id=widget.value["id"].iloc[event.row])
             location.param.update(search=search, reload=True)
 
-    show_filters({**fixed, **initial})
+    show_note({**fixed, **initial})
     widget = stateful_table(
         table,
         state,
         write,
         filters=filters,
         page_size=PAGE_SIZE,
-        is_paged=len(table) > PAGE_SIZE,
+        is_paged=len(possible) > PAGE_SIZE,
         stylesheets=[WRAPPED_TITLES_STYLES],
         configuration={"headerFilterLiveFilterDelay": TYPING_MS},
         sizing_mode="stretch_width",
@@ -133,7 +150,7 @@ def view(state: dict[str, str]) -> Viewable:
     )
     widget.on_click(open_run)
     save = tables.download_button(
-        "runs.csv", lambda: _as_file(frame, widget), "The runs shown, as CSV", 200
+        "runs.csv", lambda: _as_file(frame["id"].iloc[shown]), "The runs shown, as CSV", 200
     )
     return ui.column(
         ui.page_head(counted(len(frame), "run"), lines=[_outcomes(frame)]),
@@ -150,16 +167,35 @@ def _formatter(digits: int) -> NumberFormatter:
     return NumberFormatter(format=f"0,0{decimals}", nan_format=MISSING)
 
 
-def _filtered(table: pd.DataFrame, texts: Mapping[str, str]) -> pd.DataFrame:
-    """Return the rows whose columns contain the texts, ignoring case."""
+def _matching(frame: pd.DataFrame, texts: Mapping[str, str]) -> np.ndarray:
+    """Return the positions of the runs whose cells contain the texts, ignoring case."""
+    keep = np.ones(len(frame), bool)
     for name, text in texts.items():
-        is_match = table[name].astype(str).str.lower().str.contains(text.lower(), regex=False)
-        table = table[is_match].reset_index(drop=True)
-    return table
+        keep &= _contains(_column(frame, name), text.lower())
+    return np.flatnonzero(keep)
+
+
+def _contains(cells: pd.Series, text: str) -> np.ndarray:
+    return _each_once(cells, lambda cell: text in str(cell).lower()).to_numpy(bool)
+
+
+def _in_order(frame: pd.DataFrame, positions: np.ndarray, order: str) -> np.ndarray:
+    """Return positions of runs in the order of a column; a leading minus means descending."""
+    name = order.removeprefix("-")
+    if name not in _table(frame.head(0)):
+        return positions
+    runs = frame.iloc[positions]
+    values = runs["started"] if name == "started" else _column(runs, name)
+    if values.dtype == object:
+        values = _each_once(values, str.lower)
+    values = values.reset_index(drop=True)
+    return positions[values.sort_values(ascending=order == name, kind="stable").index]
 
 
 def _picked_run(frame: pd.DataFrame, picked: str) -> list[Viewable]:
     """Return a message that the first of two runs is selected."""
+    if not picked:
+        return []
     rows = frame[frame["id"].astype(str) == picked]
     if rows.empty:
         return []
@@ -169,38 +205,50 @@ def _picked_run(frame: pd.DataFrame, picked: str) -> list[Viewable]:
 
 
 def _table(frame: pd.DataFrame, picked: str = "") -> pd.DataFrame:
+    """Return the rows of the table, with numbers from 0 as index."""
     # The store checks that ids contain only hexadecimal digits and dashes, so the link is safe.
-    ids = frame["id"].astype(str)
+    ids = _column(frame, "id")
     pairs = _links(ids, lambda run_id: _pair_link(run_id, picked))
     table = pd.DataFrame(
         {
             "id": ids,
             "open": _links(ids, _run_link),
             "compare": pairs.where(ids != picked, _pair_link(picked, picked)),
-            "started": frame["started"].dt.strftime("%Y-%m-%d %H:%M").fillna(MISSING),
         }
     )
-    for name in _TEXTS:
-        if name in frame:
-            table[name] = _each_once(frame[name].fillna(MISSING), str)
-    simulated = np.where(is_simulated(frame), ", simulated", "")
-    table["outcome"] = _each_once(frame["outcome"], outcome_text).astype(object) + simulated
-    for name, (title, divisor, digits) in _NUMBERS.items():
-        if name in frame and name in METRICS:
-            table[title] = (frame[name].astype(float) / divisor).round(digits)
-    table["tags"] = _each_once(frame["tags"].fillna("{}"), _tags_text)
-    return table.astype({name: object for name in ("started", "outcome", "tags")})
+    numbers = [title for title, *_ in _NUMBERS.values()]
+    for name in ("started", *_TEXTS, "outcome", *numbers, "tags"):
+        table[name] = _column(frame, name)
+    return table.reset_index(drop=True)
+
+
+def _column(frame: pd.DataFrame, name: str) -> pd.Series:
+    """Return a column of the table; of all runs, it is made only for a filter or a sort order."""
+    if name == "id":
+        return frame["id"].astype(str)
+    if name == "started":
+        texts = frame["started"].dt.strftime("%Y-%m-%d %H:%M")
+        return texts.fillna(MISSING).astype(object)
+    if name == "outcome":
+        simulated = np.where(is_simulated(frame), ", simulated", "")
+        return _each_once(frame["outcome"], outcome_text) + simulated
+    if name == "tags":
+        return _each_once(frame["tags"].fillna("{}"), _tags_text)
+    for field, (title, divisor, digits) in _NUMBERS.items():
+        if name == title:
+            return (frame[field].astype(float) / divisor).round(digits)
+    return _each_once(frame[name].fillna(MISSING), str)
 
 
 def _tags_text(text: str) -> str:
     return ", ".join(f"{name}={value}" for name, value in decode_json(text).items())
 
 
-def _each_once(values: pd.Series, make: Callable[[Any], str]) -> pd.Series:
-    """Return a text for each value, which is made once for equal values."""
+def _each_once(values: pd.Series, make: Callable[[Any], Any]) -> pd.Series:
+    """Return the result of a function for each value, which is called once for equal values."""
     codes, distinct = pd.factorize(values, use_na_sentinel=False)
-    texts = np.array([make(value) for value in distinct], dtype=object)
-    return pd.Series(texts[codes], values.index, dtype=object)
+    made = np.array([make(value) for value in distinct], dtype=object)
+    return pd.Series(made[codes], values.index, dtype=object)
 
 
 def _links(ids: pd.Series, make: Callable[[str], str]) -> pd.Series:
@@ -226,10 +274,10 @@ def _pair_link(run_id: str, picked: str) -> str:
     return str(link("⇄", address("runs", pick=run_id), label=label))
 
 
-def _as_file(frame: pd.DataFrame, widget: pn.widgets.Tabulator) -> pd.DataFrame:
-    """Return the index records of the shown runs, in the order shown, in the store's units."""
-    shown = widget.current_view["id"]
-    return frame.assign(id=frame["id"].astype(str)).set_index("id").loc[shown].reset_index()
+def _as_file(ids: pd.Series) -> pd.DataFrame:
+    """Return the index records of runs, in this order and in the store's units."""
+    runs = open_store().runs(columns=SHOWN_COLUMNS, id=list(ids)).set_index("id")
+    return runs.loc[ids[ids.isin(runs.index)]].reset_index()  # a run may be deleted meanwhile
 
 
 def _outcomes(frame: pd.DataFrame) -> str:

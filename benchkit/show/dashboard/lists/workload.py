@@ -29,9 +29,10 @@ from benchkit.show.dashboard.components.markup import (
     tone_of_outcome,
 )
 from benchkit.show.dashboard.components.metrics import measured_metrics, metric_term, metric_text
+from benchkit.show.dashboard.state.attributes import newest_attributes
 from benchkit.show.dashboard.state.cache import (
-    newest_attributes,
     noise_of,
+    runs_of_workload,
     runs_table,
     workload_catalogue,
 )
@@ -124,10 +125,9 @@ def view(state: dict[str, str]) -> pn.Column:
         The page.
     """
     name = state["name"]
-    all_runs = runs_table()
-    runs = all_runs[all_runs["workload"] == name] if len(all_runs) else all_runs
+    runs = runs_of_workload(name)
     variants = {variant.name: variant for variant in workload_catalogue().variants()}
-    siblings = _siblings(name, all_runs, variants)
+    siblings = _siblings(name, variants)
     links = {address("workloads", name=sibling): sibling for sibling in siblings}
     variant = variants.get(name)
     if runs.empty and variant is None:
@@ -162,9 +162,9 @@ def view(state: dict[str, str]) -> pn.Column:
     return ui.column(*content)
 
 
-def _siblings(name: str, runs: pd.DataFrame, variants: Mapping[str, Variant]) -> list[str]:
+def _siblings(name: str, variants: Mapping[str, Variant]) -> list[str]:
     base = name.partition("[")[0]
-    names = {*variants, *(runs["workload"] if len(runs) else ())}
+    names = {*variants, *runs_table(["workload"])["workload"].unique()}
     return sorted(sibling for sibling in names if sibling.partition("[")[0] == base)
 
 

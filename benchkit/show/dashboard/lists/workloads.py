@@ -28,9 +28,14 @@ from benchkit.show.dashboard.components.markup import (
     span,
     tone_of_outcome,
 )
-from benchkit.show.dashboard.components.metrics import measured_metrics, metric_term
+from benchkit.show.dashboard.components.metrics import metric_term
 from benchkit.show.dashboard.lists import workload
-from benchkit.show.dashboard.state.cache import noise_of, runs_table, workload_catalogue
+from benchkit.show.dashboard.state.cache import (
+    noise_of,
+    runs_table,
+    stored_metrics,
+    workload_catalogue,
+)
 from benchkit.show.dashboard.state.nights import all_nights, series_statuses_of, shown_metrics
 from benchkit.show.dashboard.state.url import address
 from benchkit.store.schema import METRICS
@@ -38,6 +43,8 @@ from benchkit.store.schema import METRICS
 __all__ = ["TITLE", "Row", "view", "workload_rows"]
 
 TITLE = "Workloads"
+#: Columns of the runs that the list reads.
+_COLUMNS = ("id", "started", "workload", "category", "outcome")
 #: Usual largest number of runs per side; a workload that needs more for 5 % is noisy.
 MANY_RUNS = 12
 _TITLES = (
@@ -134,13 +141,13 @@ def view(state: dict[str, str]) -> Viewable:
     """
     if state.get("name"):
         return workload.view(state)
-    if runs_table().empty and not workload_catalogue().workloads:
+    if runs_table(_COLUMNS).empty and not workload_catalogue().workloads:
         return ui.message(
             "No workloads yet",
             "There are no runs, and there is no folder of workloads here:",
             "benchkit run -k tag:quick",
         )
-    metrics = measured_metrics(runs_table()) or ["duration"]
+    metrics = stored_metrics() or ["duration"]
     metric = metric_select(metrics, state.get("metric"), width=270)
     categories = sorted({row.category for row in workload_rows(metric.value)})
     category = {"all": "", **{name: name for name in categories}}
@@ -169,7 +176,7 @@ def workload_rows(metric: str) -> list[Row]:
     list of Row
         One row per variant of the store and of the catalogue, sorted by name.
     """
-    runs, states = runs_table(), _states(metric)
+    runs, states = runs_table(_COLUMNS), _states(metric)
     sets = noise_of(metric).drop_duplicates("workload") if len(runs) else pd.DataFrame()
     noise = {row["workload"]: row for row in sets.to_dict("records")}
     rows: dict[str, Row] = {}

@@ -71,7 +71,7 @@ def view(state: dict[str, str]) -> Viewable:
 
 def _body(values: Mapping[str, str]) -> list[Viewable]:
     since = _since(values["days"])
-    owners = workload_owners(runs_table())
+    owners = workload_owners(runs_table(["workload", "started", "owner"]))
     found = [
         regression
         for regression in regressions()

@@ -6,10 +6,10 @@ of the index files, which never change either.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import os
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, TypeVar
@@ -19,7 +19,11 @@ import panel as pn
 import pyarrow as pa
 import xarray as xr
 
-from benchkit.analysis.run.baseline import metrics_against_previous
+from benchkit.analysis.run.baseline import (
+    COMPARABLE_FIELDS,
+    SERIES_FIELDS,
+    metrics_against_previous,
+)
 from benchkit.analysis.run.noise import run_noise
 from benchkit.analysis.run.timeline import TaskTimeline
 from benchkit.errors import BenchkitError
@@ -32,28 +36,38 @@ from benchkit.store.storage import in_parallel
 from benchkit.store.store import Store
 
 __all__ = [
+    "SHOWN_COLUMNS",
     "STORE_VARIABLE",
     "RunPage",
-    "attributes_of",
     "cached",
     "load_run",
-    "newest_attributes",
     "noise_of",
     "open_run",
     "open_store",
-    "runs_by_time",
+    "resolved",
+    "runs_of_workload",
     "runs_table",
     "store_version",
+    "stored_metrics",
     "workload_catalogue",
 ]
 
 T = TypeVar("T")
 #: Environment variable with the path of the store.
 STORE_VARIABLE = "BENCHKIT_STORE"
-#: Columns of the index that pages show; texts that differ in each run need 80 MB in a million.
-_COLUMNS = [name for name in (*RECORD_FIELDS, *METRICS, *MARK_COLUMNS) if name != "digest"]
-#: Number of newest run files to try, in case files are damaged.
-MOST_FILES = 3
+#: Columns of the index that pages show: all but a text that is different in each run.
+SHOWN_COLUMNS = [name for name in (*RECORD_FIELDS, *METRICS, *MARK_COLUMNS) if name != "digest"]
+#: Fields that `run_noise` reads.
+_NOISE_FIELDS = (
+    *SERIES_FIELDS,
+    *COMPARABLE_FIELDS,
+    "workers_requested",
+    "started",
+    "outcome",
+    "comparable",
+    "metric_versions",
+)
+_READING = threading.Lock()
 
 
 def open_store() -> Store:
@@ -78,40 +92,79 @@ def _store(path: str) -> Store:
     return Store(path or None, create=False)
 
 
-def runs_table() -> pd.DataFrame:
-    """Return the index of the store; do not modify.
+def runs_table(columns: Sequence[str]) -> pd.DataFrame:
+    """Return columns of the index of the store; do not modify.
+
+    Columns are read when a page asks for them first: all columns of a million runs need 2 GB.
+
+    Parameters
+    ----------
+    columns : sequence of str
+        Names of fields and metrics.
 
     Returns
     -------
     DataFrame
-        Records of all runs, newest first.
+        A row per run, newest first.
     """
     store = open_store()
-    return _newest_first(str(store.path), store_version(store))
+    version = store_version(store)
+    read = _columns(str(store.path), version)
+    with _READING:
+        missing = [name for name in columns if name not in read]
+        if missing:
+            frame = _newest_first(store.runs(columns=missing))
+            if store_version(store) != version:  # the columns read before may have fewer rows
+                return _newest_first(store.runs(columns=columns))
+            read.update((name, frame.pop(name)) for name in missing)
+    return pd.DataFrame({name: read[name] for name in columns}, copy=False)
 
 
 @pn.cache(max_items=1)
-def _newest_first(path: str, version: str) -> pd.DataFrame:
-    return runs_by_time().iloc[::-1].reset_index(drop=True)
+def _columns(path: str, version: str) -> dict[str, pd.Series]:
+    """Return the columns of the index that were read; `runs_table` adds to them."""
+    return {}
 
 
-def runs_by_time() -> pd.DataFrame:
-    """Return the index of the store; do not modify.
-
-    Returns
-    -------
-    DataFrame
-        Records of all runs, oldest first.
-    """
-    store = open_store()
-    return _oldest_first(str(store.path), store_version(store))
-
-
-@pn.cache(max_items=1)
-def _oldest_first(path: str, version: str) -> pd.DataFrame:
-    runs = open_store().runs(columns=_COLUMNS)
+def _newest_first(runs: pd.DataFrame) -> pd.DataFrame:
+    runs = runs.iloc[::-1].reset_index(drop=True)
     pa.default_memory_pool().release_unused()  # 540 MB after reading a million runs
     return runs
+
+
+def runs_of_workload(name: str) -> pd.DataFrame:
+    """Return all fields and metrics of the runs of one variant; not cached.
+
+    Parameters
+    ----------
+    name : str
+        Name of the variant.
+
+    Returns
+    -------
+    DataFrame
+        A row per run, newest first; empty if the store has no run of the variant.
+    """
+    has_runs = bool((runs_table(["workload"])["workload"] == name).any())
+    runs = open_store().runs(name if has_runs else [], columns=SHOWN_COLUMNS)
+    return _newest_first(runs[runs["workload"] == name])  # a name without brackets finds variants
+
+
+def stored_metrics() -> list[str]:
+    """Return the metrics that at least one run of the store has.
+
+    Returns
+    -------
+    list of str
+        Names, in the order of the metrics table.
+    """
+
+    def read() -> list[str]:
+        # Not by `runs_table`: the columns are not needed afterwards, and are large.
+        is_measured = open_store().runs(columns=list(METRICS)).notna().any()
+        return [name for name in METRICS if is_measured[name]]
+
+    return cached(read, "metrics")
 
 
 def store_version(store: Store) -> str:
@@ -153,7 +206,7 @@ def open_run(run_id: str) -> Run:
     UnreadableRun
         Its file is damaged.
     """
-    return Run(_tree(str(open_store().path), _resolved(run_id)))
+    return Run(_tree(str(open_store().path), resolved(run_id)))
 
 
 @dataclass(frozen=True)
@@ -198,14 +251,31 @@ def load_run(run_id: str) -> RunPage:
     run = open_run(run_id)
 
     def baseline() -> pd.DataFrame:
-        return metrics_against_previous(runs_by_time(), run.record)
+        earlier = runs_of_workload(str(run.record["workload"])).iloc[::-1]
+        return metrics_against_previous(earlier, run.record)
 
     timeline = _timeline(str(open_store().path), run.id)
     return RunPage(run, timeline, cached(baseline, "baseline", run.id))
 
 
-def _resolved(run_id: str) -> str:
-    """Return the complete id of a run."""
+def resolved(run_id: str) -> str:
+    """Return the complete id of a run.
+
+    Parameters
+    ----------
+    run_id : str
+        Id of the run, its beginning, or "latest".
+
+    Returns
+    -------
+    str
+        The full id.
+
+    Raises
+    ------
+    UnknownRun
+        No run has this id.
+    """
     return open_store().resolve(run_id)
 
 
@@ -234,59 +304,7 @@ def noise_of(metric: str) -> pd.DataFrame:
     DataFrame
         As from `run_noise`.
     """
-    return cached(lambda: run_noise(runs_table(), metric), "noise", metric)
-
-
-def attributes_of(run_id: str) -> dict[str, Any]:
-    """Return the attributes of a run file; do not modify.
-
-    Parameters
-    ----------
-    run_id : str
-        Id of the run, or its beginning.
-
-    Returns
-    -------
-    dict
-        Name -> value.
-
-    Raises
-    ------
-    UnknownRun
-        No run has this id.
-    UnreadableRun
-        Its file is damaged.
-    """
-    return _attributes_of(str(open_store().path), _resolved(run_id))
-
-
-# Packages and configuration of a run are 40 kB of text; the groups of the file are not read.
-@pn.cache(max_items=200, policy="LRU")
-def _attributes_of(path: str, run_id: str) -> dict[str, Any]:
-    tree = Store(path, create=False).open(run_id).tree
-    try:
-        return {str(name): value for name, value in tree.attrs.items()}
-    finally:
-        tree.close()
-
-
-def newest_attributes(runs: pd.DataFrame) -> dict[str, Any]:
-    """Return the attributes of the newest readable run file.
-
-    Parameters
-    ----------
-    runs : DataFrame
-        Records of runs, newest first.
-
-    Returns
-    -------
-    dict
-        Name -> value; empty if none of the newest `MOST_FILES` files can be read.
-    """
-    for run_id in runs["id"].head(MOST_FILES) if len(runs) else ():
-        with contextlib.suppress(BenchkitError):
-            return attributes_of(str(run_id))
-    return {}
+    return cached(lambda: run_noise(runs_table([*_NOISE_FIELDS, metric]), metric), "noise", metric)
 
 
 @pn.cache(max_items=1)

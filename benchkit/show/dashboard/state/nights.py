@@ -6,17 +6,20 @@ import contextlib
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import panel as pn
 
 from benchkit.analysis.regression.history import History, build_history, night_name
 from benchkit.analysis.regression.level_events import worse_direction
+from benchkit.analysis.regression.nights import nightly_runs
 from benchkit.analysis.regression.regression import Regression, read_ledger
 from benchkit.analysis.regression.status import SeriesStatus, series_statuses
 from benchkit.show.dashboard.state.cache import (
+    SHOWN_COLUMNS,
     cached,
     noise_of,
     open_store,
-    runs_by_time,
+    runs_table,
     store_version,
 )
 from benchkit.store.schema import METRICS
@@ -30,6 +33,9 @@ __all__ = [
     "shown_metrics",
     "warm_up",
 ]
+
+#: Columns that show whether a run belongs to a night.
+_NIGHT_FIELDS = ("id", "started", "tags", "experiment", "arm", "simulated", "comparable")
 
 
 def all_nights() -> History:
@@ -152,7 +158,17 @@ def regressions() -> list[Regression]:
 @pn.cache(max_items=1)
 def _nights(path: str, version: str) -> History:
     directed = [name for name in METRICS if worse_direction(name)]
-    return build_history(runs_by_time(), metrics=directed, marks=open_store().marks())
+    return build_history(_nightly_runs(), metrics=directed, marks=open_store().marks())
+
+
+def _nightly_runs() -> pd.DataFrame:
+    """Return all columns of the runs that belong to nights, oldest first."""
+    # Most runs of a large store can belong to experiments: few columns show which.
+    all_runs = runs_table(_NIGHT_FIELDS)
+    ids = nightly_runs(all_runs)["id"]
+    return open_store().runs(
+        columns=SHOWN_COLUMNS, id=None if len(ids) == len(all_runs) else list(ids)
+    )
 
 
 def warm_up() -> None:
