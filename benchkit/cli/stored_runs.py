@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["as_records", "matching_runs", "runs_as_json"]
 
-#: Runs read at once: more than a row group of the index (15 600 runs).
+#: Runs read at once, with all fields and metrics.
 _RUNS_PER_PART = 20_000
 #: Runs whose texts are in memory at once.
 _TEXTS_PER_PART = 2000

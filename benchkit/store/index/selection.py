@@ -13,6 +13,8 @@ from benchkit.store.index.segments import Bounds, Segment
 
 __all__ = ["Choose", "read_chosen"]
 
+#: Share of chosen rows up to which row groups are read one by one.
+_FEW_ROWS = 0.25
 #: Takes columns of the runs. Returns them, with other values or more columns if it likes; the mask
 #: of the chosen rows, or None for all; and the names of all wanted columns, or None for all.
 Choose = Callable[[pa.Table], "tuple[pa.Table, np.ndarray | None, Collection[str] | None]"]
@@ -74,8 +76,7 @@ def read_chosen(
         names = [n for n in segment.columns if wanted is None or n in wanted]
         names = [n for n in names if n not in head.column_names]
         if names:
-            rest = segment.read(names, groups)
-            part = _joined(part, rest if mask is None else rest.filter(pa.array(mask)))
+            part = _joined(part, _read_masked(segment, names, groups, mask))
         chosen.append(part)
     part, rest = head.slice(start), records_to_table(records, wanted)
     part = _joined(part, rest.select([n for n in rest.column_names if n not in head.column_names]))
@@ -106,6 +107,23 @@ def _mask(
         is_first = ~repeated[segment.name][is_read]
         mask = is_first if mask is None else mask & is_first
     return None if mask is None or mask.all() else mask
+
+
+def _read_masked(
+    segment: Segment, names: Collection[str], groups: Sequence[int], mask: np.ndarray | None
+) -> pa.Table:
+    """Return the columns of the rows of a mask; None is all rows."""
+    if mask is None or mask.mean() > _FEW_ROWS or not groups:
+        rest = segment.read(names, groups)
+        return rest if mask is None else rest.filter(pa.array(mask))
+    # Each row group alone: all columns of a segment need 140 MB.
+    parts = np.split(mask, np.cumsum(segment.sizes(groups))[:-1])
+    return unite(
+        [
+            segment.read(names, [group]).filter(pa.array(part))
+            for group, part in zip(groups, parts, strict=True)
+        ]
+    )
 
 
 def _joined(left: pa.Table, right: pa.Table) -> pa.Table:
