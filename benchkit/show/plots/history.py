@@ -133,7 +133,9 @@ def history_plot(
     draw_restarts(series, runs, marks)
     fig.add_tools(TapTool(renderers=renderers))
     fig.xaxis[0].formatter = CustomJSTickFormatter(code=read_script("date_tick"))
-    if not small:
+    if small:  # two in a row on a phone: more dates would overlap
+        fig.xaxis[0].ticker.desired_num_ticks = 3
+    else:
         place_legend(fig, "below")
     return fig
 

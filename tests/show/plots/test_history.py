@@ -154,6 +154,13 @@ def test_history_plot_selects_unit_of_bytes(history):
     assert fig.yaxis[0].axis_label == "memory peak (GiB)"
 
 
+def test_small_history_plot_has_few_dates(history):
+    small, large = (plots.history_plot(history, 0, small=small) for small in (True, False))
+
+    assert small.xaxis[0].ticker.desired_num_ticks == 3
+    assert large.xaxis[0].ticker.desired_num_ticks == 6
+
+
 def test_history_plot_is_valid_and_tooltips_are_escaped(history):
     fig = plots.history_plot(history, 0, small=True)
     document = Document()

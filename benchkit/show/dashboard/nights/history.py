@@ -8,7 +8,6 @@ from typing import Any
 import pandas as pd
 import panel as pn
 from bokeh.models import Range1d
-from bokeh.plotting import figure
 from panel.viewable import Viewable
 
 from benchkit.analysis.regression.history import SERIES_FIELDS, History
@@ -209,7 +208,6 @@ def _body(
     ]
     others = [name for name in metrics if name != metric][:MOST_SMALL]
     row, *small_rows = (history.find({**series, "metric": name}) for name in (metric, *others))
-    large: list[figure] = []
     if row is None:
         text = f"{METRICS[metric].long_name} was not measured here."
         content.append(ui.message("Nothing to draw", text))
@@ -220,7 +218,6 @@ def _body(
         )
         if plot.xaxis[0].visible:
             plot.x_range = days
-        large.append(plot)
         content.append(ui.figure(plot))
     small = pn.GridBox(ncols=2, sizing_mode="stretch_width", tags=["loading"])
 
@@ -239,8 +236,8 @@ def _body(
             for place in small_rows
             if place is not None
         ]
-        # Share one range and ticker: the figures move together, the browser renders faster.
-        timed = [plot for plot in (*large, *plots) if plot.xaxis[0].visible]
+        # Share the range and one ticker: the figures move together, the browser renders faster.
+        timed = [plot for plot in plots if plot.xaxis[0].visible]
         for plot in timed:
             plot.x_range, plot.xaxis[0].ticker = days, timed[0].xaxis[0].ticker
             plot.xaxis[0].formatter = timed[0].xaxis[0].formatter
