@@ -29,6 +29,7 @@ __all__ = [
     "print_json_texts",
     "read_numbers",
     "read_pairs",
+    "yaml_value",
 ]
 
 #: Fields of records that are stored as JSON text.
@@ -94,7 +95,7 @@ def read_pairs(
             raise UsageError(f"{option} {text!r}: must be NAME=VALUE")
         if name in values:
             raise UsageError(f"{option} {text!r}: {name} is given twice")
-        values[name] = _yaml_value(value) if option == "--set" else value
+        values[name] = yaml_value(value) if option == "--set" else value
     return values
 
 
@@ -133,7 +134,19 @@ def read_numbers(
         ) from None
 
 
-def _yaml_value(text: str) -> Any:
+def yaml_value(text: str) -> Any:
+    """Return the value of a text in YAML.
+
+    Parameters
+    ----------
+    text : str
+        Such as ``2.5``, ``false`` or ``name``.
+
+    Returns
+    -------
+    object
+        The value; a text that is no YAML remains a text.
+    """
     import yaml
 
     try:

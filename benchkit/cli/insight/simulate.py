@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from benchkit.cli.options import common, print_json, read_numbers, read_pairs
+from benchkit.cli.options import common, print_json, read_numbers, read_pairs, yaml_value
 
 __all__ = ["simulate"]
 
@@ -21,7 +21,7 @@ __all__ = ["simulate"]
 @click.option("--latency", type=click.FloatRange(0), metavar="S",
               help="Latency of the network in s.")  # fmt: skip
 @click.option("--set", "config", multiple=True, metavar="KEY=V", callback=read_pairs,
-              help="Dask configuration, such as scheduler.work-stealing=false.")  # fmt: skip
+              help="Dask configuration: scheduler.work-stealing=false; V,V sweeps.")  # fmt: skip
 @click.option("--draws", default=3, show_default=True, type=click.IntRange(1),
               help="Simulations of each cluster.")  # fmt: skip
 @click.option("--model", "model_name", metavar="NAME",
@@ -58,6 +58,7 @@ def simulate(
     Examples:
       benchkit simulate latest --workers 10,100,1000 --set scheduler.work-stealing=false
       benchkit simulate graph.tree --workers 1,10,100 --figure tree.html
+      benchkit simulate latest --set scheduler.worker-saturation=1,1.1,2,inf
       benchkit simulate --fit 01a2 01a3 --model lan
     """
     from dask.utils import parse_bytes
@@ -97,7 +98,7 @@ def simulate(
         bandwidth=bandwidth,
         latency=latency,
         model=read_model(folder, model_name) if model_name else None,
-        config=config,
+        config={name: _read_values(value) for name, value in config.items()},
         environment=environment,
         environment_folders=environment_folders,
         draws=draws,
@@ -113,3 +114,10 @@ def simulate(
 
         save_simulation_curves(simulation.table, simulation.runs[0].workload, figure)
         click.echo(f"figure: {figure}", err=True)
+
+
+def _read_values(value: Any) -> Any:
+    """Return the values of a text with commas as a list."""
+    if not isinstance(value, str) or "," not in value:
+        return value
+    return [yaml_value(part) for part in value.split(",")]

@@ -24,6 +24,7 @@ from benchkit.experiment.environment.validate import check_settings
 from benchkit.experiment.paths import folders_of
 from benchkit.experiment.virtual.graph_of_run import graph_of_run, shape_of_run
 from benchkit.experiment.virtual.process import VirtualSpec, simulate_in_environment
+from benchkit.experiment.virtual.sweep_grid import sweep_grid
 from benchkit.formatting import counted, format_quantity
 from benchkit.measure.arguments import check_count
 from benchkit.measure.run_ids import new_id
@@ -70,7 +71,7 @@ class Simulation:
         Columns: workers, threads, bandwidth (B/s), latency (s), duration (s), low and high (s:
         range of the draws, widened by the replay error), transfer_bytes (B), memory_peak (B),
         n_steals, scheduler (share of the time in which it is busy) and binds (whether it limits
-        the duration).
+        the duration); after latency, the settings with several values.
         """
         rows = []
         for point, runs in self._by_point():
@@ -94,6 +95,12 @@ class Simulation:
         pairs = zip(self.points, self.runs, strict=True)
         for point, group in itertools.groupby(pairs, key=lambda pair: pair[0]):
             yield point, [run for _, run in group]
+
+    @property
+    def swept_settings(self) -> list[str]:
+        """Names of the settings with several values."""
+        shape = ("workers", "threads", "bandwidth", "latency")
+        return [name for name in self.points[0] if name not in shape] if self.points else []
 
     @property
     def scheduler_binds_at(self) -> int | None:
@@ -123,17 +130,18 @@ class Simulation:
         """
         return [
             {
-                "workers": f"{row.workers}x{row.threads}",
-                "bandwidth": f"{format_quantity(row.bandwidth, 'B')}/s",
-                "duration": format_quantity(row.duration, "s"),
-                "from": format_quantity(row.low, "s"),
-                "to": format_quantity(row.high, "s"),
-                "transferred": format_quantity(row.transfer_bytes, "B"),
-                "peak memory": format_quantity(row.memory_peak, "B"),
-                "steals": f"{row.n_steals:.0f}",
-                "scheduler busy": f"{row.scheduler:.0%}{' (binds)' if row.binds else ''}",
+                "workers": f"{row['workers']}x{row['threads']}",
+                "bandwidth": f"{format_quantity(row['bandwidth'], 'B')}/s",
+                **{name: str(row[name]) for name in self.swept_settings},
+                "duration": format_quantity(row["duration"], "s"),
+                "from": format_quantity(row["low"], "s"),
+                "to": format_quantity(row["high"], "s"),
+                "transferred": format_quantity(row["transfer_bytes"], "B"),
+                "peak memory": format_quantity(row["memory_peak"], "B"),
+                "steals": f"{row['n_steals']:.0f}",
+                "scheduler busy": f"{row['scheduler']:.0%}{' (binds)' if row['binds'] else ''}",
             }
-            for row in self.table.itertuples(index=False)
+            for row in self.table.to_dict("records")
         ]
 
     def __repr__(self) -> str:
@@ -179,7 +187,8 @@ def simulate(
     model : Model, optional
         Other constants.
     config : mapping, optional
-        Dask configuration by dotted name, ``distributed.`` may be absent.
+        Dask configuration by dotted name, ``distributed.`` may be absent; a list of values gives a
+        curve, too.
     environment : str or Environment, default "current"
         Its packages and configuration are simulated.
     environment_folders : sequence of path, optional
@@ -220,9 +229,15 @@ def simulate(
     simulator = Simulator(graph, build(environment), environment, store)
     names = {name: name.removeprefix("distributed.") for name in config or {}}
     values = {f"distributed.{names[name]}": value for name, value in (config or {}).items()}
-    _check_config(values, environment, simulator.built)
-    specs, points = _grid(
-        replace(base, config=values), workers, threads, memory_limit, bandwidth, latency
+    _check_config(list(values), environment, simulator.built)
+    specs, points = sweep_grid(
+        base,
+        workers=workers,
+        threads=threads,
+        memory_limit=memory_limit,
+        bandwidth=bandwidth,
+        latency=latency,
+        config=values,
     )
     replay_error = None
     if measured is not None:
@@ -240,10 +255,10 @@ def simulate(
     return Simulation(runs, [point for point in points for _ in range(draws)], replay_error)
 
 
-def _check_config(config: Mapping[str, Any], environment: Environment, built: Built) -> None:
+def _check_config(names: Sequence[str], environment: Environment, built: Built) -> None:
     """Raise an error for a setting that the distributed of the environment does not have."""
     nested: dict[str, Any] = {}
-    dask.config.set(config, config=nested)
+    dask.config.set(dict.fromkeys(names), config=nested)
     check_settings(
         Environment(environment.name, dask=nested),
         {**built.settings(), "packages": built.packages},
@@ -272,46 +287,6 @@ def graph_of_name(name: str) -> VirtualGraph:
         return make_graph(name.partition(".")[2])
     except ValueError as error:
         raise UsageError(str(error)) from None
-
-
-def _grid(
-    base: VirtualSpec,
-    workers: Any,
-    threads: Any,
-    memory_limit: int | None,
-    bandwidth: Any,
-    latency: float | None,
-) -> tuple[list[VirtualSpec], list[dict[str, Any]]]:
-    """Return the clusters of a sweep, and what differs between them."""
-
-    def values(given: Any, default: Any) -> list[Any]:
-        if given is None:
-            return [default]
-        return list(given) if isinstance(given, (list, tuple, range, np.ndarray)) else [given]
-
-    specs, points = [], []
-    constants = {} if latency is None else {"latency": latency}
-    for n_workers, n_threads, speed in itertools.product(
-        values(workers, base.shape.workers),
-        values(threads, base.shape.threads),
-        values(bandwidth, base.model.bandwidth),
-    ):
-        limit = base.shape.memory_limit if memory_limit is None else memory_limit
-        try:
-            shape = replace(base.shape, workers=n_workers, threads=n_threads, memory_limit=limit)
-            model = Model.from_dict({**base.model.to_dict(), **constants, "bandwidth": speed})
-        except ValueError as error:
-            raise UsageError(str(error)) from None
-        specs.append(replace(base, shape=shape, model=model))
-        points.append(
-            {
-                "workers": n_workers,
-                "threads": n_threads,
-                "bandwidth": model.bandwidth,
-                "latency": model.latency,
-            }
-        )
-    return specs, points
 
 
 @dataclass

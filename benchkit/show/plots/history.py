@@ -16,6 +16,7 @@ from bokeh.models import (
     ColumnDataSource,
     CustomJSTickFormatter,
     DataRange1d,
+    DatetimeTicker,
     Line,
     Range1d,
     Scatter,
@@ -134,7 +135,7 @@ def history_plot(
     fig.add_tools(TapTool(renderers=renderers))
     fig.xaxis[0].formatter = CustomJSTickFormatter(code=read_script("date_tick"))
     if small:  # two in a row on a phone: more dates would overlap
-        fig.xaxis[0].ticker.desired_num_ticks = 3
+        fig.xaxis[0].ticker = DatetimeTicker(desired_num_ticks=3)
     else:
         place_legend(fig, "below")
     return fig

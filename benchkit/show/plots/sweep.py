@@ -30,6 +30,9 @@ _PANELS = {
     "scheduler": ("scheduler busy (%)", 0.01),
 }
 
+#: Axes of numbers that differ by factors -> label.
+_CONTINUOUS = {"workers": "workers", "bandwidth": "bandwidth of a worker (B/s)"}
+
 
 def sweep_plot(
     comparison: Comparison,
@@ -69,7 +72,7 @@ def sweep_plot(
         frame = pd.concat([start, frame], ignore_index=True)
     values = [points[str(name)][key] for name in frame["contender"]]
     levels = [value for i, value in enumerate(values) if value not in values[:i]]  # lists, too
-    levels = sorted(levels, key=lambda v: (0, float(v)) if _is_number(v) else (1, str(v)))
+    levels = sorted(levels, key=_order)
     others = [
         ", ".join(f"{k.rpartition('.')[2]}={v}" for k, v in points[str(name)].items() if k != key)
         for name in frame["contender"]
@@ -109,12 +112,14 @@ def sweep_plot(
     return fig
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
+def _order(value: Any) -> tuple[int, Any]:
+    """Return the key that sorts numbers before texts."""
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return (0, float(value)) if is_number else (1, str(value))
 
 
 def simulation_curves(table: pd.DataFrame, name: str) -> GridPlot:
-    """Draw a simulation as curves over the number of workers.
+    """Draw a simulation as curves over what differs: workers, bandwidth, a setting or threads.
 
     Parameters
     ----------
@@ -126,39 +131,60 @@ def simulation_curves(table: pd.DataFrame, name: str) -> GridPlot:
     Returns
     -------
     GridPlot
-        Four figures; a curve per number of threads and bandwidth. The band of the duration is the
-        interval from the draws and the error of the replay.
+        Four figures over the first of workers, bandwidth, settings and threads that has several
+        values; a curve per combination of the others. The band of the duration is the interval
+        from the draws and the error of the replay.
     """
+    axes = ["workers", "bandwidth", *_settings(table), "threads"]
+    several = [axis for axis in axes if table[axis].astype(str).nunique() > 1] or ["workers"]
+    x, others = several[0], several[1:]
+    levels = sorted(dict.fromkeys(table[x]), key=_order) if x not in _CONTINUOUS else []
     figures: list[figure | None] = []
     for column, (label, divisor) in _PANELS.items():
         title = f"{name}, simulated: {label.rpartition(' (')[0]}"
-        fig = make_figure(title, "workers", label, x_axis_type="log", height=300)
-        groups = table.groupby(["threads", "bandwidth"], sort=True)
-        for number, ((threads, bandwidth), rows) in enumerate(groups):
-            rows = rows.sort_values("workers")
-            data = {"workers": rows["workers"], "value": rows[column] / divisor}
+        scale = "linear" if levels else "log"
+        fig = make_figure(title, _CONTINUOUS.get(x, x), label, x_axis_type=scale, height=300)
+        groups = list(table.groupby(others, sort=True)) if others else [((), table)]
+        for number, (values, rows) in enumerate(groups):
+            place = [levels.index(value) for value in rows[x]] if levels else rows[x]
+            rows = rows.assign(x=place).sort_values("x")
+            data = {"x": rows["x"], "value": rows[column] / divisor, "of": rows[x].astype(str)}
             if column == "duration":
                 data |= {"low": rows["low"], "high": rows["high"]}
             source = ColumnDataSource(data)
             colour = SERIES[number % len(SERIES)]
-            legend = ""
-            if len(groups) > 1:
-                legend = f"{threads} threads, {bandwidth / 2**20:.0f} MiB/s"
+            pairs = zip(others, values, strict=True)
+            legend = ", ".join(_level_text(axis, value) for axis, value in pairs)
             if column == "duration":
                 band = Band(
-                    base="workers", lower="low", upper="high", source=source,
+                    base="x", lower="low", upper="high", source=source,
                     fill_color=colour, fill_alpha=0.2, line_alpha=0.0,
                 )  # fmt: skip
                 fig.add_layout(band)
-            line = Line(x="workers", y="value", line_color=colour, line_width=2)
+            line = Line(x="x", y="value", line_color=colour, line_width=2)
             add_glyph(fig, line, source, legend=legend)
-            point = Scatter(x="workers", y="value", fill_color=colour, line_color=colour, size=6)
-            tips = [("workers", "@workers"), (label, "@value{0.00}")]
+            point = Scatter(x="x", y="value", fill_color=colour, line_color=colour, size=6)
+            tips = [(x, "@of"), (label, "@value{0.00}")]
             add_glyph(fig, point, source, tips=tips)
         top = table["high"].max() if column == "duration" else table[column].max() / divisor
         fig.y_range = Range1d(start=0, end=1.05 * float(top) or 1.0)
+        if levels:
+            fig.xaxis.ticker = list(range(len(levels)))
+            fig.xaxis.major_label_overrides = {i: str(v) for i, v in enumerate(levels)}
         figures.append(fig)
     return gridplot(figures, ncols=2, sizing_mode="stretch_width")
+
+
+def _settings(table: pd.DataFrame) -> list[str]:
+    """Return the names of the swept settings of a simulation's table, which follow the latency."""
+    names = list(table.columns)
+    return names[names.index("latency") + 1 : names.index("duration")]
+
+
+def _level_text(axis: str, value: Any) -> str:
+    if axis == "bandwidth":
+        return f"{value / 2**20:.0f} MiB/s"
+    return f"{value} threads" if axis == "threads" else f"{axis.rpartition('.')[2]}={value}"
 
 
 def save_simulation_curves(table: pd.DataFrame, name: str, path: str | Path) -> None:

@@ -1,4 +1,5 @@
 import json
+import math
 from dataclasses import replace
 from importlib import metadata
 
@@ -152,6 +153,25 @@ def test_configuration_changes_the_prediction():
     assert stolen.table["n_steals"].tolist()[0] > 30
     assert pinned.table["n_steals"].tolist() == [0]
     assert pinned.table["duration"][0] / stolen.table["duration"][0] > 1.2
+
+
+def test_lists_of_settings_give_a_curve():
+    saturations = [1.0, math.inf]
+    graph = make_graph("reduction_over_time", {"times": 12, "seconds": 0.05})
+    simulation = simulate(
+        graph, workers=3, config={"scheduler.worker-saturation": saturations}, draws=1
+    )
+    single = [
+        simulate(graph, workers=3, config={"scheduler.worker-saturation": value}, draws=1)
+        for value in saturations
+    ]
+
+    table = simulation.table
+    assert table["scheduler.worker-saturation"].tolist() == saturations
+    expected = [float(one.table["memory_peak"][0]) for one in single]
+    assert table["memory_peak"].tolist() == expected
+    assert expected[1] > expected[0]
+    assert [row["scheduler.worker-saturation"] for row in simulation.rows()] == ["1.0", "inf"]
 
 
 def test_point_where_the_scheduler_limits_is_named():
