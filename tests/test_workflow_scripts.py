@@ -103,7 +103,7 @@ def test_ab_step_compares_base_and_head(runner):
 
     done = runner(script("ab", "measure", ".venv/bin/benchkit ab"))
 
-    assert done.returncode in (0, 1), done.stderr
+    assert done.returncode == 4, done.stderr  # a run a side gives no verdict
     words = "ab base head --environments .github/environments -k profile:quick --budget 60m"
     assert runner.calls() == [["benchkit", *words.split(), "--output", "out"]]
     runs = Store(runner.folder / "store").runs()
