@@ -113,7 +113,7 @@ def _read_masked(
     segment: Segment, names: Collection[str], groups: Sequence[int], mask: np.ndarray | None
 ) -> pa.Table:
     """Return the columns of the rows of a mask; None is all rows."""
-    if mask is None or mask.mean() > _FEW_ROWS or not groups:
+    if mask is None or not groups or mask.mean() > _FEW_ROWS:
         rest = segment.read(names, groups)
         return rest if mask is None else rest.filter(pa.array(mask))
     # Each row group alone: all columns of a segment need 140 MB.
