@@ -304,7 +304,12 @@ def noise_of(metric: str) -> pd.DataFrame:
     DataFrame
         As from `run_noise`.
     """
-    return cached(lambda: run_noise(runs_table([*_NOISE_FIELDS, metric]), metric), "noise", metric)
+
+    def make() -> pd.DataFrame:
+        # Not by `runs_table`: the columns are not needed afterwards, and are large.
+        return run_noise(_newest_first(open_store().runs(columns=[*_NOISE_FIELDS, metric])), metric)
+
+    return cached(make, "noise", metric)
 
 
 @pn.cache(max_items=1)
