@@ -86,7 +86,7 @@ def runs_as_json(store: str | None, expression: str | None, **filters: Any) -> I
 
 
 def _json_texts(frame: pd.DataFrame) -> Iterator[str]:
-    """Yield each row as JSON text; made by columns, in a tenth of the time that rows take."""
+    """Yield each row as JSON text; made by columns, which is faster than by rows."""
     columns = [_json_column(name, frame[name]) for name in map(str, frame.columns)]
     return ("{\n" + ",\n".join(row) + "\n}" for row in zip(*columns, strict=True))
 
@@ -106,7 +106,7 @@ def _json_column(name: str, values: pd.Series) -> list[str]:
         is_finite = (values.abs() < float("inf")).tolist()
         pairs = zip(values.tolist(), is_finite, strict=True)
         return [f"{start}{value!r}" if finite else f"{start}null" for value, finite in pairs]
-    if values.dtype.kind == "M":  # the encoder takes three times as long for times as for texts
+    if values.dtype.kind == "M":  # the encoder is slow for other types than texts
         values = values.map(str, na_action="ignore")
     plain = values.astype(object).where(values.notna(), None).tolist()
     lines = {value: line(value) for value in set(plain)}

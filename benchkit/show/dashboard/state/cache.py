@@ -95,7 +95,7 @@ def _store(path: str) -> Store:
 def runs_table(columns: Sequence[str]) -> pd.DataFrame:
     """Return columns of the index of the store; do not modify.
 
-    Columns are read when a page asks for them first: all columns of a million runs need 2 GB.
+    Columns are read when a page asks for them first, because no page needs all of them.
 
     Parameters
     ----------
