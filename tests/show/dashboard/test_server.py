@@ -83,9 +83,12 @@ def test_visits_at_once_cost_as_much_as_in_turn(tmp_path, a_run):
 
         async def measure():
             await cpu_s(5)  # fills the caches
-            return await cpu_s(1), await cpu_s(5)
+            return [(await cpu_s(1), await cpu_s(5)) for _ in range(3)]
 
-        in_turn, at_once = run_in_thread(measure())
+        rounds = run_in_thread(measure())
+
+    # Other processes add to the processor time of a few visits: the least disturbed ones count.
+    in_turn, at_once = (min(values) for values in zip(*rounds, strict=True))
 
     assert 0.1 < in_turn
     assert at_once < 1.5 * in_turn
