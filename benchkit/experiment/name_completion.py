@@ -63,7 +63,10 @@ def register(shell: Any) -> None:
     shell : IPython.InteractiveShell
         The session.
     """
-    from IPython.core.completer import SimpleCompletion, context_matcher
+    try:
+        from IPython.core.completer import SimpleCompletion, context_matcher
+    except ImportError:  # IPython before 8.6
+        return
 
     @context_matcher(identifier=_IDENTIFIER, priority=100)
     def match_names(context: Any) -> dict[str, Any]:
