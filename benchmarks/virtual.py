@@ -52,6 +52,7 @@ GRAPHS_MEASURED = [
     ("all_to_all", {"n": 24, "seconds": 0.4}, [{}]),
     ("independent", {"n": 200, "seconds": 0.3}, [{}]),
     ("quadratic_means", {"times": 60, "seconds": 0.3}, [{}]),
+    ("pairs", {"n": 60, "seconds": 0.3}, [{}]),
 ]
 #: Workers, threads, one process for all.
 SHAPES = [(4, 1, False), (10, 1, True), (5, 4, True)]
