@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable
 from inspect import iscoroutinefunction
-from itertools import chain
+from itertools import chain, compress
 from struct import pack
 from typing import Any
 
@@ -27,6 +27,8 @@ _HOOKS = "benchkit_task_graphs"
 _SUBMIT, _RELEASE = "update-graph", "client-releases-keys"
 #: With more tasks than this the graph is not recorded further.
 MAX_NODES = 5_000_000
+#: Tasks whose columns are made at once: few enough to stay in the processor's cache.
+CHUNK = 512
 #: Value of `order` of nodes that have no place in the order of a submission: scattered data.
 NO_ORDER = -1
 #: Annotations of a task that change where and when it runs.
@@ -155,40 +157,47 @@ class TaskGraph:
         if not self.numbers.keys().isdisjoint(numbers):
             self.before_reuse()
         self.numbers.update(numbers)
-        self._append(created, first)
-
-    def _append(self, tasks: list[Any], first: int) -> None:
-        """Add a row per task; nothing is added if one of them fails.
-
-        The scheduler waits for this, so there is a comprehension per column: 0.7 µs a task.
-        """
         # The identity of an existing object is a unique number; keys take longer to hash.
-        by_identity = dict(zip(map(id, tasks), range(first, self.n_nodes), strict=True))
-        all_dependencies = [task.dependencies for task in tasks]
-        targets = map(by_identity.get, map(id, chain.from_iterable(all_dependencies)))
-        dependencies: list[Any] = list(targets)
+        by_identity = dict(zip(map(id, created), range(first, self.n_nodes), strict=True))
         earlier: list[Any] = []
-        if None in dependencies:
-            for place, task in enumerate(chain.from_iterable(all_dependencies)):
-                if dependencies[place] is None:
-                    dependencies[place] = self._number_of(task, earlier)
-        groups = [task.group for task in chain(tasks, earlier)]
+        for place in range(0, len(created), CHUNK):
+            tasks = created[place : place + CHUNK]
+            self._append(tasks, first + place, by_identity, earlier)
+        if earlier:
+            groups = self._numbers_of_groups([task.group for task in earlier])
+            self._add_rows("nodes", groups, [0] * len(groups), [NO_ORDER] * len(groups))
+
+    def _append(
+        self, tasks: list[Any], first: int, by_identity: dict[int, int], earlier: list[Any]
+    ) -> None:
+        """Add a row per task; tasks from before the clock started are added to `earlier`.
+
+        The scheduler waits for this, so there is a comprehension per column.
+        """
+        all_dependencies = [task.dependencies for task in tasks]
+        identities = map(id, chain.from_iterable(all_dependencies))
+        try:
+            dependencies = list(map(by_identity.__getitem__, identities))
+        except KeyError:  # dependencies that the scheduler had before
+            dependencies = [
+                by_identity[id(task)] if id(task) in by_identity else self._number_of(task, earlier)
+                for task in chain.from_iterable(all_dependencies)
+            ]
+        groups = self._numbers_of_groups([task.group for task in tasks])
+        orders = [task.priority[-1] if task.priority else NO_ORDER for task in tasks]
+        self._add_rows("nodes", groups, list(map(len, all_dependencies)), orders)
+        self.dependencies += pack(f"{len(dependencies)}i", *dependencies)
+        numbers = range(first, first + len(tasks))
+        for node in compress(numbers, [task.annotations or task.actor for task in tasks]):
+            self._add_options(node, tasks[node - first])
+        if self.has_producers:
+            specs = [task.run_spec for task in tasks]
+            self.producers += compress(numbers, [spec and spec.data_producer for spec in specs])
+
+    def _numbers_of_groups(self, groups: list[Any]) -> list[int]:
         for group in dict.fromkeys(groups):
             self.groups.number(group)
-        no_order = [NO_ORDER] * len(earlier)
-        self._add_rows(
-            "nodes",
-            list(map(self.groups.numbers.__getitem__, groups)),
-            [*map(len, all_dependencies), *[0] * len(earlier)],
-            [task.priority[-1] if task.priority else NO_ORDER for task in tasks] + no_order,
-        )
-        self.dependencies += pack(f"{len(dependencies)}i", *dependencies)
-        for node, task in enumerate(tasks, first):
-            if task.annotations or task.actor:
-                self._add_options(node, task)
-        if self.has_producers:
-            specs = enumerate([task.run_spec for task in tasks], first)
-            self.producers += [node for node, spec in specs if spec and spec.data_producer]
+        return list(map(self.groups.numbers.__getitem__, groups))
 
     def _number_of(self, task: Any, earlier: list[Any]) -> int:
         """Return the number of a task; one from before the clock started is added to `earlier`."""
