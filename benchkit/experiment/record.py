@@ -30,6 +30,7 @@ from benchkit.measure.recording import RecordingWriter
 from benchkit.measure.run_ids import new_id
 from benchkit.store.build.run_from_recording import run_from_recording
 from benchkit.store.run import Run
+from benchkit.store.schema import METRICS
 from benchkit.store.storage import RECORDINGS
 from benchkit.store.store import Store
 
@@ -266,6 +267,14 @@ class Recorder:
 
     def _scheduler_alive(self) -> bool:
         return self.client.status == "running"
+
+    def __getattr__(self, name: str) -> Any:
+        hint = (
+            f": use recorded.run.{name} after the block"
+            if hasattr(Run, name) or name in METRICS
+            else ""
+        )
+        raise AttributeError(f"a recorder has no {name!r}{hint}")
 
     def __repr__(self) -> str:
         return repr(self.run) if self.run else f"<benchkit.Recorder {self.workload}: recording>"

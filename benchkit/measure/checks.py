@@ -9,6 +9,8 @@ import math
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from dask.base import is_dask_collection
+
 from benchkit.measure.errors import WrongAnswer
 
 __all__ = ["expect"]
@@ -33,7 +35,8 @@ def expect(
     Parameters
     ----------
     value : scalar or array_like
-        Computed value; a Series or an array is compared element by element.
+        Value, computed first if it is a Dask collection; a Series or an array is compared
+        element by element.
     equals, close_to : scalar or array_like, optional
         The known answer, exactly or within ``atol + rtol * |close_to|``.
     rtol, atol : float
@@ -79,7 +82,9 @@ def expect(
 
 
 def _to_python(value: Any) -> Any:
-    """Convert NumPy, pandas and similar values to numbers and (nested) lists."""
+    """Convert NumPy, pandas, Dask and similar values to numbers and (nested) lists."""
+    if is_dask_collection(value):
+        value = value.compute()
     if value is None or isinstance(value, (str, bytes, bool, int, float, complex)):
         return value
     if hasattr(value, "to_numpy"):

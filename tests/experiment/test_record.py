@@ -32,6 +32,10 @@ def test_record_stores_run_with_tags(tmp_path):
         ):
             client.submit(lambda: 1 / 0).result()
 
+    with pytest.raises(AttributeError, match=r"'duration': use recorded\.run\.duration "):
+        _ = recorder.duration
+    with pytest.raises(AttributeError, match=r"^a recorder has no 'nothing'$"):
+        _ = recorder.nothing
     assert recorder.run.outcome == "ok"
     assert recorder.run.metrics["n_tasks"] == 20
     assert failed.run.outcome == "failed"

@@ -111,9 +111,7 @@ def compare(
         null = None if null is None else tables[-1]
     rows = build_rows(baseline, sets, null, chosen, n_blocks)
     if not rows:
-        raise NotEnoughRuns(
-            f"{names[0]} and {', '.join(sets)} have no workload in common that was measured"
-        )
+        raise NotEnoughRuns(_why_no_rows(names[0], baseline, sets, null))
     effects = compare_arrays(
         stack([row["points"]["baseline"] for row in rows]),
         stack([row["points"]["contender"] for row in rows]),
@@ -145,6 +143,19 @@ def compare(
         _points={index: row["points"] for index, row in enumerate(rows)},
         _ids={index: row["ids"] for index, row in enumerate(rows)},
     )
+
+
+def _why_no_rows(
+    name: str, baseline: pd.DataFrame, sets: Mapping[str, pd.DataFrame], null: pd.DataFrame | None
+) -> str:
+    """Return why no workload can be compared: none in common, or none that ended ok."""
+    arms = f"{name} and {', '.join(sets)}"
+    measured = set(baseline["workload"])
+    if not any(measured & set(runs["workload"]) for runs in sets.values()):
+        return f"{arms} have no workload in common"
+    reasons = comparison_warnings(baseline, sets, null, name=name, null_name=NULL_ARM, blocked=True)
+    failed = [text for text in reasons if " left out: " in text]
+    return "; ".join([f"{arms} have no workload in common that ended ok", *failed])
 
 
 def _check_sets(name: str, baseline: pd.DataFrame, sets: Mapping[str, pd.DataFrame]) -> None:

@@ -145,8 +145,27 @@ def _cluster_base(folder: Path) -> dict[str, Any]:
     for parent in (folder, folder.resolve().parent):
         path = parent / "cluster_kwargs.yaml"
         if path.is_file():
-            return _load_yaml(path)
+            return _load_sections(path)
     return {}
+
+
+def _load_sections(path: Path) -> dict[str, Any]:
+    """Return the content of a file of clusters: options by the name of a section."""
+    content = _load_yaml(path)
+    for name, section in content.items():
+        if not isinstance(section, (dict, type(None))):
+            raise InvalidEnvironmentError(
+                f"{path}: {name}: must be a section with options, as in default: {{{name}: ...}}"
+            )
+    return content
+
+
+def _entries(content: Mapping[str, Any], name: str, path: Path) -> list[Any]:
+    """Return a list in a file of conda; empty if it is absent."""
+    entries = content.get(name) or []
+    if not isinstance(entries, list):
+        raise InvalidEnvironmentError(f"{path}: {name}: must be a list")
+    return entries
 
 
 def _read(
@@ -184,13 +203,13 @@ def _read_packages(imported: ImportedEnvironment, files: Mapping[str, Path]) -> 
     if "conda" in files:
         path = files["conda"]
         content = _load_yaml(path)
-        for channel in content.get("channels") or ():
+        for channel in _entries(content, "channels", path):
             if channel not in _KNOWN_CHANNELS:
                 imported.warnings.append(f"{path}: channel {channel!r} has no equivalent: skipped")
         pip: list[str] = []
-        for entry in content.get("dependencies") or ():
+        for entry in _entries(content, "dependencies", path):
             if isinstance(entry, Mapping):
-                pip += entry.get("pip") or ()
+                pip += _entries(entry, "pip", path)
                 continue
             translated = translate_conda_spec(str(entry))
             if translated.reason:
@@ -239,7 +258,7 @@ def _add_line(line: str, path: Path, add: Any, imported: ImportedEnvironment) ->
 
 
 def _read_cluster(imported: ImportedEnvironment, path: Path | None, base: dict[str, Any]) -> None:
-    own = _load_yaml(path) if path else {}
+    own = _load_sections(path) if path else {}
     sections = {**base, **own}
     if not sections:
         imported.warnings.append(

@@ -11,11 +11,11 @@ from benchkit.analysis.compare.comparison import Comparison
 from benchkit.analysis.compare.composition import with_composition
 from benchkit.analysis.compare.row_causes import with_causes
 from benchkit.analysis.metric_names import check_metrics
-from benchkit.errors import UnknownWorkload, UsageError
+from benchkit.errors import UnknownWorkload, UsageError, did_you_mean
 from benchkit.experiment.environment.environment import CURRENT, Environment
 from benchkit.experiment.environment.lookup import list_environments
 from benchkit.experiment.paths import collect_workloads, folders_of
-from benchkit.experiment.run.api import Selection, plan_experiment
+from benchkit.experiment.run.api import Selection, check_options, plan_experiment
 from benchkit.experiment.run.events import finished_records
 from benchkit.experiment.virtual.inputs import GRAPHS
 from benchkit.measure.arguments import list_of
@@ -80,6 +80,7 @@ def ab(
     --------
     >>> benchkit.ab(["baseline", "no-stealing"], "sched.tree")  # doctest: +SKIP
     """
+    check_options(options)
     chosen = check_metrics(metrics)
     arms = list_of(environments, "environments")
     known = list_environments(folders_of("environments", environment_folders))
@@ -128,12 +129,12 @@ def split_names(
     Returns
     -------
     environments, workloads : list of str
-        A name of neither kind counts as an environment.
+        A name of neither kind counts as an environment if it is a path or has no dot.
 
     Raises
     ------
-    UnknownWorkload
-        A name in the form of a variant that does not exist.
+    UnknownWorkload, UsageError
+        A variant, or another name with a dot, does not exist.
     """
     known = list_environments(folders_of("environments", environment_folders))
     workloads = []
@@ -146,6 +147,10 @@ def split_names(
             except UnknownWorkload:
                 if "[" in name:
                     raise
+                if not name.endswith((".yaml", ".yml")):
+                    names_here = [*known, *collection.workloads]
+                    hint = did_you_mean(name, names_here, "see `benchkit list workloads`")
+                    raise UsageError(f"no environment or workload named {name!r}: {hint}") from None
             else:
                 workloads.append(name)
     return [name for name in names if name not in workloads], workloads

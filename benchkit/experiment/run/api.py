@@ -29,6 +29,7 @@ from benchkit.store.store import Store
 
 __all__ = [
     "Selection",
+    "check_options",
     "plan_experiment",
     "resume_experiment",
     "run",
@@ -164,6 +165,27 @@ class Selection:
             object.__setattr__(self, name, list_of(getattr(self, name), name))
 
 
+def check_options(options: Mapping[str, Any]) -> None:
+    """Raise if an option is no field of `Experiment`.
+
+    Parameters
+    ----------
+    options : mapping of str to object
+        Names and values.
+
+    Raises
+    ------
+    UsageError
+        With the most similar name.
+    """
+    known = [item.name for item in fields(Experiment)]
+    for name in options:
+        if name not in known:
+            names = [*known, *(item.name for item in fields(Selection))]
+            hint = did_you_mean(name, names, "see `help(benchkit.ab)`")
+            raise UsageError(f"no argument named {name!r}: {hint}")
+
+
 def plan_experiment(
     selection: Selection, *, store: Store | str | Path | None = None, **options: Any
 ) -> tuple[Experiment, list[BrokenFile]]:
@@ -194,12 +216,7 @@ def plan_experiment(
     InvalidEnvironmentError, UsageError
         An environment or another argument is invalid.
     """
-    known = [item.name for item in fields(Experiment)]
-    for name in options:
-        if name not in known:
-            names = [*known, *(item.name for item in fields(Selection))]
-            hint = did_you_mean(name, names, "see `help(benchkit.ab)`")
-            raise UsageError(f"no argument named {name!r}: {hint}")
+    check_options(options)
     options["repeats"] = check_count(options.get("repeats", 1), "repeats")
     # Virtual clusters also run synthetic graphs.
     graphs = [GRAPHS] if options.get("virtual") else []

@@ -215,6 +215,20 @@ def test_compare_needs_common_workload():
         compare(arm_runs(workloads=["a.b"]), arm_runs(workloads=["a.c"]))
 
 
+def test_compare_says_why_common_workloads_have_no_values():
+    arms = {arm: arm_runs(arm, n=2, outcome="wrong_answer") for arm in ("base", "other")}
+    count = 2 * len(WORKLOADS)
+
+    with pytest.raises(NotEnoughRuns) as caught:
+        compare(arms["base"], arms["other"], names=("base", "other"))
+
+    assert str(caught.value) == (
+        "base and other have no workload in common that ended ok; "
+        f"{count} of {count} runs of base left out: {count} wrong answer; "
+        f"{count} of {count} runs of other left out: {count} wrong answer"
+    )
+
+
 def test_compare_single_runs_have_no_verdict():
     report = compare(arm_runs("A", n=1), arm_runs("B", n=1, seed=1), metrics=["duration"])
 

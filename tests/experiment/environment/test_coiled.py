@@ -96,6 +96,29 @@ def test_import_reports_line_of_invalid_yaml(reference, tmp_path):
     assert not (tmp_path / "environments").exists()
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("AB_one.cluster.yaml", "n_workers: 4\n",
+         "n_workers: must be a section with options, as in default: {n_workers: ...}"),
+        ("../cluster_kwargs.yaml", "default: [1]\n",
+         "default: must be a section with options, as in default: {default: ...}"),
+        ("AB_one.conda.yaml", "channels: conda-forge\n", "channels: must be a list"),
+        ("AB_one.conda.yaml", "dependencies: dask\n", "dependencies: must be a list"),
+        ("AB_one.conda.yaml", "dependencies: [{pip: dask}]\n", "pip: must be a list"),
+    ],
+)  # fmt: skip
+def test_import_names_entry_of_wrong_shape(reference, tmp_path, name, text, message):
+    (reference / name).write_text(text)
+    path = tmp_path / "cluster_kwargs.yaml" if ".." in name else reference / name
+
+    with pytest.raises(InvalidEnvironmentError) as caught:
+        import_reference(reference, tmp_path / "environments")
+
+    assert str(caught.value) == f"{path}: {message}"
+    assert not (tmp_path / "environments").exists()
+
+
 def test_import_rejects_folder_without_files(tmp_path):
     with pytest.raises(UsageError, match="no files AB_"):
         import_reference(tmp_path, tmp_path / "environments")

@@ -41,17 +41,32 @@ def folder(tmp_path):
 
 
 def test_split_names_recognises_environments_and_workloads(folder):
-    names = ["base", "own.naps", "slow", "current", "baseline", "own.nap", "x.yaml"]
+    names = ["base", "own.naps", "slow", "current", "baseline", "nap", "x.yaml"]
 
     environments, workloads = split_names(names, [folder / "w"], [folder / "e"])
 
     assert workloads == ["own.naps"]
-    assert environments == ["base", "slow", "current", "baseline", "own.nap", "x.yaml"]
+    assert environments == ["base", "slow", "current", "baseline", "nap", "x.yaml"]
 
 
 def test_split_names_refuses_unknown_variants(folder):
     with pytest.raises(UnknownWorkload, match=r"no workload named 'own.naps\[n=3\]'"):
         split_names(["base", "own.naps[n=3]"], [folder / "w"], [folder / "e"])
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("own.nap", "did you mean 'own.naps'?"),
+        ("slo.w", "did you mean 'slow'?"),
+        ("x.unlike", "see `benchkit list workloads`"),
+    ],
+)
+def test_split_names_suggests_a_name_of_either_kind(folder, name, hint):
+    with pytest.raises(UsageError) as caught:
+        split_names(["base", name], [folder / "w"], [folder / "e"])
+
+    assert str(caught.value) == f"no environment or workload named {name!r}: {hint}"
 
 
 @pytest.mark.slow
@@ -130,7 +145,7 @@ def test_ab_names_environment_that_stands_among_workloads(folder):
 
 def test_ab_names_argument_that_does_not_exist(folder):
     with pytest.raises(UsageError, match=r"^no argument named 'sweep': did you mean 'sweeps'\?$"):
-        benchkit.ab(["base", "slow"], sweep={}, store=folder / "store")
+        benchkit.ab(["base"], sweep={"param.method": ["short"]}, store=folder / "store")
     assert not (folder / "store").exists()
 
 
