@@ -10,6 +10,9 @@ __all__ = ["critical_path", "finish_times", "largest_dependency"]
 #: Levels of a graph that are computed by arrays; deeper graphs are narrow, and a loop over their
 #: tasks is faster. Tasks of a path that are looked up one by one.
 MAX_LEVELS = 4000
+#: Below this mean number of tasks a level, a loop over the tasks is faster than arrays; decided
+#: after some levels.
+NARROW, DECIDING_LEVELS = 60, 50
 
 
 def finish_times(indptr: np.ndarray, indices: np.ndarray, seconds: np.ndarray) -> np.ndarray:
@@ -35,7 +38,10 @@ def finish_times(indptr: np.ndarray, indices: np.ndarray, seconds: np.ndarray) -
     waiting = counts.copy()
     place = np.empty_like(waiting)
     level = np.flatnonzero(done)
-    for _ in range(MAX_LEVELS):
+    n_done = 0
+    for number in range(MAX_LEVELS):
+        if number >= DECIDING_LEVELS and n_done < number * NARROW:
+            break
         edges = _ranges(dependents.indptr[level], dependents.indptr[level + 1])
         released = dependents.indices[edges]
         if not len(released):
@@ -51,6 +57,7 @@ def finish_times(indptr: np.ndarray, indices: np.ndarray, seconds: np.ndarray) -
             begins = np.concatenate([[0], np.cumsum(counts[level])[:-1]])
             finish[level] += np.maximum.reduceat(latest, begins)
             done[level] = True
+            n_done += len(level)
     rest = np.flatnonzero(~done)
     if len(rest):
         _loop(finish, rest, indptr, indices)
@@ -66,12 +73,13 @@ def _ranges(begins: np.ndarray, ends: np.ndarray) -> np.ndarray:
 
 def _loop(finish: np.ndarray, rest: np.ndarray, indptr: np.ndarray, indices: np.ndarray) -> None:
     values, row, edge = finish.tolist(), indptr.tolist(), indices.tolist()
+    value_of = values.__getitem__
     for node in rest.tolist():
         begin, end = row[node], row[node + 1]
         if end - begin == 1:
             values[node] += values[edge[begin]]
         else:
-            values[node] += max([values[other] for other in edge[begin:end]])
+            values[node] += max(map(value_of, edge[begin:end]))
     finish[:] = values
 
 
