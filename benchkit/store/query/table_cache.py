@@ -130,7 +130,7 @@ class TableCache:
                         pq.ParquetWriter(
                             draft / f"{name}.parquet",
                             schema,
-                            compression="zstd",
+                            compression="lz4",
                             use_dictionary=[
                                 field.name
                                 for field in schema
