@@ -180,6 +180,18 @@ class Case:
         return 0.0 if own is None else max(0.0, self.metric("cpu_time") - own)
 
     @property
+    def imbalance(self) -> float:
+        """Seconds that the run would save if its tasks kept all threads busy to the end."""
+        if self.limits is None:
+            return 0.0
+        return max(0.0, self.duration - self.limits.bounds["compute"])
+
+    @property
+    def disturbance(self) -> float:
+        """How many times as long as usual waits of processes may take: 2 if it is disturbed."""
+        return 2.0 if self.is_disturbed else 1.0
+
+    @property
     def is_disturbed(self) -> bool:
         """Whether other processes used so much that processes of the cluster had to wait."""
         return self.other_cores > 0.5

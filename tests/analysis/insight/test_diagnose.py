@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from importlib import import_module
 
 import pytest
 from helpers.graph_runs import MadeTask, graph_run
@@ -202,6 +203,9 @@ SIMILAR = {
         ],
         "duration": 5.0,
     },
+    "unmanaged": {  # imported modules fill more than half of a small limit
+        "samples": [sample(t, i, unmanaged_old=600 * MB) for t in (1, 2) for i in (0, 1)]
+    },
     "blocked_loop": {  # garbage collection has a rule of its own
         "events": [event("loop-blocked", seconds=0.8, stack="_gc_callback (x.py:1)\nrun (y.py:2)")]
     },
@@ -223,6 +227,70 @@ SIMILAR = {
 @pytest.mark.parametrize("rule", SIMILAR)
 def test_rule_does_not_find_what_is_similar(tmp_path, rule):
     assert all_rules()[rule](Case(run_of(tmp_path, **SIMILAR[rule]))) is None
+
+
+@pytest.mark.parametrize(("scheduler", "graph", "is_found"), [(1.0, 0.5, True), (0.3, 2.0, False)])
+def test_scheduler_that_unpacks_graphs_is_the_finding_of_another_rule(
+    tmp_path, scheduler, graph, is_found, monkeypatch
+):
+    case = Case(run_of(tmp_path, **PLANTED["scheduler_busy"]))
+    seconds = {"scheduler": scheduler, "graph": graph}
+    monkeypatch.setattr(case, "blamed", lambda *causes: sum(seconds[cause] for cause in causes))
+
+    assert (all_rules()["scheduler_busy"](case) is not None) is is_found
+
+
+@pytest.mark.parametrize(("seconds", "is_found"), [(0.9, False), (2.5, True)])
+def test_stragglers_are_longer_than_the_other_tasks(tmp_path, seconds, is_found):
+    # Five tasks on four threads; the last one is as long as the others, or longer.
+    tasks = [MadeTask(f"work-{n}", 0.0, 1.0 if n else 0.5, worker=n // 2, thread=n)
+             for n in range(4)]  # fmt: skip
+    tasks.append(MadeTask("work-4", 0.5, 0.5 + seconds))
+    case = Case(run_of(tmp_path, tasks, duration=0.5 + seconds))
+
+    assert (all_rules()["stragglers"](case) is not None) is is_found
+
+
+def test_skew_promises_no_more_than_an_even_load_saves(tmp_path):
+    # 12 tasks of 0.25 s, and one of 4.25 s that could be divided among 4 threads.
+    case = Case(run_of(tmp_path, **PLANTED["skew"]))
+
+    assert all_rules()["skew"](case).seconds == pytest.approx(4.0 * 3 / 4)
+    # While others compute, the load is even: nothing would be saved.
+    tasks = [*busy(12), MadeTask("work-99", 0.75, 5.0, thread=0)]
+    others = [MadeTask(f"long-{n}", 0.75, 4.9, worker=n // 2, thread=n) for n in (1, 2, 3)]
+    case = Case(run_of(tmp_path / "even", [*tasks, *others], duration=5.0))
+
+    assert all_rules()["skew"](case).seconds == pytest.approx(5.0 - (3 + 4.25 + 3 * 4.15) / 4)
+
+
+def test_threads_that_spill_are_not_threads_of_tasks(tmp_path):
+    samples = [
+        sample(t, i, process_number=i, cpu_time=8.0 * t / 2.5) for t in (0, 2.5) for i in (0, 1)
+    ]
+    spilling = [["execute", "work", "disk-write", "seconds", 6.0, ""]]
+    for fine, is_found in (
+        (own_seconds(10.0, 0.0), True),
+        (own_seconds(10.0, 0.0) + spilling, False),
+    ):
+        case = Case(run_of(tmp_path / str(is_found), fine=fine, samples=samples))
+        assert (all_rules()["oversubscribed"](case) is not None) is is_found
+
+
+@pytest.mark.parametrize("rule", ["network", "garbage", "slow_start", "large_graph"])
+def test_shares_have_to_be_twice_as_large_on_disturbed_machines(tmp_path, rule):
+    case = Case(run_of(tmp_path, **PLANTED[rule]))
+    smallest = {"network": 1.5 / 2.9, "garbage": 0.8 / 2.5, "slow_start": 3 / 5.5,
+                "large_graph": 2.8 / 5.5}[rule]  # fmt: skip
+    module = import_module(all_rules()[rule].__module__)
+
+    for share, cores, is_found in (
+        (0.9 * smallest, 0.0, True), (0.9 * smallest, 1.5, False), (0.4 * smallest, 1.5, True)
+    ):  # fmt: skip
+        case.other_cores = cores
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(module, "MIN_SHARE", share)
+            assert (all_rules()[rule](case) is not None) is is_found, (share, cores)
 
 
 def test_slow_worker_needs_more_than_tasks_with_unequal_work(tmp_path):

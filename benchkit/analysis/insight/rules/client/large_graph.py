@@ -36,7 +36,7 @@ def find(case: Case) -> Finding | None:
     sending = 0.0
     if len(calls) == len(sent):  # of one client: the graphs arrive in the order of sending
         sending = seconds_covered(np.sort(calls["sent"]), np.sort(sent["received"]))
-    if packing + sending + unpacking < MIN_SHARE * case.duration:
+    if packing + sending + unpacking < MIN_SHARE * case.disturbance * case.duration:
         return None
     return Finding(
         what="graphs take long to send and to unpack",

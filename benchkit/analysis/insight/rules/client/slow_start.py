@@ -32,7 +32,7 @@ def find(case: Case) -> Finding | None:
     graph = case.run.task_graph()
     # Attempts that failed are not in the list of tasks: then the first task was sent earlier.
     first = float(np.nanmin([case.tasks["start"].min(), graph.submissions["started"].min()]))
-    if first < max(MIN_S, MIN_SHARE * case.duration):
+    if first < case.disturbance * max(MIN_S, MIN_SHARE * case.duration):
         return None
     calls = graph.calls
     built = calls["optimised"].fillna(calls["serialised"])

@@ -30,7 +30,7 @@ def find(case: Case) -> Finding | None:
     share = min(1.0, case.metric("compute_time") / case.n_threads / case.duration)
     waits = case.blamed("scheduler", "graph") if case.limits else scheduler
     seconds = min(scheduler, waits) + share * workers
-    if seconds < MIN_SHARE * case.duration:
+    if seconds < MIN_SHARE * case.disturbance * case.duration:
         return None
     is_scheduler = scheduler > workers
     where = "the scheduler" if is_scheduler else "the slowest worker"

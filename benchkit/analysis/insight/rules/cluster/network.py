@@ -27,7 +27,7 @@ def find(case: Case) -> Finding | None:
     waits = case.blamed("transfer")
     saved = case.saving(transfers=0)
     cost = waits if saved is None else min(max(saved, waits), 2 * waits)
-    if waits < MIN_SHARE * case.duration:
+    if waits < MIN_SHARE * case.disturbance * case.duration:
         return None
     return Finding(
         what="tasks wait for results of other workers",

@@ -31,7 +31,9 @@ def find(case: Case) -> Finding | None:
     """
     computing, cpu = case.metric("compute_time"), case.metric("cpu_time")
     half = 0.5 * case.n_threads * case.duration
-    overhead = PER_TASK_S * case.metric("n_tasks")
+    # A worker compresses and writes spilled results outside of the threads of tasks.
+    spilling = case.metric("disk_write_time") + case.metric("disk_read_time")
+    overhead = PER_TASK_S * case.metric("n_tasks") + spilling
     many = cpu - overhead >= MANY * max(computing, half)
     # On a machine with other processes, all threads of a task together get less than a processor.
     others = computing >= half and case.other_threads - overhead >= OTHERS * computing

@@ -27,12 +27,14 @@ def find(case: Case) -> Finding | None:
     if case.limits is None:
         return None
     busy = case.limits.bounds["scheduler"]
-    if busy < BUSY * case.duration:
+    # Time in which it unpacks graphs is the finding of another rule.
+    waits, unpacking = case.blamed("scheduler"), case.blamed("graph")
+    if busy < BUSY * case.duration or waits < unpacking:
         return None
     n_tasks = int(case.metric("n_tasks"))
     return Finding(
         what="the scheduler is the bottleneck",
-        seconds=case.blamed("scheduler", "graph"),
+        seconds=waits + unpacking,
         evidence=f"its process was busy for {format_quantity(busy, 's')} of "
         f"{format_quantity(case.duration, 's')}, with {n_tasks} tasks",
         change="fewer, larger tasks; fewer workers do not help",

@@ -38,7 +38,7 @@ def find(case: Case) -> Finding | None:
         return None
     return Finding(
         what="the cluster is larger than this run can use",
-        seconds=0.05 * case.duration,
+        seconds=max(0.05 * case.duration, case.least_cost),
         evidence=f"threads were idle for {idle:.0%} of the time; "
         f"{n_workers // 2} workers would take {half.ratio:.2f} times as long",
         change=f"{n_workers // 2} workers",

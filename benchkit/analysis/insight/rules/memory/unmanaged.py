@@ -11,6 +11,9 @@ __all__ = ["find"]
 
 #: Share of the memory limit from which on results have too little room.
 LARGE = 0.5
+#: What the process of a worker needs before its first task, with NumPy and pandas imported; it is
+#: no leak, and fills a small limit.
+IMPORTS_BYTES = 120e6
 
 
 def find(case: Case) -> Finding | None:
@@ -32,7 +35,7 @@ def find(case: Case) -> Finding | None:
         return None
     if share_processes(case.workers):  # the results of other workers look like unmanaged memory
         return None
-    share = np.nanmax(unmanaged, axis=0) / limit
+    share = (np.nanmax(unmanaged, axis=0) - IMPORTS_BYTES) / limit
     if np.nanmax(share) < LARGE:
         return None
     worker = int(np.nanargmax(share))
@@ -40,7 +43,7 @@ def find(case: Case) -> Finding | None:
         what="memory that Dask does not manage fills the workers",
         seconds=max(case.blamed("disk", "worker paused"), case.least_cost),
         evidence=f"{np.nanmax(share):.0%} of the limit of worker "
-        f"{case.workers['name'].values[worker]} for more than 30 s",
+        f"{case.workers['name'].values[worker]}, without what imported modules need",
         change="look for leaks and caches in tasks; MALLOC_TRIM_THRESHOLD_=65536",
         settings={"variables.MALLOC_TRIM_THRESHOLD_": "65536"},
         worker=str(case.workers["name"].values[worker]),

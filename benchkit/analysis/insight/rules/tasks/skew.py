@@ -7,10 +7,9 @@ from benchkit.formatting import format_quantity
 
 __all__ = ["find"]
 
-#: Longest duration / median from which on a group is skewed; first tasks import modules.
+#: Longest duration / median from which on a group is skewed; first tasks import modules. Larger by
+#: `Case.disturbance` where other processes make single tasks wait for a processor.
 SKEWED = 5.0
-#: The same on a machine whose other processes make single tasks wait for a processor.
-SKEWED_IF_DISTURBED = 10.0
 MIN_TASKS = 8
 #: Tasks below this duration are never skewed in a way that matters.
 MIN_S = 0.02
@@ -33,7 +32,7 @@ def find(case: Case) -> Finding | None:
     if tasks.empty or case.limits is None:
         return None
     on_path = case.limits.blame.loc[case.limits.blame["cause"] != "scheduler", "group"]
-    skewed = SKEWED_IF_DISTURBED if case.is_disturbed else SKEWED
+    skewed = SKEWED * case.disturbance
     worst, cost, evidence = "", 0.0, ""
     for name, durations in tasks.groupby("task_group", observed=True)["duration"]:
         if len(durations) < MIN_TASKS or name not in set(on_path):
@@ -49,7 +48,7 @@ def find(case: Case) -> Finding | None:
         return None
     return Finding(
         what="one task has much more work than the others of its group",
-        seconds=cost / 2,
+        seconds=min(cost * (1 - 1 / case.n_threads), case.imbalance),
         evidence=evidence,
         change="divide the data evenly: repartition, or another key for grouping and shuffling",
         group=worst,

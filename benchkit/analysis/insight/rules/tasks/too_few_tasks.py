@@ -31,7 +31,7 @@ def find(case: Case) -> Finding | None:
     group = str(groups["not parallel"].idxmax())
     return Finding(
         what="too few tasks can run at the same time",
-        seconds=seconds / 2,
+        seconds=min(seconds / 2, case.imbalance),
         evidence=f"for {format_quantity(seconds, 's')} a task computed while most of the "
         f"{case.n_threads} threads were idle",
         change="smaller chunks of this group, or a tree reduction; else a smaller cluster",
