@@ -106,6 +106,8 @@ NO_SPILL = {
     "distributed.worker.memory.terminate": False,
     "distributed.worker.memory.pause": 0.7,
 }
+#: A worker that spills too slowly is not ended by its nanny: then nothing of it is recorded.
+NOT_ENDED = {"distributed.worker.memory.terminate": False}
 KEEP = {**NO_SPILL, "distributed.worker.memory.pause": False}
 
 FAULTS = [
@@ -122,7 +124,7 @@ FAULTS = [
     Fault("one reduction", ("too_few_tasks", "stragglers"),
           graph(("map", layer(spin, 16, 0.1)), ("sum", [(spin, (2.5,), None)])),
           allowed=("too_few_tasks", "stragglers", "too_many_threads"),
-          mended=tree(spin, 16, 0.3)),
+          mended=tree(spin, 16, 0.1, 0.5)),  # the same work: five sums of 0.5 s
     Fault("few tasks for the threads", ("too_few_tasks", "too_many_threads"),
           chain(nap, 6, 0.5, width=2), cluster=FOUR,
           allowed=(*NAPS, "too_few_tasks", "too_many_threads"),
@@ -137,7 +139,7 @@ FAULTS = [
     Fault("two long tasks of four at the end", ("stragglers", "skew"),
           uneven(nap, *[0.2] * 30, 2.5), cluster=FOUR,
           allowed=(*NAPS, "skew", "too_few_tasks", "stragglers"),
-          mended=uneven(nap, 2.5, *[0.2] * 30), mended_cluster=FOUR),
+          mended=uneven(nap, *[0.2] * 42), mended_cluster=FOUR),
     Fault("a stage with a straggler", ("stragglers", "skew"),
           graph(("load", layer(spin, 12, 0.1)),
                 ("join", [(spin, (0.1 if n else 2.0,), [n]) for n in range(12)])),
@@ -178,12 +180,14 @@ FAULTS = [
           allowed=("blocked_worker", "paused_workers", "large_results"),
           mended=by_batches(24, 30 * MB, 2), mended_cluster=SMALL),
     Fault("few large results spilled", ("spilling",), hold_all(10, 60 * MB), cluster=SMALL,
+          config=NOT_ENDED,
           allowed=("blocked_worker", "paused_workers", "large_results", "lost_workers"),
           mended=hold_all(10, 60 * MB),
           mended_cluster={"n_workers": 2, "threads_per_worker": 1, "memory_limit": "1GB"}),
     Fault("results of half of the memory", ("large_results",), flat(make, 6, 150 * MB),
-          cluster=SMALL, allowed=("spilling", "paused_workers", "blocked_worker", "lost_workers",
-                                  "recomputed", "unmanaged", "too_few_tasks")),
+          cluster=SMALL, config=NOT_ENDED,
+          allowed=("spilling", "paused_workers", "blocked_worker", "lost_workers", "recomputed",
+                   "unmanaged", "too_few_tasks")),
     Fault("one result of half of the memory", ("large_results",),
           graph(("load", layer(spin, 20, 0.1)), ("all", [(make, (320 * MB,), [])])),
           cluster={**SMALL, "memory_limit": "700MB"}, config=KEEP,
@@ -241,14 +245,35 @@ FAULTS = [
           mended=flat(spin, 20, 0.1)),
     Fault("a client that prepares for long", ("slow_start",), late_start(4.0, flat(spin, 30, 0.1)),
           mended=flat(spin, 30, 0.1)),
-    Fault("data in a graph", ("large_graph",), send_data(40, 4), allowed=("slow_start",)),
-    Fault("a graph of 6000 tasks", ("large_graph", "slow_start"), big_graph(6_000),
+    # Unpacking it blocks the scheduler's loop, and the stack says so.
+    Fault("data in a graph", ("large_graph",), send_data(40, 4),
+          allowed=("slow_start", "blocked_loop")),
+    Fault("a megabyte in each of 120 tasks", ("large_graph",), send_data(1, 120),
+          allowed=("slow_start", "blocked_loop")),
+    # Its tasks take longer than its graph.
+    Fault("a graph of 6000 tasks", ("tiny_tasks", "large_graph", "slow_start"), big_graph(6_000),
           allowed=("large_graph", "slow_start", "tiny_tasks", "scheduler_busy", "garbage",
                    "blocked_loop")),
     Fault("two neighbours", ("neighbours",), with_neighbours(2, flat(spin, 30, 0.1)),
           allowed=("slow_worker", *NAPS), mended=flat(spin, 30, 0.1)),
     Fault("four neighbours", ("neighbours",), with_neighbours(4, flat(spin, 20, 0.1)),
           allowed=("slow_worker", *NAPS), mended=flat(spin, 20, 0.1)),
+    # Small objects that fill more than the part of the limit at which workers pause.
+    Fault("memory.fragmentation", ("paused_workers",), None,
+          config={**NO_SPILL, "distributed.worker.memory.pause": 0.25},
+          allowed=("unmanaged", "paused_workers", "too_few_tasks", "garbage", "blocked_worker",
+                   "too_many_threads")),
+    # All root tasks are assigned at once: their results do not fit the memory for results.
+    Fault("memory.root_overproduction[saturation=inf]", ("spilling", "paused_workers"), None,
+          config={**NOT_ENDED, "distributed.worker.memory.target": 0.03,
+                  "distributed.worker.memory.spill": False},
+          allowed=("unmanaged", "paused_workers", "spilling", *NAPS)),
+    # Fifty graphs, each submitted when the result of the one before has arrived.
+    Fault("memory.leak_slope", ("tiny_tasks", "too_few_tasks", "slow_start"), None,
+          allowed=("tiny_tasks", "too_few_tasks", "slow_start", "scheduler_busy", "large_graph")),
+    # The only worker that computes is retired: its results move to the other one.
+    Fault("memory.amm_retire", ("too_few_tasks", "network"), None,
+          allowed=("too_few_tasks", "network", "too_many_threads", "slow_worker")),
 ]  # fmt: skip
 
 HEALTHY = [

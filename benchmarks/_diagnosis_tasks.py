@@ -183,12 +183,18 @@ def chain(work: Callable, count: int, seconds: float, width: int = 1) -> Callabl
     return graph(first, *rest)
 
 
-def tree(work: Callable, count: int, seconds: float) -> Callable[[Client], Any]:
-    """Return a function that runs a map and a tree reduction by four."""
+def tree(
+    work: Callable, count: int, seconds: float, sum_s: float | None = None
+) -> Callable[[Client], Any]:
+    """Return a function that runs a map and a tree reduction by four.
+
+    A sum takes `sum_s`, by default half as long as a task of the map.
+    """
+    sum_s = seconds / 2 if sum_s is None else sum_s
     layers, width, depth = [("map", layer(work, count, seconds))], count, 0
     while width > 1:
         groups = [list(range(n, min(n + 4, width))) for n in range(0, width, 4)]
-        rows = [(work, (seconds / 2,), group) for group in groups]
+        rows = [(work, (sum_s,), group) for group in groups]
         layers.append((f"sum{depth}", rows))
         width, depth = len(groups), depth + 1
     return graph(*layers)
@@ -448,9 +454,12 @@ def frame_groupby(rows: int, parts: int) -> Callable[[Client], Any]:
         import dask.dataframe as dd
         import pandas as pd
 
-        frame = pd.DataFrame({"key": np.arange(rows) % 50, "value": np.arange(rows) % 97})
-        table = dd.from_pandas(frame, npartitions=1).repartition(npartitions=1)
-        parts_ = dd.concat([table.assign(value=table["value"] * n) for n in range(1, parts + 1)])
-        client.compute(parts_.groupby("key")["value"].std()).result()
+        def part(number: int) -> pd.DataFrame:
+            return pd.DataFrame(
+                {"key": np.arange(rows) % 50, "value": np.arange(rows) % 97 * number}
+            )
+
+        table = dd.from_map(part, range(1, parts + 1))
+        client.compute(table.groupby("key")["value"].std()).result()
 
     return run

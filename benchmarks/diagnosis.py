@@ -7,8 +7,8 @@ faults of `_diagnosis_held_out`, with which no rule was chosen, comes from ``--s
 ``--set STORE`` counts findings in a store of runs in which nothing was planted.
 
 Run it on a quiet machine: findings of the rule `neighbours` that were not planted are counted
-separately, because other processes of the machine are what the rule finds. ``gil`` needs the
-package gilknocker.
+separately where the counters of the machine confirm them. ``--json FILE --minutes 12`` writes the
+results and stops in time; the same command continues. ``gil`` needs the package gilknocker.
 """
 
 from __future__ import annotations
@@ -31,10 +31,11 @@ import cloudpickle
 import dask
 from _diagnosis_faults import FAULTS, HEALTHY, Fault
 from _diagnosis_held_out import HELD_OUT, HELD_OUT_HEALTHY
+from _diagnosis_score import NEIGHBOURS, other_processes, problem_of, summarise
 from distributed import Client, LocalCluster
 
 import benchkit
-from benchkit.analysis.insight.diagnose import Diagnosis, all_rules, diagnose
+from benchkit.analysis.insight.diagnose import Diagnosis, diagnose
 from benchkit.measure.capture_client import Observer
 from benchkit.measure.recording import RecordingWriter
 from benchkit.measure.run_ids import new_id
@@ -42,11 +43,8 @@ from benchkit.store.build.run_from_recording import run_from_recording
 from benchkit.store.run import Run
 
 CLUSTER = {"n_workers": 2, "threads_per_worker": 1, "memory_limit": "1GB"}
-NEIGHBOURS = "neighbours"
 #: Seconds after which a fault is no longer waited for, such as one whose workers stay paused.
-DEADLINE_S = 60.0
-#: Findings whose promised saving is at least this part of what came.
-KEPT = 0.5
+DEADLINE_S = 40.0
 
 
 def measure(
@@ -72,7 +70,10 @@ def measure_workload(fault: Fault) -> Run:
     """Run a workload of the catalogue on a new cluster and return its run."""
     folder = Path(tempfile.mkdtemp())
     file = folder / "faulty.yaml"
-    file.write_text(json.dumps({"cluster": {**CLUSTER, "memory_limit": "1 GiB", **fault.cluster}}))
+    cluster = {**CLUSTER, "memory_limit": "1 GiB", **fault.cluster}
+    settings: dict[str, Any] = {}
+    dask.config.set(dict(fault.config), config=settings)  # nested mappings instead of dots
+    file.write_text(json.dumps({"cluster": cluster, "dask": settings}))
     (run,) = benchkit.run(fault.name, environment=str(file), store=folder / "store")
     return run
 
@@ -98,74 +99,34 @@ def _record(client: Client, work: Callable[[Client], Any]) -> Run:
     return Run(run_from_recording(writer.path))
 
 
-class Score:
-    """Findings of all runs by rule."""
-
-    def __init__(self) -> None:
-        self.planted: Counter[str] = Counter()
-        self.found: Counter[str] = Counter()
-        self.true: Counter[str] = Counter()
-        self.false: Counter[str] = Counter()
-        self.n_neighbours = self.n_healthy = self.n_flagged = 0
-
-    def add(self, fault: Fault, diagnosis: Diagnosis) -> str:
-        """Count the findings of a run; return what is wrong with them, or an empty text."""
-        reported = [finding.rule for finding in diagnosis.findings]
-        true = {*fault.rules, *fault.allowed}
-        if NEIGHBOURS not in fault.rules and NEIGHBOURS in reported:
-            self.n_neighbours += 1
-            reported.remove(NEIGHBOURS)
-        false = [rule for rule in reported if rule not in true]
-        self.true.update(rule for rule in reported if rule in true)
-        self.false.update(false)
-        problems = [f"false: {', '.join(false)}"] if false else []
-        if not fault.rules:
-            self.n_healthy += 1
-            self.n_flagged += bool(reported)
-        else:
-            rule = fault.rules[0]
-            self.planted[rule] += 1
-            if set(fault.rules) & set(reported):
-                self.found[rule] += 1
-            else:
-                problems.append("MISSED")
-        return "; ".join(problems)
-
-    def print(self) -> None:
-        """Print recall and precision by rule and in total."""
-        print(f"\n{'rule':<18}{'planted':>8}{'found':>7}{'recall':>8}{'true':>6}{'false':>7}"
-              f"{'precision':>11}")  # fmt: skip
-        for rule in all_rules():
-            self._line(rule, *(counts[rule] for counts in self._counts))
-        self._line("total", *(sum(counts.values()) for counts in self._counts))
-        print(f"healthy runs flagged: {self.n_flagged} of {self.n_healthy}")
-        print(f"runs with other processes on the machine (not counted): {self.n_neighbours}")
-
-    @property
-    def _counts(self) -> list[Counter[str]]:
-        return [self.planted, self.found, self.true, self.false]
-
-    def _line(self, name: str, planted: int, found: int, true: int, false: int) -> None:
-        recall = f"{found / planted:.2f}" if planted else ""
-        precision = f"{true / (true + false):.2f}" if true + false else ""
-        print(f"{name:<18}{planted:>8}{found:>7}{recall:>8}{true:>6}{false:>7}{precision:>11}")
-
-
-def savings(rows: list[tuple[Fault, Run, Diagnosis]]) -> None:
-    """Carry out the advice of findings, and print what was promised and what came."""
-    kept = 0
-    print(f"\n{'advice carried out':<36}{'finding':<17}{'promised':>10}{'came':>10}")
-    for fault, run, diagnosis in rows:
-        finding = next(found for found in diagnosis.findings if found.rule in fault.rules)
-        mended = measure(
-            replace(fault, prepare=None), fault.mended or fault.run, fault.mended_cluster
-        )
+def examine(fault: Fault, *, savings: bool) -> tuple[dict[str, Any], Diagnosis]:
+    """Run a fault and return its row of the results, and the diagnosis."""
+    with other_processes() as others:
+        run = measure(fault, fault.run) if fault.run else measure_workload(fault)
+    diagnosis = diagnose(run)
+    row = {
+        "fault": fault.name,
+        "rules": fault.rules,
+        "allowed": fault.allowed,
+        "duration": diagnosis.duration,
+        "findings": {finding.rule: finding.seconds for finding in diagnosis.findings},
+        "other_cores": others.cores,
+    }
+    finding = next((found for found in diagnosis.findings if found.rule in fault.rules), None)
+    if savings and fault.mended and finding:
+        mended = measure(replace(fault, prepare=None), fault.mended, fault.mended_cluster)
         came = run.metrics["duration"] - mended.metrics["duration"]
-        kept += came >= KEPT * finding.seconds
-        print(
-            f"{fault.name:<36}{finding.rule:<17}{finding.seconds:>8.2f} s{came:>8.2f} s", flush=True
-        )
-    print(f"at least {KEPT:.0%} of the promised saving came: {kept} of {len(rows)}")
+        row["saving"] = {"rule": finding.rule, "promised": finding.seconds, "came": came}
+    return row, diagnosis
+
+
+def print_row(row: dict[str, Any]) -> None:
+    """Print what was found in a run, and what is wrong with it."""
+    texts = ", ".join(f"{rule} {seconds:.2f} s" for rule, seconds in row["findings"].items())
+    print(f"{row['fault']:<36}{row['duration']:>6.2f} s  {texts}  {problem_of(row)}", flush=True)
+    if saving := row.get("saving"):
+        print(f"{'':<36}advice carried out: {saving['rule']} promised {saving['promised']:.2f} s, "
+              f"{saving['came']:.2f} s came", flush=True)  # fmt: skip
 
 
 def count_findings(store: Path) -> None:
@@ -195,6 +156,8 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3, help="runs of each healthy workload")
     parser.add_argument("--no-savings", action="store_true", help="do not carry out any advice")
     parser.add_argument("--details", action="store_true", help="print all findings of each run")
+    parser.add_argument("--json", help="file of the results; runs that it has are not repeated")
+    parser.add_argument("--minutes", type=float, default=60.0, help="start no run after these")
     parser.add_argument("--set", default="tuned", help='"tuned", "held-out" or a store of runs')
     given = parser.parse_args()
     cloudpickle.register_pickle_by_value(tasks)
@@ -206,27 +169,33 @@ def main() -> None:
     faults = [*FAULTS, *HEALTHY * given.repeats]
     if given.set == "held-out":
         faults = [*HELD_OUT, *HELD_OUT_HEALTHY * given.repeats]
-    score, can_be_mended = Score(), []
+    file = Path(given.json or tempfile.mkdtemp(), *([] if given.json else ["results.json"]))
+    results = json.loads(file.read_text()) if file.exists() else {"set": given.set, "rows": []}
+    if results["set"] != given.set:
+        parser.error(f"--json {file}: it has results of --set {results['set']}")
+    rows, began = results["rows"], time.monotonic()
+    done = Counter(row["fault"] for row in rows)
     for fault in faults:
         if not any(given.only in name for name in (fault.name, *fault.rules)):
             continue
+        if done[fault.name]:
+            done[fault.name] -= 1
+            continue
+        if time.monotonic() - began > 60 * given.minutes:
+            print(f"stopped after {given.minutes:g} minutes: the same command continues")
+            break
         try:
-            run = measure(fault, fault.run) if fault.run else measure_workload(fault)
+            row, diagnosis = examine(fault, savings=not given.no_savings)
         except (OSError, RuntimeError) as error:  # a cluster that did not start in time
             print(f"{fault.name:<36}not measured: {error}", flush=True)
             continue
-        diagnosis = diagnose(run)
-        problem = score.add(fault, diagnosis)
-        found = {finding.rule for finding in diagnosis.findings}
-        if fault.mended and set(fault.rules) & found:
-            can_be_mended.append((fault, run, diagnosis))
-        texts = ", ".join(f"{x.rule} {x.seconds:.2f} s" for x in diagnosis.findings)
-        print(f"{fault.name:<36}{diagnosis.duration:>6.2f} s  {texts}  {problem}", flush=True)
+        rows.append(row)
+        print_row(row)
         if given.details:
             print(*diagnosis.conclusion, *(f"  {x.evidence}" for x in diagnosis.findings), sep="\n")
-    score.print()
-    if can_be_mended and not given.no_savings:
-        savings(can_be_mended)
+        file.write_text(json.dumps(results))
+    results["summary"] = summarise(rows)
+    file.write_text(json.dumps(results, indent=1))
 
 
 if __name__ == "__main__":

@@ -203,6 +203,10 @@ SIMILAR = {
         ],
         "duration": 5.0,
     },
+    "too_few_tasks": {  # the other threads wait for spilled results
+        **PLANTED["too_few_tasks"],
+        "fine": [["execute", "c", "disk-read", "seconds", 18.0, ""]],
+    },
     "unmanaged": {  # imported modules fill more than half of a small limit
         "samples": [sample(t, i, unmanaged_old=600 * MB) for t in (1, 2) for i in (0, 1)]
     },

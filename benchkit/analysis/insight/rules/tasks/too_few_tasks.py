@@ -24,7 +24,9 @@ def find(case: Case) -> Finding | None:
     Finding or None
         None: nothing found.
     """
-    seconds = case.blamed("not parallel")
+    # A thread that waits for spilled results looks idle.
+    spilling = (case.metric("disk_write_time") + case.metric("disk_read_time")) / case.n_threads
+    seconds = case.blamed("not parallel") - spilling
     if case.n_threads < 2 or case.limits is None or seconds < MIN_SHARE * case.duration:
         return None
     groups = case.limits.groups["seconds"]
