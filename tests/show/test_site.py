@@ -282,3 +282,17 @@ def test_site_fits_the_screen_of_a_telephone(site, browser):
     page.goto((site / "index.html").as_uri())
     state = page.locator("#overview tbody tr").first.locator("td").nth(2).bounding_box()
     assert state["x"] + state["width"] <= 390
+
+
+@pytest.mark.browser
+def test_tables_of_site_fit_1200_pixels(site, browser):
+    page = browser.new_page(viewport={"width": 1200, "height": 900})
+    pages = ["index", "regressions", "failures", "machines"]
+    files = [site / f"{name}.html" for name in pages] + [*site.glob("w/*.html")]
+    too_wide = (
+        "[...document.querySelectorAll('.scroll')].filter(e => e.scrollWidth > e.clientWidth)"
+    )
+    for file in files:
+        page.goto(file.as_uri())
+        assert page.locator(".scroll td").count() > 0, file.name
+        assert page.evaluate(f"{too_wide}.length") == 0, file.name
