@@ -364,7 +364,7 @@ def main_store(arguments: list[str]) -> None:
     parser = argparse.ArgumentParser(prog="faults.py store")
     parser.add_argument("--times", type=int, default=10_000, help="number of injections")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--only", type=int, metavar="NUMBER", help="repeat this injection")
+    parser.add_argument("--first", type=int, default=0, help="number of the first injection")
     parser.add_argument("--bucket", action="store_true", help="a store on an emulated S3 server")
     parser.add_argument("--damage", type=int, default=1000, help="damaged files of each kind")
     given = parser.parse_args(arguments)
@@ -372,8 +372,9 @@ def main_store(arguments: list[str]) -> None:
         from _bucket_faults import bucket_harness as opened
     else:
         opened = folder_harness
-    n_wrong = inject_all(opened, given.times, given.seed, given.only)
-    if given.only is None and given.damage and not given.bucket:
+    numbers = range(given.first, given.first + given.times)
+    n_wrong = inject_all(opened, numbers, given.seed)
+    if given.damage and not given.bucket:
         n_wrong += damage_all(given.damage, given.seed)
     sys.exit(n_wrong > 0)
 

@@ -14,20 +14,19 @@ __all__ = ["inject_all"]
 
 def inject_all(
     opened: Callable[[int], AbstractContextManager[Any]],
-    times: int,
+    numbers: range,
     seed: int,
-    only: int | None,
 ) -> int:
     """Print the results of injections; return the number of those with problems."""
     with opened(seed) as harness:
-        numbers = range(times) if only is None else [only]
-        print(f"{len(harness.cases)} cases, seed {seed}, {len(numbers)} injections", flush=True)
+        text = f"injections {numbers.start} to {numbers.stop - 1}"
+        print(f"{len(harness.cases)} cases, seed {seed}, {text}", flush=True)
         start, cpu_start = time.perf_counter(), _cpu_s()
         outcomes, wrong = Counter[tuple[str, str]](), 0
         for number in numbers:
             done = harness.inject(number)
             outcomes[done.case.fault, done.outcome] += 1
-            if done.problems or only is not None:
+            if done.problems or len(numbers) == 1:
                 wrong += bool(done.problems)
                 print(done)
                 print("".join(f"    {text}\n" for text in done.problems), end="", flush=True)

@@ -1,6 +1,6 @@
 """Measure what faults lose: ``python benchmarks/faults.py [--times N] [FAULT ...]``.
 
-``faults.py store [--times N] [--seed S] [--only NUMBER] [--damage N] [--bucket]`` causes faults at
+``faults.py store [--times N] [--seed S] [--first NUMBER] [--damage N] [--bucket]`` causes faults at
 steps of operations of a store, see `_store_faults`, or with ``--bucket`` in requests to an emulated
 S3 server, see `_bucket_faults`, and damages run files, see `_store_damage`; it ends with exit code
 1 if something is lost or not reported. The rest prints results and asserts nothing:
