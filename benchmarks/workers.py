@@ -57,7 +57,8 @@ TASKS_PER_WORKER = 10
 #: Configuration of workers that share a process: with the defaults a thousand take whole cores.
 QUIET_WORKERS = {
     "distributed.worker.profile.enabled": False,
-    "distributed.admin.system-monitor.interval": "10s",
+    "distributed.admin.system-monitor.interval": "60s",
+    "distributed.admin.tick.interval": "10s",
     "distributed.worker.memory.monitor-interval": "10s",
     "distributed.comm.timeouts.connect": "300s",
 }

@@ -14,7 +14,13 @@ from distributed.metrics import time
 from benchkit.measure.capture.columns import NAN
 from benchkit.measure.capture.loop_lag import LAG_TICK_S
 
-__all__ = ["POINTS_PER_HEARTBEAT", "MemorySampler", "machine_number", "process_number"]
+__all__ = [
+    "MIN_INTERVAL_S",
+    "POINTS_PER_HEARTBEAT",
+    "MemorySampler",
+    "machine_number",
+    "process_number",
+]
 
 #: Samples that a heartbeat carries; heartbeats are 0.5 s apart, on large clusters some seconds.
 POINTS_PER_HEARTBEAT = 10
@@ -42,6 +48,8 @@ class MemorySampler:
         # Unix time of the process's steady clock: setting the wall clock moves no sample.
         self._epoch = time() - monotonic()
         self._last_moment = monotonic()
+        #: Time of the last sample with a peak on the steady clock, in s.
+        self.peak_moment = float("-inf")
         #: Rows of Unix time, RSS in B, integral of RSS since the first row in B s, and the highest
         #: RSS since the last row that has one, else NaN.
         self.samples: deque[tuple[float, float, float, float]] = deque(maxlen=MAX_SAMPLES)
@@ -65,6 +73,8 @@ class MemorySampler:
             mean = (self.samples[-1][1] + rss) / 2
             self._area += mean * (moment - self._last_moment)
         self._last_moment = moment
+        if peak == peak:
+            self.peak_moment = moment
         self.samples.append((self._epoch + moment, rss, self._area, peak))
 
     def _read(self) -> float:

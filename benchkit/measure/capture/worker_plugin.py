@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import Callable
 from inspect import iscoroutinefunction
+from time import monotonic
 from typing import Any
 
 import distributed
@@ -13,6 +15,8 @@ from distributed.diagnostics.plugin import WorkerPlugin
 from benchkit.measure.capture.columns import NAN, text
 from benchkit.measure.capture.loop_lag import LAG_TICK_S, LoopLag
 from benchkit.measure.capture.memory_sampler import (
+    MIN_INTERVAL_S,
+    POINTS_PER_HEARTBEAT,
     MemorySampler,
     machine_number,
     process_number,
@@ -50,16 +54,20 @@ class CaptureWorkerPlugin(WorkerPlugin):
             The worker of this plugin.
         """
         self.worker = worker
-        self.peak = 0
         self.trimmed = False
-        # The high-water mark of memory belongs to the process. The plugin that resets it passes the
-        # value to all plugins in the process: those of other captures and of other workers.
+        #: Maxima since the last heartbeat, see `_update_maxima`.
+        self.peak, self.longest_lag, self.longest_gc = 0, 0.0, 0.0
+        self.at_edge = False
         self.siblings = vars(distributed).setdefault("_benchkit_worker_plugins", {})
-        shared = [plugin for (name, _), plugin in self.siblings.items() if name == self.name]
+        shared = [plugin for (name, _), plugin in self.siblings.items() if name == self.name][:1]
         self.memory = shared[0].memory if shared else MemorySampler()
         self.gc = shared[0].gc if shared else GcPauses()
+        # A thousand workers that share a loop would call a thousand timers 20 times a second.
+        if shared and shared[0].lag.loop is asyncio.get_running_loop():
+            self.lag = shared[0].lag
+        else:
+            self.lag = LoopLag(self.memory.sample_if_due)
         self.siblings[self.name, worker.address] = self
-        self.lag = LoopLag(self.memory.sample_if_due)
         self.process, self.machine = float(process_number()), float(machine_number())
         self.machine_cpu_time = NAN
         #: Times of the last two heartbeats. Each heartbeat repeats the samples of the one before,
@@ -86,7 +94,8 @@ class CaptureWorkerPlugin(WorkerPlugin):
         for op in ("report", "beat"):
             worker.handlers.pop(f"{self.name}_{op}", None)
         self.siblings.pop((self.name, worker.address), None)
-        self.lag.stop()
+        if not any(plugin.lag is self.lag for plugin in self.siblings.values()):
+            self.lag.stop()
         if not any(plugin.memory is self.memory for plugin in self.siblings.values()):
             self.memory.close()
             self.gc.close()
@@ -111,24 +120,22 @@ class CaptureWorkerPlugin(WorkerPlugin):
             and ``memory``: samples as bytes, see `MemorySampler.points`.
         """
         self.worker_log.copy_transfers()
-        peak = _high_water_mark()
-        self.memory.sample(peak or NAN)
-        for plugin in list(self.siblings.values()):
-            plugin.peak = max(plugin.peak, peak)
         heartbeat = worker.periodic_callbacks.get("heartbeat")
         interval_s = heartbeat.callback_time / 1000 if heartbeat is not None else HEARTBEAT_S
+        self._update_maxima(MIN_INTERVAL_S if self.at_edge else interval_s / POINTS_PER_HEARTBEAT)
         out = {
             "rss_peak": self.peak or NAN,
-            "tick_max": self.lag.read()[1],
+            "tick_max": self.longest_lag,
             "process_number": self.process,
             "machine_number": self.machine,
             "machine_cpu_time": self.machine_cpu_time,
             "gc_time": self.gc.total,
-            "gc_max": self.gc.longest,
+            "gc_max": self.longest_gc,
             "memory": self.memory.points(self.beats[0], interval_s),
         }
         self.beats = [self.beats[1], self.memory.samples[-1][0]]
-        self.peak, self.gc.longest = 0, 0.0
+        self.peak, self.longest_lag, self.longest_gc = 0, 0.0, 0.0
+        self.at_edge = False
         process = worker.monitor.proc
         with contextlib.suppress(Exception):
             cpu = process.cpu_times()
@@ -152,6 +159,26 @@ class CaptureWorkerPlugin(WorkerPlugin):
             out["net_read_total"] = received - out["loopback_total"]
         return out
 
+    def _update_maxima(self, min_interval_s: float) -> None:
+        """Read and reset the maxima of this process, which all of its plugins receive.
+
+        Memory's high-water mark is reset for other captures and workers in the process, too. With
+        many workers in the process each heartbeat would carry a sample of each of them: a peak that
+        another worker read less than `min_interval_s` ago is not read again.
+        """
+        is_recent = monotonic() - self.memory.peak_moment < min_interval_s
+        if self.peak and is_recent:
+            self.memory.sample_if_due()
+            return
+        peak, lag, pause = _high_water_mark(), self.lag.read()[1], self.gc.read()[1]
+        self.memory.sample(peak or NAN)
+        for plugin in list(self.siblings.values()):
+            plugin.peak = max(plugin.peak, peak)
+            if plugin.lag is self.lag:
+                plugin.longest_lag = max(plugin.longest_lag, lag)
+            if plugin.gc is self.gc:
+                plugin.longest_gc = max(plugin.longest_gc, pause)
+
     async def beat(self, edge: str) -> None:
         """Send a heartbeat now and begin a new tree of call stacks.
 
@@ -166,6 +193,7 @@ class CaptureWorkerPlugin(WorkerPlugin):
         """
         self.worker_log.cut_transfers(edge)
         self.machine_cpu_time = _machine_cpu_time()
+        self.at_edge = True
         if self.level == "full":
             with contextlib.suppress(Exception):
                 self.worker_log.cut_call_stacks(edge)
