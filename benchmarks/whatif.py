@@ -124,8 +124,13 @@ def measure(client: Client, graph: tuple[dict, list]) -> Run:
 
 def predict_kept_runs(store: Path) -> None:
     """Print the predictions of each shape from the others, for workloads of a store."""
-    errors, inside = [], []
+    errors, inside, repeats = [], [], []
     for workload, by_shape in runs_by_shape(store).items():
+        for runs in by_shape.values():
+            seconds = [run.duration for run in runs]
+            for number, own in enumerate(seconds if len(seconds) > 2 else []):
+                others = [*seconds[:number], *seconds[number + 1 :]]
+                repeats.append(own / float(np.median(others)) - 1)
         for known, runs in by_shape.items():
             run = median_run(runs)
             for shape, measured in by_shape.items():
@@ -144,6 +149,12 @@ def predict_kept_runs(store: Path) -> None:
                     f"{found.high:.2f} s, measured {seconds:.2f} s, {errors[-1]:+.1%}"
                 )
     print(f"{summary(errors)}, {np.mean(inside):.0%} inside the interval" if errors else "none")
+    if repeats:
+        size = np.abs(repeats)
+        print(
+            f"one run from the median of its repeats, the least error that can be seen here: "
+            f"median {np.median(size):.1%}, 90 % within {np.quantile(size, 0.9):.1%}"
+        )
 
 
 def summary(errors: list[float]) -> str:

@@ -25,6 +25,9 @@ MIN_REACH = 0.05
 #: Half-widths, as logarithms, that hold 90 % of predictions of another shape of the cluster, for
 #: tasks that wait and for tasks that compute and share caches and cores (`benchmarks/whatif.py`).
 WAITING_REACH, COMPUTING_REACH = 0.12, 0.35
+#: Tasks that compute on one machine with twice the threads take 2 ** this as long: they share
+#: caches, memory and the clock of the processor (`benchmarks/whatif.py --runs`).
+SHARING = 0.26
 #: An assumed bandwidth may be wrong by this factor.
 BANDWIDTH_FACTOR = 5
 #: Tasks of these groups move data outside of the graph's dependencies.
@@ -146,6 +149,8 @@ class WhatIf:
         cpu, compute = (run.metrics.get(name, np.nan) for name in ("cpu_time", "compute_time"))
         #: CPU seconds per second of computing; unknown: 1, which gives the widest interval.
         self.cpu = min(1.0, cpu / compute) if compute > 0 and np.isfinite(cpu) else 1.0
+        #: All workers on one machine: then more threads share its processors.
+        self.one_host = len(set(run.tree["workers"].to_dataset()["host"].values.tolist())) == 1
         self.base = replay(self.given, self.n_workers, self.nthreads)
         self.error = self.base / self.duration - 1
         if abs(self.error) > MAX_ERROR:
@@ -222,12 +227,16 @@ class WhatIf:
         if latency is not None:
             given = replace(given, delay=given.delay * latency)
         given = replace(given, seconds=seconds)
-        low, predicted, high = self._replays(
-            given, workers or self.n_workers, threads or self.nthreads
-        )
+        shape = workers or self.n_workers, threads or self.nthreads
+        low, predicted, high = self._replays(given, *shape)
+        slowdown = self._slowdown(*shape)
+        if slowdown != 1:
+            shared = replace(given, seconds=given.seconds * slowdown)
+            least, predicted, _ = self._replays(shared, *shape)
+            low, high = min(low, least), max(high, predicted)
         scale = self.duration / self.base
         reach = max(MIN_REACH, abs(np.log(scale)))
-        if (workers or self.n_workers, threads or self.nthreads) != (self.n_workers, self.nthreads):
+        if shape != (self.n_workers, self.nthreads):
             reach = max(reach, WAITING_REACH + self.cpu * (COMPUTING_REACH - WAITING_REACH))
         return Prediction(
             change=" ".join(shown) or "no change",
@@ -236,6 +245,13 @@ class WhatIf:
             high=float(high * scale * np.exp(reach)),
             ratio=predicted * scale / self.duration,
         )
+
+    def _slowdown(self, n_workers: int, nthreads: int) -> float:
+        """Return how many times as long tasks compute on a cluster of another shape."""
+        threads = nthreads / self.nthreads
+        if self.one_host:
+            threads *= n_workers / self.n_workers
+        return float(threads ** (SHARING * self.cpu))
 
     def _replays(
         self, given: ReplayInput, n_workers: int, nthreads: int

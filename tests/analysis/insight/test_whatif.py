@@ -7,7 +7,7 @@ from math import exp, nan
 import pytest
 from helpers.graph_runs import MadeTask, graph_run, tasks_of
 
-from benchkit.analysis.insight.whatif import WhatIf, what_if
+from benchkit.analysis.insight.whatif import SHARING, WhatIf, what_if
 from benchkit.errors import NotRecorded, UnreadableRun, UsageError
 
 
@@ -125,6 +125,34 @@ def test_threads_of_tasks_that_compute_may_bring_nothing(tmp_path, cpu, low, hig
 
     assert found.low == pytest.approx(low * exp(-reach), rel=0.01)
     assert found.high == pytest.approx(high * exp(reach), rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("cpu", "hosts", "shape", "expected"),
+    [
+        (0, 1, (1, 1), 8.0),  # tasks that sleep share nothing
+        (8, 1, (2, 1), 4.0),
+        (8, 1, (1, 1), 8.0 / 2**SHARING),
+        (8, 1, (4, 1), 2.0 * 2**SHARING),
+        (4, 1, (4, 1), 2.0 * 2 ** (SHARING / 2)),
+        (8, 2, (4, 1), 2.0),  # more workers are on more machines
+    ],
+)
+def test_tasks_that_compute_on_one_machine_share_its_processors(
+    tmp_path, cpu, hosts, shape, expected
+):
+    run = eight_tasks(tmp_path)
+    run.tree["cpu_time"] = cpu
+    run.tree["workers"] = (
+        run.tree["workers"]
+        .to_dataset()
+        .assign(host=("worker", [f"host-{n % hosts}" for n in range(2)]))
+    )
+
+    found = WhatIf(run).predict(workers=shape[0], threads=shape[1])
+
+    assert found.seconds == pytest.approx(expected, rel=1e-3)
+    assert found.low < expected < found.high
 
 
 def test_second_graph_waits_for_the_results_of_the_first(tmp_path):
