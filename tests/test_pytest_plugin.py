@@ -1,6 +1,7 @@
 """Tests of other projects become runs with `pytest --benchkit`."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -352,3 +353,19 @@ def test_plugin_leaves_an_option_of_the_suite_alone(tmp_path):
     done = run(tmp_path, text, "--benchmark", "mine")
 
     assert "1 passed" in done.stdout, done.stdout + done.stderr
+
+
+def test_names_that_the_guide_calls_the_same_exist():
+    from benchkit.pytest_plugin import fixtures, reference
+
+    guide = (ROOT / "docs" / "guides" / "coiled-benchmarks.md").read_text(encoding="utf-8")
+    rows = [line.split("|")[1:3] for line in guide.splitlines() if line.startswith("| `")]
+    same = {
+        name
+        for theirs, ours in rows
+        if ours.strip().startswith("the same")
+        for name in re.findall(r"`(\w+)`", theirs)
+    }
+
+    assert len(same) >= 25
+    assert {name for name in same if not hasattr(fixtures, name)} <= set(reference.__all__)
