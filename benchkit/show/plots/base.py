@@ -15,7 +15,7 @@ import xarray as xr
 from bokeh.core.properties import expr, value
 from bokeh.io import output_notebook, show
 from bokeh.io.state import curstate
-from bokeh.models import ColumnDataSource, HoverTool, Line, Stack, VArea
+from bokeh.models import ColumnDataSource, CustomJS, HoverTool, Line, Stack, VArea
 from bokeh.models.annotations import ColorBar, Legend, LegendItem, Span, Title
 from bokeh.models.glyph import Glyph
 from bokeh.models.mappers import ColorMapper
@@ -258,7 +258,6 @@ def place_legend(fig: figure, place: Literal["right", "below"] = "right") -> Non
         return
     legend = fig.legend[0]
     fig.add_layout(legend, place)
-    below = place == "below"
     legend.update(
         background_fill_alpha=0.0,
         border_line_alpha=0.0,
@@ -266,11 +265,14 @@ def place_legend(fig: figure, place: Literal["right", "below"] = "right") -> Non
         label_text_font_size="11px",
         glyph_width=14,
         glyph_height=14,
-        spacing=14 if below else 2,
+        spacing=14 if (below := place == "below") else 2,
         padding=4,
         margin=0,
         orientation="horizontal" if below else "vertical",
     )
+    if not below:
+        move = CustomJS(args={"figure": fig, "legend": legend}, code=read_script("narrow_legend"))
+        fig.js_on_change("outer_width", move)
 
 
 def empty_figure(title: str, text: str = "Nothing was recorded.") -> figure:

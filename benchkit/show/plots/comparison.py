@@ -19,6 +19,7 @@ from bokeh.models import (
     HBar,
     HoverTool,
     LinearColorMapper,
+    NoOverlap,
     Range1d,
     Rect,
     Scatter,
@@ -316,13 +317,14 @@ def heat_map(
         ("verdict", "@verdict"),
     ]
     add_glyph(fig, cell, source, tips=tips)
-    fig.xaxis.ticker = list(range(0, n_columns))
     from_middle = [*reversed(range(len(steps))), *range(len(steps))]
     every = 2 if share_y is None else 4
     names: dict[float | str, Any] = {
         i: columns[i] if step % every == 0 else "" for i, step in enumerate(from_middle)
     }
     names |= {len(steps) - 1: "", len(steps): "0"} if not steps[0] else {}
+    fig.xaxis.ticker = [float(place) for place, name in names.items() if name]
+    fig.xaxis.major_label_policy = NoOverlap()
     fig.xaxis.major_label_overrides = names
     fig.xgrid.grid_line_color = None
     if share_y is not None or n_rows < ROWS_OF_COLOUR_BAR:

@@ -5,7 +5,9 @@ import pandas as pd
 import panel as pn
 import pytest
 import xarray as xr
+from bokeh.embed import file_html
 from bokeh.models import HoverTool, Image, Quad, Range1d, Span
+from bokeh.resources import INLINE
 from IPython.core.formatters import DisplayFormatter
 
 from benchkit import Store, plots
@@ -31,6 +33,31 @@ DRAW = [
 
 def figures(fig):
     return fig if isinstance(fig, list) else [fig]
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize(("width", "place"), [(390, "below"), (900, "right")])
+def test_legend_is_below_a_narrow_figure(a_run, browser, tmp_path, width, place):
+    fig = plots.memory_by_kind(a_run)
+    height, n_entries = fig.height, len(fig.legend[0].items)
+    (tmp_path / "figure.html").write_text(file_html(fig, INLINE, "figure"))
+    page = browser.new_page(viewport={"width": width, "height": 700})
+    page.goto((tmp_path / "figure.html").as_uri())
+    page.wait_for_function("Bokeh.documents.length && Bokeh.documents[0].is_idle")
+    drawn = page.evaluate(
+        f"""() => {{
+          const figure = Bokeh.documents[0].get_model_by_id('{fig.id}');
+          const place = ['right', 'below'].find(
+            side => figure[side].some(item => item.type.endsWith('Legend')));
+          const view = Bokeh.index.find_one(figure);
+          return [place, view.frame.bbox.width / {width}, figure.height];
+        }}"""
+    )
+    page.close()
+
+    assert drawn[0] == place
+    assert drawn[1] > 0.7  # the plot area has most of the width
+    assert drawn[2] == height + (20 * -(-n_entries // 2) if place == "below" else 0)
 
 
 def test_figure_shows_itself_as_last_expression_of_a_cell(a_run, monkeypatch):
