@@ -22,8 +22,12 @@ FIRST = np.datetime64("2024-01-01T00:00:00", "us")
 N_WORKLOADS = 100
 
 
-def index_table(n_runs: int, first: int = 0) -> pa.Table:
-    """Return the rows `first` to ``first + n_runs`` of the index, oldest first."""
+def index_table(n_runs: int, first: int = 0, *, runs_per_night: int = 0) -> pa.Table:
+    """Return the rows `first` to ``first + n_runs`` of the index, oldest first.
+
+    With `runs_per_night` all runs belong to nights: half as many workloads in two environments,
+    with 3 % of noise.
+    """
     number = np.arange(first, first + n_runs)
     started = FIRST + (number * STEP_S).astype("timedelta64[s]")
 
@@ -59,12 +63,31 @@ def index_table(n_runs: int, first: int = 0) -> pa.Table:
         "extra_metrics": "{}", "biggest_group": "sum-aggregate-0", "biggest_group_share": 0.5,
     }  # fmt: skip
     rng = np.random.default_rng(first)
+    if runs_per_night:
+        columns |= _nightly_columns(number, runs_per_night)
     for field in SCHEMA:
         if field.name in METRICS:
-            columns[field.name] = pa.array(rng.lognormal(2, 1, n_runs))
+            columns[field.name] = pa.array(rng.lognormal(2, 0.03 if runs_per_night else 1, n_runs))
         elif field.name not in columns:
             columns[field.name] = pa.repeat(pa.scalar(same.get(field.name), field.type), n_runs)
     return pa.table({name: columns[name].cast(SCHEMA.field(name).type) for name in SCHEMA.names})
+
+
+def _nightly_columns(number: np.ndarray, runs_per_night: int) -> dict[str, pa.Array]:
+    night, place = number // runs_per_night, number % runs_per_night
+    starts = FIRST + night.astype("timedelta64[D]")
+    started = starts + (place * 30).astype("timedelta64[s]")
+    names = [f'{{"night": "{start}"}}' for start in starts.astype("datetime64[s]")]
+    texts = {
+        "id": ids_of(started, number),
+        "workload": pa.array([f"array.work_{n}" for n in (place // 2).tolist()]),
+        "category": pa.repeat("array", len(number)),
+        "environment": pa.array(np.array(["main", "release"])[place % 2]),
+        "experiment": pa.array([f"experiment-{n:026d}" for n in night.tolist()]),
+        "tags": pa.array(names),
+        "started": pa.array(started).cast(pa.timestamp("us", tz="UTC")),
+    }
+    return {**texts, "arm": texts["environment"]}
 
 
 def ids_of(started: np.ndarray, number: np.ndarray) -> pa.Array:
@@ -73,10 +96,11 @@ def ids_of(started: np.ndarray, number: np.ndarray) -> pa.Array:
     return pa.array(map(derived_id, moments.tolist(), map(str, number.tolist())), pa.string())
 
 
-def fill_index(path: Path, n_runs: int, part: int = 250_000) -> Store:
+def fill_index(path: Path, n_runs: int, part: int = 250_000, *, runs_per_night: int = 0) -> Store:
     """Return a new store whose index lists `n_runs` runs, with a segment for each part."""
     store = Store(path)
     store.create()
     for first in range(0, n_runs, part):
-        write_segments(store.files, index_table(min(part, n_runs - first), first))
+        rows = index_table(min(part, n_runs - first), first, runs_per_night=runs_per_night)
+        write_segments(store.files, rows)
     return store
