@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+from hashlib import sha256
 from pathlib import Path
 
-__all__ = ["cache_folder", "working_folder"]
+__all__ = ["cache_folder", "store_cache_file", "working_folder"]
 
 
 def working_folder() -> Path:
@@ -34,3 +35,24 @@ def cache_folder() -> Path:
         return Path(own).expanduser().absolute()
     base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     return Path(base).expanduser().absolute() / "benchkit"
+
+
+def store_cache_file(kind: str, store: Path | str, suffix: str) -> Path:
+    """Return the file of the cache that keeps values of one store.
+
+    Parameters
+    ----------
+    kind : str
+        What is kept: the name of a folder in the cache.
+    store : path or str
+        Path or address of the store.
+    suffix : str
+        End of the name, with the dot.
+
+    Returns
+    -------
+    path
+        The file may not exist yet.
+    """
+    name = sha256(str(store).encode()).hexdigest()[:16]
+    return cache_folder() / kind / f"{name}{suffix}"

@@ -24,6 +24,7 @@ import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent))
@@ -36,9 +37,15 @@ from _reruns import follow  # noqa: E402
 from _rival_detectors import available  # noqa: E402
 from numpy.lib.stride_tricks import sliding_window_view  # noqa: E402
 
-from benchkit.analysis.changepoint.detect import detect, detect_many  # noqa: E402
+from benchkit.analysis.changepoint.detect import detect, detect_many, detect_nights  # noqa: E402
+from benchkit.experiment.nightly.detector_cache import (  # noqa: E402
+    read_checkpoints,
+    write_checkpoints,
+)
 
 NIGHTS, HISTORY, WITHIN = 110, 30, 20
+#: Stands for a store: only its path is used, to name the file of the cache.
+STORE = SimpleNamespace(path="benchmarks/detection.py")
 SIZES = (1.05, 1.10, 1.20, 1.50, 2.00)
 
 #: One (index, night of the alarm, direction) per alarm, one list per series.
@@ -306,6 +313,24 @@ def speed() -> None:
             f"  {n_series} series x {n_nights} nights, a step in each: {seconds:6.3f} s, "
             f"{1e6 * seconds / n_series / n_nights:.2f} us per series and night"
         )
+    print(
+        "  one more night of 1000 series, with the states of the night before (read and written):"
+    )
+    for n_nights in (30, 180, 700):
+        values = rng.lognormal(sigma=0.02, size=(1000, n_nights))
+        values[:, n_nights // 2 :] *= 1.1
+        write_checkpoints(STORE, detect_nights(values[:, :-1]).checkpoints)
+        clock = time.process_time()
+        found = detect_nights(values, known=read_checkpoints(STORE))
+        between = time.process_time()
+        write_checkpoints(STORE, found.checkpoints)
+        end = time.process_time()
+        whole = detect_nights(values)
+        replay = time.process_time() - end
+        print(
+            f"    {n_nights} nights: {between - clock:.3f} + {end - between:.3f} s, without them "
+            f"{replay:.3f} s; equal: {found.changes == whole.changes}"
+        )
     clock = time.process_time()
     for row in values[:50, :110]:
         detect(np.arange(110), row)
@@ -319,9 +344,13 @@ def main() -> None:
     parser.add_argument(
         "--rival-windows", type=int, default=60, help="Windows for asv and Otava, which are slow."
     )
+    parser.add_argument("--speed", action="store_true", help="Only the speed.")
     parser.add_argument("--quick", action="store_true", help="Only the detector of benchkit.")
     args = parser.parse_args()
     warnings.simplefilter("ignore", RuntimeWarning)
+    if args.speed:
+        speed()
+        return
 
     real = (args.series / "values.parquet").exists()
     series = read_series(args.series) if real else simulated_series()

@@ -5,14 +5,19 @@ More sensitive than the detector, because a re-run is cheap and a false candidat
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
 
-from benchkit.analysis.changepoint.scan import DRIFT_NIGHTS, LatestReference
+from benchkit.analysis.changepoint.rule import FEWEST_REFERENCE_NIGHTS
+from benchkit.analysis.changepoint.scan import DRIFT_NIGHTS
+from benchkit.analysis.changepoint.state import LatestReference
 
 __all__ = [
     "CANDIDATE_CHANGE",
     "CANDIDATE_UNITS",
+    "LatestNight",
     "find_candidates",
     "find_short_candidates",
     "recent_distances",
@@ -38,6 +43,57 @@ SLOW_NIGHTS = 5
 SHORT_CHANGE = 0.05
 #: Lowest noise assumed for such a series.
 SHORT_NOISE = 0.02
+
+
+@dataclass(frozen=True)
+class LatestNight:
+    """The last night of each series relative to its reference; one element per series.
+
+    Parameters
+    ----------
+    ratio : ndarray of float
+        Last night / level of the reference. NaN if the series was not measured on the last
+        night or its reference is too short.
+    units : ndarray of float
+        The same change in noise units (robust standard deviations), signed.
+    suspect : ndarray of int
+        1 or -1 where the last night differs by six noise units or more, and by 3 %; else 0. One
+        night does not prove a change: measure a suspect series again.
+    candidate : ndarray of int
+        1 or -1 where re-runs should decide: the last night differs by 2.5 noise units and 2.5 %,
+        or the last nights together differ, or there are too few nights for a reference and the
+        last night differs by 5 % and by 2.5 deviations of the nights before; else 0.
+    since : ndarray of int
+        Night from which on a candidate differs, as a position in the series: runs before it are
+        of the last good build.
+    n_before : ndarray of int
+        Number of nights before the last one, since the last restart.
+    recent_units : ndarray of float, shape (series, nights)
+        Distances of the last ten nights from a reference that ends before them, in noise units;
+        NaN on other nights.
+    """
+
+    ratio: NDArray[np.float64]
+    units: NDArray[np.float64]
+    suspect: NDArray[np.int64]
+    candidate: NDArray[np.int64]
+    since: NDArray[np.int64]
+    n_before: NDArray[np.int64]
+    recent_units: NDArray[np.float64]
+
+    @property
+    def is_short(self) -> NDArray[np.bool_]:
+        """Where a series has too few nights for a reference, shape (series,)."""
+        return np.isnan(self.units) & (self.n_before < FEWEST_REFERENCE_NIGHTS)
+
+    @property
+    def is_jump(self) -> NDArray[np.bool_]:
+        """Where the last night alone makes the series a candidate, shape (series,)."""
+        with np.errstate(invalid="ignore"):
+            large = np.abs(np.log(self.ratio)) >= CANDIDATE_CHANGE
+            far = np.abs(self.units) >= CANDIDATE_UNITS
+        jump: NDArray[np.bool_] = (large & far) | (self.is_short & (self.candidate != 0))
+        return jump
 
 
 def recent_distances(

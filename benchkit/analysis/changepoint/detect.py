@@ -16,17 +16,27 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import stdtrit
 
 from benchkit.analysis.changepoint.candidates import (
-    CANDIDATE_CHANGE,
-    CANDIDATE_UNITS,
+    LatestNight,
     find_candidates,
     find_short_candidates,
     recent_distances,
 )
+from benchkit.analysis.changepoint.checkpoints import Checkpoints, scan_nights
 from benchkit.analysis.changepoint.rule import FEWEST_REFERENCE_NIGHTS
-from benchkit.analysis.changepoint.scan import Events, LatestReference, scan
+from benchkit.analysis.changepoint.scan import scan
+from benchkit.analysis.changepoint.state import Events, LatestReference
 from benchkit.errors import UsageError
 
-__all__ = ["ChangePoint", "Marks", "LatestNight", "detect", "detect_many", "latest_night"]
+__all__ = [
+    "ChangePoint",
+    "Detection",
+    "LatestNight",
+    "Marks",
+    "detect",
+    "detect_many",
+    "detect_nights",
+    "latest_night",
+]
 
 Floats = NDArray[np.float64]
 
@@ -91,54 +101,22 @@ class Marks:
 
 
 @dataclass(frozen=True)
-class LatestNight:
-    """The last night of each series relative to its reference; one element per series.
+class Detection:
+    """Result of the detection on one night.
 
     Parameters
     ----------
-    ratio : ndarray of float
-        Last night / level of the reference. NaN if the series was not measured on the last
-        night or its reference is too short.
-    units : ndarray of float
-        The same change in noise units (robust standard deviations), signed.
-    suspect : ndarray of int
-        1 or -1 where the last night differs by six noise units or more, and by 3 %; else 0. One
-        night does not prove a change: measure a suspect series again.
-    candidate : ndarray of int
-        1 or -1 where re-runs should decide: the last night differs by 2.5 noise units and 2.5 %,
-        or the last nights together differ, or there are too few nights for a reference and the
-        last night differs by 5 % and by 2.5 deviations of the nights before; else 0.
-    since : ndarray of int
-        Night from which on a candidate differs, as a position in the series: runs before it are
-        of the last good build.
-    n_before : ndarray of int
-        Number of nights before the last one, since the last restart.
-    recent_units : ndarray of float, shape (series, nights)
-        Distances of the last ten nights from a reference that ends before them, in noise units;
-        NaN on other nights.
+    changes : list of list of ChangePoint
+        Changes of each series, in order of detection.
+    latest : LatestNight
+        The last night of each series relative to its reference.
+    checkpoints : Checkpoints
+        States of the series, with which the detection on the next night is faster.
     """
 
-    ratio: NDArray[np.float64]
-    units: NDArray[np.float64]
-    suspect: NDArray[np.int64]
-    candidate: NDArray[np.int64]
-    since: NDArray[np.int64]
-    n_before: NDArray[np.int64]
-    recent_units: NDArray[np.float64]
-
-    @property
-    def is_short(self) -> NDArray[np.bool_]:
-        """Where a series has too few nights for a reference, shape (series,)."""
-        return np.isnan(self.units) & (self.n_before < FEWEST_REFERENCE_NIGHTS)
-
-    @property
-    def is_jump(self) -> NDArray[np.bool_]:
-        """Where the last night alone makes the series a candidate, shape (series,)."""
-        with np.errstate(invalid="ignore"):
-            large = np.abs(np.log(self.ratio)) >= CANDIDATE_CHANGE
-            far = np.abs(self.units) >= CANDIDATE_UNITS
-        jump: NDArray[np.bool_] = (large & far) | (self.is_short & (self.candidate != 0))
-        return jump
+    changes: list[list[ChangePoint]]
+    latest: LatestNight
+    checkpoints: Checkpoints
 
 
 def detect(times: ArrayLike, values: ArrayLike, *, marks: Marks | None = None) -> list[ChangePoint]:
@@ -220,11 +198,35 @@ def detect_many(
     [(-1, 20)]
     """
     rows = _Rows.of(values, times, marks)
-    events, _ = scan(rows.y)
-    changes: list[list[ChangePoint]] = [[] for _ in range(rows.n_series)]
-    for series, change in rows.changes(events):
-        changes[series].append(change)
-    return changes
+    return rows.changes(scan(rows.y))
+
+
+def detect_nights(
+    values: ArrayLike,
+    *,
+    times: ArrayLike | None = None,
+    marks: Sequence[Marks | None] | None = None,
+    known: Checkpoints | None = None,
+) -> Detection:
+    """Find the changes of level in many series, and judge their last night.
+
+    Parameters
+    ----------
+    values, times, marks
+        As in `detect_many`; the last column is the last night.
+    known : Checkpoints, optional
+        Those of the detection on an earlier night; they change the time that is needed, and
+        never the result.
+
+    Returns
+    -------
+    Detection
+        Changes equal to those of `detect_many`, the last night, and checkpoints for the next.
+    """
+    rows = _Rows.of(values, times, marks)
+    known = Checkpoints.empty() if known is None else known
+    events, reference, checkpoints = scan_nights(rows.y, rows.length, rows.before_latest, known)
+    return Detection(rows.changes(events), rows.latest_night(reference), checkpoints)
 
 
 def latest_night(
@@ -245,9 +247,7 @@ def latest_night(
     LatestNight
         Change of each series and the suspect series; `fleet_step` takes the noise units.
     """
-    rows = _Rows.of(values, times, marks)
-    _, reference = scan(rows.without_latest())
-    return rows.latest_night(reference)
+    return detect_nights(values, times=times, marks=marks).latest
 
 
 @dataclass(frozen=True)
@@ -297,22 +297,23 @@ class _Rows:
     ) -> _Rows:
         """Move the valid nights to the left, each segment in its own row."""
         n_series, n_nights = values.shape
-        series, night = np.nonzero(valid)
-        value = values[series, night]
-        # Number the segments of all series; nonzero returns the nights of each in order.
-        n_segments = segment.max(initial=0) + 1
-        number = series * n_segments + segment[series, night]
-        numbers, row, length = np.unique(number, return_inverse=True, return_counts=True)
-        column = np.arange(series.size) - np.repeat(np.cumsum(length) - length, length)
-        shape = (numbers.size, int(length.max(initial=0)))
-        y, at = np.full(shape, np.nan), np.zeros(shape, int)
+        n_segments = int(segment.max(initial=0)) + 1
+        counts = valid.sum(axis=1)
+        if n_segments > 1:
+            number = np.arange(n_series)[:, None] * n_segments + segment
+            counts = np.bincount(number[valid], minlength=n_series * n_segments)
+        rows = np.flatnonzero(counts)
+        length = counts[rows]
+        # Valid nights are in order of series, segments (these have ascending times) and nights.
+        inside = np.arange(length.max(initial=0)) < length[:, None]
+        y, night = np.full(inside.shape, np.nan), np.zeros(inside.shape, int)
         with np.errstate(divide="ignore"):
-            y[row, column] = np.maximum(np.log(value), LOG_OF_ZERO)
-        at[row, column] = night
-        return cls(y, at, length, numbers // n_segments, n_series, n_nights)
+            y[inside] = np.maximum(np.log(values[valid]), LOG_OF_ZERO)
+        night[inside] = np.broadcast_to(np.arange(n_nights), valid.shape)[valid]
+        return cls(y, night, length, rows // n_segments, n_series, n_nights)
 
-    def changes(self, events: Events) -> list[tuple[int, ChangePoint]]:
-        """Return the events as (series, change), in order of detection."""
+    def changes(self, events: Events) -> list[list[ChangePoint]]:
+        """Return the changes of each series, in order of detection."""
         half = -stdtrit(20, (1 - LEVEL) / 2) * events.error
         infinite = np.abs(events.change) > INFINITE_CHANGE
         with np.errstate(over="ignore"):
@@ -323,18 +324,17 @@ class _Rows:
         index = self.night[events.row, events.index]
         seen = self.night[events.row, events.detected_at]
         columns = (index, ratio, low, high, 1 - events.chance, np.sign(events.change), seen)
-        return [
-            (series, ChangePoint(i, r, lo, hi, c, int(d), s))
-            for series, i, r, lo, hi, c, d, s in zip(
-                self.series[events.row].tolist(), *(c.tolist() for c in columns), strict=True
-            )
-        ]
+        changes: list[list[ChangePoint]] = [[] for _ in range(self.n_series)]
+        for series, i, r, lo, hi, c, d, s in zip(
+            self.series[events.row].tolist(), *(c.tolist() for c in columns), strict=True
+        ):
+            changes[series].append(ChangePoint(i, r, lo, hi, c, int(d), s))
+        return changes
 
-    def without_latest(self) -> Floats:
-        """Return the rows without the last night, and without that before it if enough remain."""
-        n_left_out = np.where(self.length > FEWEST_REFERENCE_NIGHTS + 1, 2, 1)
-        keep = np.arange(self.y.shape[1]) < (self.length - n_left_out)[:, None]
-        return np.where(keep, self.y, np.nan)
+    @property
+    def before_latest(self) -> NDArray[np.int64]:
+        """Number of nights without the last one, and without that before it if enough remain."""
+        return self.length - np.where(self.length > FEWEST_REFERENCE_NIGHTS + 1, 2, 1)
 
     def latest_night(self, reference: LatestReference) -> LatestNight:
         """Return the last night relative to a reference that ends before it."""

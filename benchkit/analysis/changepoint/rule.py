@@ -19,6 +19,7 @@ from scipy.special import ndtr
 
 __all__ = [
     "FEWEST_REFERENCE_NIGHTS",
+    "MOST_REFERENCE_NIGHTS",
     "REFRESH_NIGHTS",
     "WINDOWS",
     "Alarms",

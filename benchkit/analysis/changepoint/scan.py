@@ -27,8 +27,9 @@ from benchkit.analysis.changepoint.rule import (
     robust_noise,
     sorted_quantile,
 )
+from benchkit.analysis.changepoint.state import HABIT_NIGHTS, Events, LatestReference, State
 
-__all__ = ["DRIFT_NIGHTS", "Events", "LatestReference", "scan"]
+__all__ = ["DRIFT_NIGHTS", "MOST_NIGHTS_BACK", "Replay", "scan"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -49,93 +50,107 @@ END_DISTANCE = 0.045
 #: Smallest number of nights of a reverted change that are left out of references. Fewer nights are
 #: no more than the tail of the noise, which a reference must contain.
 FEWEST_LEFT_OUT = 7
-#: Nights between two reverted changes, of any length, below which both stay in the reference: what
-#: happened twice is the habit of the series.
-HABIT_NIGHTS = 60
 #: Nights at the end of a series in which a slow change is looked for.
 DRIFT_NIGHTS = 8
 #: Nights processed together; any value gives the same events.
 CHUNK_NIGHTS = 64
 
 
-@dataclass(frozen=True)
-class Events:
-    """Changes of level, sorted by row and night; one element of each array per change.
+@dataclass
+class Replay:
+    """Nights of many series and what the replay knows about them.
 
     Parameters
     ----------
-    row, index, detected_at : ndarray of int
-        The row, the first night of the new level, the night of detection.
-    change : ndarray of float
-        Level after minus level before, in logarithms.
-    error : ndarray of float
-        Standard error of `change`.
-    chance : ndarray of float
-        Probability that noise like that of the reference causes this alarm on a night.
+    y : ndarray, shape (rows, nights)
+        Logarithms of the values, without gaps: NaN only around the nights of a row.
+    clean : ndarray, shape (rows, nights)
+        The same without the nights of changes that reverted.
+    centre : ndarray, shape (rows, blocks)
+        Level before each block of `REFRESH_NIGHTS` nights; NaN where it is not known.
+    state : State
+        Positions and levels of each row.
+    found : list of Events
+        Changes of level in order of detection.
     """
 
-    row: Ints
-    index: Ints
-    detected_at: Ints
-    change: Floats
-    error: Floats
-    chance: Floats
+    y: Floats
+    clean: Floats
+    centre: Floats
+    state: State
+    found: list[Events] = field(default_factory=list)  # in order of detection
 
+    @classmethod
+    def initial(cls, y: Floats) -> Replay:
+        """Return the replay before the first night.
 
-@dataclass(frozen=True)
-class LatestReference:
-    """The reference of each row after its last night; one element of each array per row.
+        Parameters
+        ----------
+        y : ndarray, shape (rows, nights)
+            Logarithms of the values.
 
-    Parameters
-    ----------
-    level, noise : ndarray of float
-        Median and robust standard deviation of the reference, in logarithms. NaN while the
-        reference is too short.
-    earlier_level, earlier_noise : ndarray of float
-        The same of a reference that ends `DRIFT_NIGHTS` earlier, to which the nights since then
-        can be compared; of the whole reference where that is too short.
-    """
+        Returns
+        -------
+        Replay
+            Without events.
+        """
+        n_rows, n_nights = y.shape
+        centre = np.full((n_rows, n_nights // REFRESH_NIGHTS + 1), np.nan)
+        return cls(y, y.copy(), centre, State.initial(n_rows))
 
-    level: Floats
-    noise: Floats
-    earlier_level: Floats
-    earlier_noise: Floats
+    def advance(self, first: int, last: int) -> None:
+        """Replay more nights.
 
+        Parameters
+        ----------
+        first, last : int
+            First night, and the night after the last; no row has an event in them yet.
+        """
+        n_rows = self.y.shape[0]
+        for begin in range(first, last if last > FEWEST_REFERENCE_NIGHTS else 0, CHUNK_NIGHTS):
+            stop = min(begin + CHUNK_NIGHTS, last)
+            rows = np.arange(n_rows)
+            blocks = np.arange(begin // REFRESH_NIGHTS, (stop - 1) // REFRESH_NIGHTS + 1)
+            while rows.size:
+                _refresh(self.y, self.clean, self.centre, rows, blocks, self.state.start)
+                rows = _next_change(
+                    self.y, self.clean, self.centre, rows, begin, stop, self.state, self.found
+                )
+                # A restarted reference affects windows that began in the previous chunk.
+                oldest = max(0, begin - max(WINDOWS)) // REFRESH_NIGHTS
+                blocks = np.arange(oldest, blocks[-1] + 1)
 
-@dataclass
-class _State:
-    """State of the replay between two nights, one element of each array per row.
-
-    A change is recent until the new level has a reference.
-    """
-
-    start: Ints  # first night of the reference
-    next_night: Ints  # earlier nights are judged
-    level_before: Floats  # level before the recent change, NaN without a recent change
-    level_after: Floats  # level of the recent change
-    start_before: Ints  # first night of the reference before the recent change
-    recent_from: Ints  # first night of the recent change
-    recent_until: Ints  # first night on which the change is no longer recent
-    noise: Floats  # noise before the recent change
-    reverted_from: Ints  # first night of the last reverted change
-    reverted_until: Ints  # night after its last
-
-
-@dataclass
-class _EventParts:
-    """Arrays of events in order of detection."""
-
-    parts: list[tuple[Ints | Floats, ...]] = field(default_factory=list)
-
+    @property
     def events(self) -> Events:
-        """Return the events sorted by row and night."""
-        none = (np.zeros(0, int),) * 3 + (np.zeros(0),) * 3
-        columns = [np.concatenate(column) for column in zip(*(self.parts or [none]), strict=True)]
-        order = np.lexsort((columns[2], columns[0]))
-        return Events(*(column[order] for column in columns))
+        """Events of the replayed nights, sorted by row and night."""
+        none = np.zeros(0, int)
+        return Events.joined([Events(none, none, none, *np.zeros((3, 0))), *self.found])
+
+    def latest_reference(self, end: Ints) -> LatestReference:
+        """Return the references of a night, and of `DRIFT_NIGHTS` before it.
+
+        Parameters
+        ----------
+        end : ndarray of int, shape (rows,)
+            The night of each row, before which its reference ends.
+
+        Returns
+        -------
+        LatestReference
+            NaN in rows with too few nights.
+        """
+        level, noise = _reference(self.clean, self.state.start, end)
+        earlier_level, earlier_noise = _reference(self.clean, self.state.start, end - DRIFT_NIGHTS)
+        short = np.isnan(earlier_level)
+        return LatestReference(
+            level,
+            noise,
+            np.where(short, level, earlier_level),
+            np.where(short, noise, earlier_noise),
+        )
 
 
-def scan(y: Floats) -> tuple[Events, LatestReference]:
+def scan(y: Floats) -> Events:
     """Replay the nights of many series.
 
     Parameters
@@ -145,32 +160,12 @@ def scan(y: Floats) -> tuple[Events, LatestReference]:
 
     Returns
     -------
-    events : Events
+    Events
         The changes of level.
-    latest : LatestReference
-        The reference of the next night.
     """
-    n_rows, n_nights = y.shape
-    n_blocks = n_nights // REFRESH_NIGHTS + 1
-    zeros, nans = np.zeros((6, n_rows), int), np.full((3, n_rows), np.nan)
-    never = np.full(n_rows, -HABIT_NIGHTS - 1)
-    state = _State(
-        *(zeros[0], zeros[1], nans[0], nans[1], zeros[2], zeros[3], zeros[4], nans[2]),
-        *(zeros[5], never),
-    )
-    clean = y.copy()
-    centre = np.full((n_rows, n_blocks), np.nan)
-    events = _EventParts()
-    for first in range(0, n_nights if n_nights > FEWEST_REFERENCE_NIGHTS else 0, CHUNK_NIGHTS):
-        last = min(first + CHUNK_NIGHTS, n_nights)
-        rows = np.arange(n_rows)
-        blocks = np.arange(first // REFRESH_NIGHTS, (last - 1) // REFRESH_NIGHTS + 1)
-        while rows.size:
-            _refresh(y, clean, centre, rows, blocks, state.start)
-            rows = _next_change(y, clean, centre, rows, first, last, state, events)
-            # A restarted reference affects windows that began in the previous chunk.
-            blocks = np.arange(max(0, first - max(WINDOWS)) // REFRESH_NIGHTS, blocks[-1] + 1)
-    return events.events(), _latest_reference(y, clean, state)
+    replay = Replay.initial(y)
+    replay.advance(0, y.shape[1])
+    return replay.events
 
 
 def _refresh(
@@ -195,8 +190,8 @@ def _next_change(
     rows: Ints,
     first: int,
     last: int,
-    state: _State,
-    events: _EventParts,
+    state: State,
+    events: list[Events],
 ) -> Ints:
     """Record the next change of each row in the chunk; return the rows with a change."""
     alarms = find_alarms(y, clean, centre, rows, first, last, state.next_night, state.start)
@@ -219,7 +214,7 @@ def _next_change(
 
 
 def _ends_of_recent_changes(
-    y: Floats, rows: Ints, first: int, last: int, state: _State
+    y: Floats, rows: Ints, first: int, last: int, state: State
 ) -> tuple[Ints, Ints]:
     """Return rows whose recent change reverts or grows, and the night of detection."""
     rows = rows[np.isfinite(state.level_before[rows]) & (state.recent_until[rows] > first)]
@@ -273,7 +268,7 @@ def _measure(
 
 
 def _record(
-    clean: Floats, centre: Floats, alarms: Alarms, state: _State, events: _EventParts
+    clean: Floats, centre: Floats, alarms: Alarms, state: State, events: list[Events]
 ) -> None:
     """Record new changes with their first night and size, and restart the references."""
     row, night, m, noise = alarms.row, alarms.night, alarms.m, alarms.noise
@@ -281,7 +276,7 @@ def _record(
     index, before, after, error = _measure(
         clean, row, night - m + 1, night, state.start[row], level
     )
-    events.parts.append((row, index, night, after - before, error * noise, alarms.chance))
+    events.append(Events(row, index, night, after - before, error * noise, alarms.chance))
     state.level_before[row], state.level_after[row], state.noise[row] = before, after, noise
     state.start_before[row] = state.start[row]
     state.start[row], state.recent_from[row], state.next_night[row] = index, index, night + 1
@@ -289,14 +284,14 @@ def _record(
 
 
 def _record_end(
-    y: Floats, clean: Floats, row: Ints, night: Ints, state: _State, events: _EventParts
+    y: Floats, clean: Floats, row: Ints, night: Ints, state: State, events: list[Events]
 ) -> None:
     """Record that recent changes reverted, which restores the reference, or went on."""
     first, recent_level = night - END_NIGHTS + 1, state.level_after[row]
     index, before, after, error = _measure(clean, row, first, night, state.start[row], recent_level)
     error *= state.noise[row]
     chance = ndtr(-np.abs(after - before) / error)
-    events.parts.append((row, index, night, after - before, error, chance))
+    events.append(Events(row, index, night, after - before, error, chance))
     original = state.level_before[row]
     step = np.abs(recent_level - original)
     reverted = np.abs(after - original) < step / 2
@@ -307,35 +302,23 @@ def _record_end(
     state.recent_from[row] = np.where(new, index, state.recent_from[row])
     state.level_before[row] = np.where(reverted, np.nan, np.where(new, before, original))
     state.start[row] = np.where(reverted, state.start_before[row], index)
-    state.recent_until[row] = np.where(reverted, 0, index + RECENT_NIGHTS)
+    state.recent_until[row] = np.where(reverted, index, index + RECENT_NIGHTS)
     state.level_after[row] = after
     state.next_night[row] = night + 1
 
 
-def _leave_out(y: Floats, clean: Floats, row: Ints, end: Ints, state: _State) -> None:
+def _leave_out(y: Floats, clean: Floats, row: Ints, end: Ints, state: State) -> None:
     """Leave the nights of changes that reverted before night `end` out of the reference."""
     first = state.recent_from[row]
     for at, begin, stop in zip(row, first, end, strict=True):
         last_begin, last_stop = state.reverted_from[at], state.reverted_until[at]
         if begin - last_stop <= HABIT_NIGHTS:
-            clean[at, last_begin:last_stop] = y[at, last_begin:last_stop]
+            # Nights before the first column are too old for any reference.
+            nights = slice(max(last_begin, 0), max(last_stop, 0))
+            clean[at, nights] = y[at, nights]
         elif stop - begin >= FEWEST_LEFT_OUT:
-            clean[at, begin:stop] = np.nan
+            clean[at, max(begin, 0) : stop] = np.nan
         state.reverted_from[at], state.reverted_until[at] = begin, stop
-
-
-def _latest_reference(y: Floats, clean: Floats, state: _State) -> LatestReference:
-    """Return the reference of the next night, and of the night `DRIFT_NIGHTS` before it."""
-    end = np.isfinite(y).sum(axis=1)
-    level, noise = _reference(clean, state.start, end)
-    earlier_level, earlier_noise = _reference(clean, state.start, end - DRIFT_NIGHTS)
-    short = np.isnan(earlier_level)
-    return LatestReference(
-        level,
-        noise,
-        np.where(short, level, earlier_level),
-        np.where(short, noise, earlier_noise),
-    )
 
 
 def _reference(clean: Floats, start: Ints, end: Ints) -> tuple[Floats, Floats]:

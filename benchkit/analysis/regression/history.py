@@ -16,12 +16,13 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from benchkit.analysis.changepoint.checkpoints import Checkpoints
 from benchkit.analysis.changepoint.detect import (
     ChangePoint,
+    Detection,
     LatestNight,
     Marks,
-    detect_many,
-    latest_night,
+    detect_nights,
 )
 from benchkit.analysis.metric_limits import newest_definitions
 from benchkit.analysis.metric_names import check_metrics
@@ -67,6 +68,8 @@ class History:
         Starts of segments: ``key``, ``night``, ``metric`` (empty: all) and ``reason``.
     future : tuple of str
         Ids of runs that are left out, because their night is in the future.
+    known : Checkpoints, optional
+        Those of the detection on an earlier night: the detection is faster, and finds the same.
 
     Examples
     --------
@@ -81,6 +84,7 @@ class History:
     runs: pd.DataFrame
     segments: pd.DataFrame
     future: tuple[str, ...] = ()
+    known: Checkpoints | None = None
 
     def __len__(self) -> int:
         return len(self.series)
@@ -102,11 +106,14 @@ class History:
         return restarts
 
     @cached_property
+    def detection(self) -> Detection:
+        """Changes of level, the last night, and checkpoints for the detection on the next one."""
+        return detect_nights(self.values, times=self.times, marks=self.restarts, known=self.known)
+
+    @property
     def changes(self) -> list[list[ChangePoint]]:
         """Changes of level in each series, estimated on the night of their detection."""
-        if not self.values.size:
-            return [[] for _ in range(len(self))]
-        return detect_many(self.values, times=self.times, marks=self.restarts)
+        return self.detection.changes
 
     def latest_night(self) -> LatestNight:
         """Return the last night of each series relative to its reference.
@@ -116,7 +123,7 @@ class History:
         LatestNight
             An element per series.
         """
-        return latest_night(self.values, times=self.times, marks=self.restarts)
+        return self.detection.latest
 
     def before(self, night: int) -> History:
         """Return the history up to and including a night.

@@ -6,12 +6,12 @@ import json
 import math
 from collections.abc import Iterable
 from contextlib import suppress
-from hashlib import sha256
 
 from benchkit.analysis.compare.group_totals import GroupTotals, group_totals
 from benchkit.errors import BenchkitError
 from benchkit.store.store import Store
-from benchkit.working_folder import cache_folder
+from benchkit.whole_file import write_whole
+from benchkit.working_folder import store_cache_file
 
 __all__ = ["read_group_totals"]
 
@@ -31,8 +31,7 @@ def read_group_totals(store: Store, ids: Iterable[str]) -> dict[str, dict[str, G
     dict of str to dict
         Id -> totals by name of group; a run without a readable file is left out.
     """
-    name = sha256(str(store.path).encode()).hexdigest()[:16]
-    file = cache_folder() / "groups" / f"{name}.json"
+    file = store_cache_file("groups", store.path, ".json")
     known: dict[str, dict[str, list[float | None]]] = {}
     with suppress(OSError, ValueError):
         known = json.loads(file.read_text(encoding="utf-8"))
@@ -47,10 +46,7 @@ def read_group_totals(store: Store, ids: Iterable[str]) -> dict[str, dict[str, G
             }
     if missing:
         with suppress(OSError):  # without a cache the next night reads all runs again
-            file.parent.mkdir(parents=True, exist_ok=True)
-            draft = file.with_suffix(".draft")
-            draft.write_text(json.dumps(kept), encoding="utf-8")
-            draft.replace(file)
+            write_whole(file, json.dumps(kept))
     return {
         run_id: {
             group: GroupTotals(
