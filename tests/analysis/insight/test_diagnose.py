@@ -244,6 +244,15 @@ def test_scheduler_that_unpacks_graphs_is_the_finding_of_another_rule(
     assert (all_rules()["scheduler_busy"](case) is not None) is is_found
 
 
+@pytest.mark.parametrize(("scheduler", "is_found"), [(1.0, True), (3.0, False)])
+def test_too_few_tasks_are_not_tasks_that_come_late(tmp_path, scheduler, is_found, monkeypatch):
+    case = Case(run_of(tmp_path, **PLANTED["too_few_tasks"]))
+    seconds = {"scheduler": scheduler, "not parallel": 2.0}
+    monkeypatch.setattr(case, "blamed", lambda *causes: sum(seconds[cause] for cause in causes))
+
+    assert (all_rules()["too_few_tasks"](case) is not None) is is_found
+
+
 @pytest.mark.parametrize(("seconds", "is_found"), [(0.9, False), (2.5, True)])
 def test_stragglers_are_longer_than_the_other_tasks(tmp_path, seconds, is_found):
     # Five tasks on four threads; the last one is as long as the others, or longer.

@@ -29,6 +29,8 @@ def find(case: Case) -> Finding | None:
     seconds = case.blamed("not parallel") - spilling
     if case.n_threads < 2 or case.limits is None or seconds < MIN_SHARE * case.duration:
         return None
+    if case.blamed("scheduler") > seconds:  # threads are idle because their tasks come late
+        return None
     groups = case.limits.groups["seconds"]
     group = str(groups["not parallel"].idxmax())
     return Finding(
