@@ -371,6 +371,16 @@ def test_large_graph_counts_the_time_between_client_and_scheduler(tmp_path):
     assert found.evidence.startswith("50.0 ms to serialise, 2.35 s to send, 300 ms on the")
 
 
+def test_large_graph_is_found_after_a_long_preparation_in_the_client(tmp_path):
+    tasks = [task._replace(start=task.start + 9, stop=task.stop + 9) for task in busy()]
+    run = run_of(tmp_path, tasks, duration=11.5, submissions=[(8.9, 40)], calls=[(0.1, 8.0, 8.25)])
+
+    found = all_rules()["large_graph"](Case(run))
+
+    # 0.9 s of the 3.5 s after 8 s; of the whole duration it is less than a tenth.
+    assert found.evidence.startswith("250 ms to serialise, 350 ms to send, 300 ms on the")
+
+
 def test_threads_of_tasks_are_found_if_they_get_few_processors(tmp_path):
     fine = [
         ["execute", "work", "thread-noncpu", "seconds", 9.0, ""],
