@@ -29,6 +29,7 @@ from _diagnosis_tasks import (
     graph,
     hold_all,
     hold_gil,
+    import_dataframes,
     increase,
     kill_one,
     late_start,
@@ -294,6 +295,9 @@ HEALTHY = [
         ("a larger array", array_sum((9000, 9000), (1500, 1500))),
         ("results of 5 MB", graph(("load", [(spin, (0.08,), [], ) for _ in range(40)]),
                                   ("use", layer(spin, 40, 0.03, lambda n: [n])))),
-        ("a table", frame_groupby(2_000_000, 10)),
     )
 ]  # fmt: skip
+HEALTHY.append(
+    Fault("a table", (), frame_groupby(2_000_000, 10),
+          prepare=lambda client: (import_dataframes(), client.run(import_dataframes)))
+)  # fmt: skip

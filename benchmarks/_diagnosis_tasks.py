@@ -31,6 +31,7 @@ __all__ = [
     "graph",
     "hold_all",
     "hold_gil",
+    "import_dataframes",
     "increase",
     "kill_one",
     "late_start",
@@ -445,6 +446,11 @@ def array_sum(shape: tuple[int, int], chunks: tuple[int, int]) -> Callable[[Clie
         client.compute((array + array.T.rechunk(chunks)).sum(axis=0)).result()
 
     return run
+
+
+def import_dataframes() -> None:
+    """Import what tables need, which takes a second in each process."""
+    import dask.dataframe  # noqa: F401
 
 
 def frame_groupby(rows: int, parts: int) -> Callable[[Client], Any]:
