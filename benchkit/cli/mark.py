@@ -37,8 +37,8 @@ def _selection_options(function: Any) -> Any:
             click.option("--workload", metavar="GLOB", help="Runs of these workloads."),
             click.option("--where", multiple=True, metavar="FIELD=VALUE", callback=read_pairs,
                          help="Runs with this field or tag: environment=main, host=ci-1."),
-            click.option("--since", metavar="MOMENT", help="Runs at or after this time."),
-            click.option("--before", metavar="MOMENT", help="Runs before this time."),
+            click.option("--since", metavar="TIME", help="Runs at or after this time."),
+            click.option("--before", metavar="TIME", help="Runs before this time."),
         )
     ):  # fmt: skip
         function = option(function)
@@ -93,7 +93,7 @@ def exclude(store: str | None, by: str | None, runs: tuple[str, ...], **what: An
     help="Only in runs with this field: environment=main.",
 )
 @click.option(
-    "--at", metavar="MOMENT", help="Time of the change; default: that of the regression, or now."
+    "--at", metavar="TIME", help="Time of the change; default: that of the regression, or now."
 )
 @_author_options
 @common("store")

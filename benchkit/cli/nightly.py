@@ -39,7 +39,7 @@ RELEASE_BLOCKS = 3
 @click.option("--budget", metavar="TIME", help="Time limit: 90m, 6h; the rest is skipped.")
 @click.option("--metric", "metrics", multiple=True, metavar="NAME",
               help="Metric to judge, repeatable; or all.")  # fmt: skip
-@click.option("--night", metavar="MOMENT", help="Time of the night; default: now.")
+@click.option("--night", metavar="TIME", help="Time of the night; default: now.")
 @click.option("--no-measure", is_flag=True, help="Only judge the last night in the store.")
 @click.option("--no-confirm", is_flag=True, help="Do not measure suspects again.")
 @click.option("--output", metavar="DIR", default="benchkit-nightly", show_default=True,

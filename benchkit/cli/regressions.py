@@ -17,7 +17,7 @@ __all__ = ["regressions", "select_regressions"]
 
 
 @click.command()
-@click.option("--since", metavar="MOMENT", help="Seen since this time or age: 2026-08-01, 30d.")
+@click.option("--since", metavar="TIME", help="Seen since this time or age: 2026-08-01, 30d.")
 @click.option("--state", "states", multiple=True, metavar="STATE",
               help="Only in this state: open, grown, recovered, accepted, ended.")  # fmt: skip
 @click.option("--open", "only_open", is_flag=True, help="Only regressions that are still present.")

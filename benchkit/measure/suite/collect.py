@@ -255,7 +255,9 @@ def run_pytest(arguments: Sequence[str], plugin: InProcess) -> tuple[int, str]:
     try:
         import pytest
     except ImportError:
-        raise UsageError("--pytest: needs pytest: pip install pytest") from None
+        raise UsageError(
+            "--pytest: no pytest in this environment: add it to its packages, or pip install pytest"
+        ) from None
     # With its entry point, the plugin of benchkit would have another name.
     options = ["-p", "no:benchkit", "-p", "benchkit.pytest_plugin", "-p", "no:cacheprovider", "-s"]
     output = io.StringIO()
