@@ -8,8 +8,8 @@ adds per task, CPU of one sample after a heartbeat of each worker, CPU and bytes
 ``runs``: simulated runs of pairs of tasks, ten for each worker, which the usual code builds from a
 recording: CPU to build the run and to encode it, bytes of the run file, entries of transfers, CPU
 to open the run, CPU and bytes of the report and of the dashboard's pages.
-``cluster``: a run on real workers that share this process: CPU and wall time of the capture's end.
-A machine that does other work needs minutes for 300 workers.
+``cluster``: a run on real workers that share this process: CPU time and wall time of the cluster's
+start, of the capture's start, of two tasks per worker, and of the capture's end.
 
 Prints CPU time, which other load on the machine changes less than wall time; asserts nothing.
 """
@@ -19,6 +19,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import gc
+import itertools
 import json
 import logging
 import os
@@ -125,16 +126,23 @@ def nothing(*inputs: Any) -> bytes:
     return bytes(1000)
 
 
-def measure_end(count: int, store: Path) -> None:
-    """Print the cost of the end of a capture on workers in this process."""
+def measure_cluster(count: int, store: Path) -> None:
+    """Print the cost of a capture on workers in this process."""
     options = {"n_workers": count, "threads_per_worker": 1, "memory_limit": 0}
+    moments = [(time.process_time(), time.monotonic())]
+
+    def note() -> None:
+        moments.append((time.process_time(), time.monotonic()))
+
     with (
         LocalCluster(**options, processes=False, dashboard_address=None) as cluster,
         Client(cluster) as client,
     ):
         client.wait_for_workers(count, timeout=600)
         workers = list(client.scheduler_info(n_workers=-1)["workers"])
+        note()
         with benchkit.record(client, workload="bench.workers", store=store):
+            note()
             sent = [
                 client.submit(nothing, pure=False, workers=[w], allow_other_workers=False)
                 for w in workers
@@ -144,9 +152,13 @@ def measure_end(count: int, store: Path) -> None:
                 for future, worker in zip(sent, [*workers[1:], *workers[:1]], strict=True)
             ]
             wait([*sent, *received])
-            end = time.process_time(), time.monotonic()
-        cpu, wall = time.process_time() - end[0], time.monotonic() - end[1]
-    print(f"{count:>8} {cpu:>7.1f} s {wall:>7.1f} s", flush=True)
+            note()
+        note()
+    cells = [
+        f"{after[0] - before[0]:>7.1f} s {after[1] - before[1]:>6.1f} s"
+        for before, after in itertools.pairwise(moments)
+    ]
+    print(f"{count:>8} " + " ".join(f"{cell:>18}" for cell in cells), flush=True)
 
 
 def measure_run(count: int, store: benchkit.Store, folder: Path) -> tuple[str, list[str]]:
@@ -230,10 +242,12 @@ def main() -> None:
         if "runs" in parts:
             all_runs(given.workers, Path(name))
         if "cluster" in parts:
-            print(f"\nEnd of a capture\n{'workers':>8} {'CPU':>9} {'wall':>9}")
+            print("\nWorkers in this process, CPU time and wall time")
+            names = ("cluster", "capture starts", "tasks", "capture ends")
+            print(f"{'workers':>8} " + " ".join(f"{name:>18}" for name in names))
             with dask.config.set(QUIET_WORKERS):
                 for count in given.workers:
-                    measure_end(count, Path(name) / "store")
+                    measure_cluster(count, Path(name) / "store")
 
 
 def all_runs(counts: list[int], folder: Path) -> None:
