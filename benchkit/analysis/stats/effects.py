@@ -22,6 +22,7 @@ from benchkit.analysis.stats.joint_evidence import (
 from benchkit.analysis.stats.log_scale import LogValues, matrix, to_log_scale
 from benchkit.analysis.stats.moderated_t import TTestResult, moderated_t
 from benchkit.analysis.stats.moderated_variance import successive_variance
+from benchkit.analysis.stats.relabelling import relabelled_p
 from benchkit.analysis.stats.verdicts import Effects
 from benchkit.errors import UsageError
 
@@ -110,6 +111,10 @@ def compare(
     `benchkit.analysis.stats.moderated_variance.shrink`. With the shrunk s~² on d degrees of
     freedom, ``t = difference / sqrt(c s~²)`` has Student's t distribution.
 
+    With two arms, at most three runs of each and a hundred rows or more, p is first corrected for
+    noise of two modes, which makes arms that differ by chance and have no spread: see
+    `benchkit.analysis.stats.relabelling.relabelled_p`.
+
     p values are corrected by Benjamini-Hochberg [3]_; intervals of the R rows listed as changed,
     of m, have level ``1 - (1 - level) R / m`` [4]_, so that the selection does not reduce their
     coverage. If `workload` is given, q is instead the expected share of false discoveries with the
@@ -153,9 +158,11 @@ def compare(
     if points.baseline.shape[2] > 1:
         first = replace(points, baseline=points.baseline[:, :, :1])
         null_test = moderated_t(first, points.baseline[:, :, 1], blocked, families, predictor)
-    own_q = adjust(test.p, correction)
+    valid_p, is_exact = relabelled_p(points, test.p, blocked, families)
+    own_q = adjust(valid_p, correction)
     joint = None
-    if workload is not None and family is not None:
+    # The evidence of several metrics is computed from the t test: not where that is too certain.
+    if workload is not None and family is not None and is_exact:
         joint = _joint_evidence(points, test, blocked, workload, family)
     return classify_effects(
         points,
