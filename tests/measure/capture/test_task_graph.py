@@ -69,7 +69,9 @@ def test_graph_has_every_submitted_dependency(client, observed):
     [sent] = graph.submissions.itertuples()
     assert (sent.first_node, sent.n_nodes, len(sent.wanted)) == (0, 6, 2)
     assert sent.received <= sent.materialized <= sent.ordered <= sent.started
-    assert sent.started <= graph.start.min() + 0.05
+    # The time is taken after the messages to workers were written: a busy machine delays it.
+    assert sent.received <= graph.start.min() + 0.05
+    assert sent.started <= graph.start.min() + 2
 
 
 def test_graph_orders_dependencies_before_dependents(client, observed):
