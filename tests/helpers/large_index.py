@@ -86,6 +86,7 @@ def _nightly_columns(number: np.ndarray, runs_per_night: int) -> dict[str, pa.Ar
         "experiment": pa.array([f"experiment-{n:026d}" for n in night.tolist()]),
         "tags": pa.array(names),
         "started": pa.array(started).cast(pa.timestamp("us", tz="UTC")),
+        "source_hash": pa.array([f"{n:032x}" for n in (place // 2).tolist()]),
     }
     return {**texts, "arm": texts["environment"]}
 

@@ -55,15 +55,14 @@ def find_segments(
     before = nights.groupby("key")[list(COMPARABLE_FIELDS)].shift()
     first = nights["key"].ne(nights["key"].shift()).to_numpy()
     for name, label in COMPARABLE_FIELDS.items():
-        now, previous = nights[name], before[name]
-        changed = is_different(name, now, previous).to_numpy()
-        for at in np.flatnonzero(changed & ~first):
-            row = nights.iloc[at]
+        changed = is_different(name, nights[name], before[name]).to_numpy() & ~first
+        rows = nights[changed].to_dict("records")
+        for row, previous in zip(rows, before.loc[changed, name], strict=True):
             if name == SOURCE and _is_accepted_source(row, times[row["night"]], accepted):
                 continue
             reason = label
             if name != SOURCE:
-                reason += f" {_value_text(previous.iloc[at])} -> {_value_text(now.iloc[at])}"
+                reason += f" {_value_text(previous)} -> {_value_text(row[name])}"
             starts.append((int(row["key"]), int(row["night"]), "", f"{reason} changed"))
     for mark in accepted:
         if mark.get("metric") == SOURCE:
@@ -109,7 +108,7 @@ def _value_text(value: Any) -> str:
 
 
 def _is_accepted_source(
-    row: pd.Series, time: np.datetime64, accepted: Sequence[Mapping[str, Any]]
+    row: Mapping[Any, Any], time: np.datetime64, accepted: Sequence[Mapping[str, Any]]
 ) -> bool:
     """Return whether a mark accepts a change of the workload's source on a night."""
     return any(

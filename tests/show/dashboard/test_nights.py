@@ -16,6 +16,7 @@ from benchkit.analysis.regression.history import build_history
 from benchkit.analysis.regression.status import series_statuses
 from benchkit.show.dashboard.nights import history, overview
 from benchkit.show.dashboard.nights.series_sparkline import series_sparkline
+from benchkit.show.dashboard.state import nights
 
 #: JavaScript that returns the position of a run in a history: its kind, and its index from the end.
 DOT = """([kind, back]) => {
@@ -234,3 +235,25 @@ def shift_click_both(page, first, second):
     page.wait_for_timeout(600)  # two fast taps would count as a double tap
     page.mouse.click(*page.evaluate(DOT, second))
     page.wait_for_url("**view=pair&a=**&b=**")
+
+
+def test_pages_show_the_newest_nights_of_a_large_store(nightly_store, monkeypatch):
+    every = build_history(nightly_store.runs(), metrics=["duration"])
+    per_night = every.runs.groupby("night").size()
+    n_runs = int(per_night.iloc[-5:].sum())
+    assert nights.left_out_nights() == []
+
+    # One run fewer than six nights have: the sixth is left out as a whole.
+    monkeypatch.setattr(nights, "MOST_NIGHTLY_RUNS", n_runs + int(per_night.iloc[-6]) - 1)
+    nights._nights.clear()
+
+    assert list(nights.all_nights().times) == list(every.times[-5:])
+    assert len(nights.all_nights().runs) == n_runs
+    (note,) = nights.left_out_nights()
+    first = str(every.times[-5])[:10]
+    assert note == (
+        f"7 earlier nights not shown: the pages of nights start at {first}, with the newest "
+        f"{n_runs} runs."
+    )
+    shown = overview._body({"range": "", **filters()})
+    assert note in shown[0].object

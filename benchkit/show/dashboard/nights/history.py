@@ -32,6 +32,7 @@ from benchkit.show.dashboard.nights.series_sparkline import series_sparkline
 from benchkit.show.dashboard.state.cache import open_store
 from benchkit.show.dashboard.state.debounce import Debounced
 from benchkit.show.dashboard.state.nights import (
+    left_out_nights,
     nights_of_workload,
     regressions,
     series_statuses_of,
@@ -127,7 +128,7 @@ def view(state: dict[str, str]) -> Viewable:
         widget.param.watch(draw, "value")
     note = f"Never measured in {', '.join(unknown)}; this is another series."
     return ui.column(
-        ui.page_head(str(state["workload"]), lines=[CLICK_HELP]),
+        ui.page_head(str(state["workload"]), lines=[CLICK_HELP, *left_out_nights()]),
         *([ui.paragraph(note)] if unknown else []),
         pn.FlexBox(where, metric, period, zero),
         body,
@@ -146,6 +147,7 @@ def _list(values: Mapping[str, str]) -> list[Viewable]:
     shown.sort(key=lambda status: (str(status.about["workload"]), series_label(status.about)))
     n_workloads = len({status.about["workload"] for status in shown})
     lines = [f"{counted(n_workloads, 'workload')} with nightly runs, newest night on the right."]
+    lines += left_out_nights()
     rows = [_series_cells(status, history, values["metric"]) for status in shown]
     titles = ["workload", "where", "last night", "state", "nights"]
     return [

@@ -32,6 +32,7 @@ from benchkit.show.dashboard.nights.no_nights import no_nights
 from benchkit.show.dashboard.nights.series_sparkline import SPARK_NIGHTS, series_sparkline
 from benchkit.show.dashboard.state.nights import (
     all_nights,
+    left_out_nights,
     regressions,
     series_statuses_of,
     shown_metrics,
@@ -141,6 +142,7 @@ def _body(values: Mapping[str, str]) -> list[Viewable]:
     failed_rows = [_never_ok_cells(*item) for item in _never_ok(find, len(history.times) - 1)]
     if failed_rows:
         lines.append(f"{counted(len(failed_rows), 'workload')} without an ok run: no series.")
+    lines += left_out_nights()
     value = "that night" if chosen else "last night"
     n_shown = int(values["range"] or SPARK_NIGHTS)
     titles = ["state", "workload", "where", value, "change", "in noise units", "nights"]

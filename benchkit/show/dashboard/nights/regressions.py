@@ -23,7 +23,13 @@ from benchkit.show.dashboard.components.filters import (
 from benchkit.show.dashboard.components.markup import Markup, link, span
 from benchkit.show.dashboard.nights.no_nights import no_nights
 from benchkit.show.dashboard.state.cache import open_store, runs_table
-from benchkit.show.dashboard.state.nights import all_nights, nights_of, regressions, shown_metrics
+from benchkit.show.dashboard.state.nights import (
+    all_nights,
+    left_out_nights,
+    nights_of,
+    regressions,
+    shown_metrics,
+)
 from benchkit.show.dashboard.state.url import address
 from benchkit.show.escape import escape
 from benchkit.store.schema import METRICS
@@ -94,7 +100,7 @@ def _body(values: Mapping[str, str]) -> list[Viewable]:
         f"{counted(len(better), 'improvement')} of the {METRICS[values['metric']].long_name}."
     )
     titles = ["state", "regression", "size", "where", "since", "who should look"]
-    content: list[Viewable] = [ui.page_head(TITLE, lines=[summary])]
+    content: list[Viewable] = [ui.page_head(TITLE, lines=[summary, *left_out_nights()])]
     if found:
         rows = [_cells(regression, owners.get(regression.workload, "")) for regression in found]
         content.append(tables.html_table(titles, rows))

@@ -14,6 +14,7 @@ from benchkit.analysis.regression.level_events import worse_direction
 from benchkit.analysis.regression.nights import nightly_runs
 from benchkit.analysis.regression.regression import Regression, read_ledger
 from benchkit.analysis.regression.status import SeriesStatus, series_statuses
+from benchkit.formatting import counted
 from benchkit.show.dashboard.state.cache import (
     SHOWN_COLUMNS,
     cached,
@@ -26,6 +27,7 @@ from benchkit.store.schema import METRICS
 
 __all__ = [
     "all_nights",
+    "left_out_nights",
     "nights_of",
     "nights_of_workload",
     "regressions",
@@ -34,6 +36,9 @@ __all__ = [
     "warm_up",
 ]
 
+#: Runs of nights that the pages read, the newest first: bounds the time of the first page and the
+#: memory of the server. With 300 runs a night these are eleven months.
+MOST_NIGHTLY_RUNS = 100_000
 #: Columns that show whether a run belongs to a night.
 _NIGHT_FIELDS = ("id", "started", "tags", "experiment", "arm", "simulated", "comparable")
 
@@ -44,8 +49,31 @@ def all_nights() -> History:
     Returns
     -------
     History
-        The series.
+        The series; of a large store only the newest nights, see `left_out_nights`.
     """
+    return _all_nights()[0]
+
+
+def left_out_nights() -> list[str]:
+    """Return which nights the pages do not show.
+
+    Returns
+    -------
+    list of str
+        A sentence; empty if all nights are shown.
+    """
+    history, n_before = _all_nights()
+    if not n_before:
+        return []
+    first, n_runs = night_name(history.times[0])[:10], len(history.runs)
+    return [
+        f"{counted(n_before, 'earlier night')} not shown: the pages of nights start at {first}, "
+        f"with the newest {n_runs:,} runs."
+    ]
+
+
+def _all_nights() -> tuple[History, int]:
+    """Return the nightly series, and the number of nights before them that are left out."""
     store = open_store()
     return _nights(str(store.path), store_version(store))
 
@@ -156,19 +184,24 @@ def regressions() -> list[Regression]:
 
 
 @pn.cache(max_items=1)
-def _nights(path: str, version: str) -> History:
+def _nights(path: str, version: str) -> tuple[History, int]:
     directed = [name for name in METRICS if worse_direction(name)]
-    return build_history(_nightly_runs(), metrics=directed, marks=open_store().marks())
+    runs, n_before = _nightly_runs()
+    return build_history(runs, metrics=directed, marks=open_store().marks()), n_before
 
 
-def _nightly_runs() -> pd.DataFrame:
-    """Return all columns of the runs that belong to nights, oldest first."""
+def _nightly_runs() -> tuple[pd.DataFrame, int]:
+    """Return all columns of the runs of the newest nights, oldest first, and the nights before."""
     # Most runs of a large store can belong to experiments: few columns show which.
     all_runs = runs_table(_NIGHT_FIELDS)
-    ids = nightly_runs(all_runs)["id"]
-    return open_store().runs(
+    runs = nightly_runs(all_runs)[["id", "moment"]]
+    n_runs = runs.groupby("moment").size().sort_index(ascending=False).cumsum()
+    shown = n_runs.index[: max(int((n_runs <= MOST_NIGHTLY_RUNS).sum()), 1)]
+    ids = runs.loc[runs["moment"].isin(shown), "id"]
+    table = open_store().runs(
         columns=SHOWN_COLUMNS, id=None if len(ids) == len(all_runs) else list(ids)
     )
+    return table, len(n_runs) - len(shown)
 
 
 def warm_up() -> None:
