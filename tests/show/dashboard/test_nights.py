@@ -237,7 +237,9 @@ def shift_click_both(page, first, second):
     page.wait_for_url("**view=pair&a=**&b=**")
 
 
-def test_pages_show_the_newest_nights_of_a_large_store(nightly_store, monkeypatch):
+@pytest.mark.parametrize("read", [1, 2, 100])
+def test_pages_show_the_newest_nights_of_a_large_store(nightly_store, monkeypatch, read):
+    monkeypatch.setattr(nights, "READ_PER_NIGHTLY_RUN", read)
     every = build_history(nightly_store.runs(), metrics=["duration"])
     per_night = every.runs.groupby("night").size()
     n_runs = int(per_night.iloc[-5:].sum())
@@ -252,8 +254,8 @@ def test_pages_show_the_newest_nights_of_a_large_store(nightly_store, monkeypatc
     (note,) = nights.left_out_nights()
     first = str(every.times[-5])[:10]
     assert note == (
-        f"7 earlier nights not shown: the pages of nights start at {first}, with the newest "
-        f"{n_runs} runs."
+        f"Nights before {first} are not shown: the pages of nights read the newest {n_runs} "
+        "nightly runs."
     )
     shown = overview._body({"range": "", **filters()})
     assert note in shown[0].object
