@@ -68,6 +68,36 @@ def bisect(folder, *more, **options):
     )
 
 
+@pytest.mark.s3
+@pytest.mark.slow
+@pytest.mark.environment
+@pytest.mark.timeout(900)
+def test_bisect_in_a_bucket_is_resumed_by_another_machine(project, real_bucket, monkeypatch):
+    shas = commits(project)
+    command = ["own.naps", "--git", "naplib", "--good", shas[2], "--bad", shas[7]]
+    interrupted = bisect(project, *command, "-e", "plain", "--budget", "1s", store=real_bucket)
+    assert interrupted.returncode == 4, interrupted.stderr
+    before = set(Store(real_bucket).ids())
+
+    monkeypatch.setenv("BENCHKIT_CACHE", str(project / "cache of another machine"))
+    done = bisect(project, "--resume", "latest", "--json", "--budget", "9m", store=real_bucket)
+
+    assert done.returncode == 0, done.stderr
+    rows = json.loads(done.stdout)
+    assert (rows[0]["status"], rows[0]["first_bad"]) == ("found", shas[SLOW][:10])
+    store = Store(real_bucket)
+    assert before < set(store.ids())
+    assert sum(row["runs"] for row in rows) == len(store)
+    assert read_bisection(store).first.sha == shas[SLOW]
+    report = subprocess.run(
+        [sys.executable, "-m", "benchkit", "report", "bisect", "--store", real_bucket],
+        cwd=project, capture_output=True, text=True, timeout=200,
+    )  # fmt: skip
+    assert report.returncode == 0, report.stderr
+    assert "bisect.html" in {name.rpartition("/")[2] for name in store.files.walk("experiments")}
+    assert not (project / real_bucket.partition(":")[0]).exists()
+
+
 @pytest.mark.slow
 @pytest.mark.environment
 @pytest.mark.timeout(600)
