@@ -121,8 +121,11 @@ class Project:
         assert verdict in ("same", "undecided", "slower", "faster"), rows
         assert (self.folder / "out" / "ab.html").exists()
 
-    def assert_refused(self, environment: str, *texts: str) -> None:
-        """Run on a cluster that cannot start: one line, in bounded time, and no run is stored."""
+    def assert_refused(self, environment: str, *texts: str) -> str:
+        """Run on a cluster that cannot start: one line, in bounded time, and no run is stored.
+
+        Returns what the command printed to stderr.
+        """
         before = len(self.runs())
         done = self.command("run", "-e", environment)  # for a quarter of the default limit at most
         lines = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
@@ -132,6 +135,7 @@ class Project:
         assert "Traceback" not in done.stderr + done.stdout
         assert len(self.runs()) == before
         assert done.returncode == 3, done.stderr
+        return done.stderr
 
 
 def _facts(store: Store, run_id: str) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from uuid import uuid4
 
 import pytest
@@ -69,4 +70,6 @@ def test_slurm_unknown_partition_is_no_run(project):
 
 def test_slurm_jobs_that_never_start_are_no_run(project):
     text = f"0 of 2 workers connected within {WAIT_S} s"
-    project.assert_refused("closed", "SLURMCluster", text)
+    stderr = project.assert_refused("closed", "SLURMCluster", text)
+    progress = r"waiting for workers of .*: 0 of 2 connected after 1\d s, limit 15 s"
+    assert re.search(progress, stderr), stderr
