@@ -112,12 +112,13 @@ def series_label(about: Mapping[str, Any]) -> str:
     >>> series_label({"environment": "main", "host": "ci", "scale": 0.5, "capture": "full"})
     'main on ci, scale 0.5'
     """
-    parts = [str(about["environment"]), f"on {about['host']}"]
-    if about["scale"] not in (None, 1.0):
+    known = [str(about[name]) for name in ("environment", "host") if pd.notna(about[name])]
+    parts = [" on ".join(known)]
+    if pd.notna(about["scale"]) and about["scale"] != 1.0:
         parts.append(f"scale {about['scale']:g}")
-    if about["capture"] not in (None, "full"):
+    if pd.notna(about["capture"]) and about["capture"] != "full":
         parts.append(f"capture {about['capture']}")
-    return " ".join(parts[:2]) + "".join(f", {part}" for part in parts[2:])
+    return ", ".join(parts)
 
 
 def reported_change(

@@ -13,7 +13,8 @@ from helpers.history_data import FAILING, FASTER, SLOWER, fill
 from playwright.sync_api import expect
 
 from benchkit.analysis.regression.history import build_history
-from benchkit.analysis.regression.status import series_statuses
+from benchkit.analysis.regression.status import series_label, series_statuses
+from benchkit.formatting import MISSING
 from benchkit.show.dashboard.nights import history, overview
 from benchkit.show.dashboard.nights.series_sparkline import series_sparkline
 from benchkit.show.dashboard.state import nights
@@ -67,6 +68,12 @@ def test_series_statuses_order_by_severity(store):
     order = [status.severity for status in statuses]
     assert order == sorted(order)
     assert all(np.isfinite(status.value) for status in statuses if status.state == "unchanged")
+
+
+def test_series_label_leaves_out_unknown_fields():
+    about = {"environment": "main", "host": float("nan"), "scale": None, "capture": float("nan")}
+    assert series_label(about) == "main"
+    assert series_label({**about, "host": "ci", "scale": 0.5}) == "main on ci, scale 0.5"
 
 
 def test_overview_shows_workloads_without_ok_run(tmp_path, a_run, monkeypatch):
@@ -235,6 +242,17 @@ def shift_click_both(page, first, second):
     page.wait_for_timeout(600)  # two fast taps would count as a double tap
     page.mouse.click(*page.evaluate(DOT, second))
     page.wait_for_url("**view=pair&a=**&b=**")
+
+
+def test_history_shows_missing_versions_as_missing(nightly_store):
+    nights_of_store = build_history(nightly_store.runs(), metrics=["duration"])
+    nights_of_store.runs[["distributed", "python"]] = None
+    series = nights_of_store.series.iloc[0].to_dict()
+
+    _, table, *_ = history._runs(nights_of_store, series, "duration")
+
+    assert "nan" not in table.object.lower()
+    assert table.object.count(f">{MISSING}</td>") == 2 * len(nights_of_store.times)
 
 
 @pytest.mark.parametrize("read", [1, 2, 100])

@@ -26,6 +26,7 @@ from benchkit.show.dashboard.components.markup import (
     outcome_text,
     run_link,
     span,
+    text_or_missing,
     tone_of_outcome,
 )
 from benchkit.show.dashboard.components.metrics import measured_metrics, metric_term, metric_text
@@ -257,7 +258,9 @@ def _measured(name: str, runs: pd.DataFrame, metric: str) -> list[Viewable]:
 
 
 def _set_cells(row: Mapping[str, Any], metric: str) -> list[str]:
-    where = series_label({**row, "environment": "", "host": row.get("host") or MISSING}).strip()
+    where = series_label(
+        {**row, "environment": "", "host": text_or_missing(row.get("host"))}
+    ).strip()
     shape = f"{row['n_workers']:g} workers" if pd.notna(row.get("n_workers")) else ""
     return [
         _environment_link(row),
@@ -271,7 +274,7 @@ def _set_cells(row: Mapping[str, Any], metric: str) -> list[str]:
 
 
 def _environment_link(row: Mapping[str, Any]) -> Markup:
-    name = str(row.get("environment") or MISSING)
+    name = text_or_missing(row.get("environment"))
     return link(name, address("environments", name=name))
 
 
@@ -311,7 +314,7 @@ def _runs(runs: pd.DataFrame, metric: str) -> list[Viewable]:
             span(outcome_text(run["outcome"]), tone_of_outcome(run["outcome"])),
             metric_text(run, metric),
             _environment_link(run),
-            *(run.get(field) or MISSING for field in ("host", "dask", "python")),
+            *(text_or_missing(run.get(field)) for field in ("host", "dask", "python")),
         ]
         for run in shown.to_dict("records")
     ]

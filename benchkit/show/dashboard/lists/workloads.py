@@ -189,7 +189,7 @@ def workload_rows(metric: str) -> list[Row]:
             newest_set = noise.get(name, {})
             rows[name] = Row(
                 name,
-                str(last.get("category") or name.partition(".")[0]),
+                str(last["category"] if pd.notna(last["category"]) else name.partition(".")[0]),
                 int(n_runs[name]),
                 int(n_failed[name]),
                 last,

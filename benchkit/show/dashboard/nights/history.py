@@ -24,7 +24,7 @@ from benchkit.show.dashboard.components.filters import (
     select,
 )
 from benchkit.show.dashboard.components.mark_form import mark_series
-from benchkit.show.dashboard.components.markup import link, outcome_text, run_link
+from benchkit.show.dashboard.components.markup import link, outcome_text, run_link, text_or_missing
 from benchkit.show.dashboard.components.metrics import metric_terms, metric_text
 from benchkit.show.dashboard.nights.no_nights import no_nights
 from benchkit.show.dashboard.nights.regressions import DAYS
@@ -284,7 +284,7 @@ def _runs(history: History, series: dict[str, Any], metric: str) -> list[Viewabl
             run_link(run),
             outcome_text(run["outcome"]),
             metric_text(run, metric),
-            *(run.get(name) or "" for name in ("dask", "distributed", "python")),
+            *(text_or_missing(run.get(name)) for name in ("dask", "distributed", "python")),
             "" if run["comparable"] else f"set aside: {run['reason']}",
         ]
         for run in shown.to_dict("records")
