@@ -18,6 +18,7 @@ from bokeh.models import (
     DataRange1d,
     DatetimeTicker,
     Line,
+    NoOverlap,
     Range1d,
     Scatter,
     Segment,
@@ -134,6 +135,7 @@ def history_plot(
     draw_restarts(series, runs, marks)
     fig.add_tools(TapTool(renderers=renderers))
     fig.xaxis[0].formatter = CustomJSTickFormatter(code=read_script("date_tick"))
+    fig.xaxis[0].major_label_policy = NoOverlap()  # on a narrow screen dates would touch
     if small:  # two in a row on a phone: more dates would overlap
         fig.xaxis[0].ticker = DatetimeTicker(desired_num_ticks=3)
     else:

@@ -82,6 +82,7 @@ def sparkline(
             for i in failed
         ]
     return (
-        f'<svg width="{width}" height="{height}" role="img" aria-label="{escape(label)}" '
+        f'<svg width="{width}" height="{height}" viewBox="0 0 {width} {height}" '
+        f'style="max-width: 100%" role="img" aria-label="{escape(label)}" '
         f'stroke-linecap="round" stroke-linejoin="round">{"".join(elements)}</svg>'
     )
