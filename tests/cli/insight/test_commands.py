@@ -20,7 +20,7 @@ def stored(tmp_path):
     ]
     run = graph_run(
         tmp_path / "recordings", tasks, duration=6, n_workers=2,
-        submissions=[(2.0, 8)], calls=[(1.3, 1.5, 1.6)],
+        submissions=[(2.0, 8)], calls=[(1.3, 1.8, 1.9)],
     )  # fmt: skip
     Store(tmp_path / "store").add(run.tree)
     return str(tmp_path / "store")
