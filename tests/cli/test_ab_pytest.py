@@ -36,16 +36,16 @@ def project(tmp_path_factory):
     return folder
 
 
-def run(folder, *arguments):
-    command = [sys.executable, "-m", "benchkit", *arguments, "--store", "store"]
+def run(folder, *arguments, store="store"):
+    command = [sys.executable, "-m", "benchkit", *arguments, "--store", str(store)]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=280)
 
 
 @pytest.mark.slow
-def test_ab_measures_tests_in_turns_with_a_verdict(project):
+def test_ab_measures_tests_in_turns_with_a_verdict(project, tmp_path):
     arguments = ["ab", "base", "slow", "--pytest", "tests", "-k", "sleep.py::test_sleep", "-n", "3"]
     options = ["--no-null", "--no-report", "--metric", "duration", "--json"]
-    done = run(project, *arguments, *options)
+    done = run(project, *arguments, *options, store=tmp_path / "store")
 
     rows = json.loads(done.stdout)
     assert [(row["workload"], row["verdict"]) for row in rows] == [
@@ -53,13 +53,14 @@ def test_ab_measures_tests_in_turns_with_a_verdict(project):
     ]
     assert 1.6 < rows[0]["ratio"] < 2.4
     assert done.returncode == 1
-    runs = Store(project / "store").runs()
+    runs = Store(tmp_path / "store").runs()
     assert set(runs["workload"]) == {"tests/test_sleep.py::test_sleep"}
     in_order = runs.sort_values("started")
     assert in_order["arm"].tolist() == ["base", "slow", "slow", "base", "base", "slow"]
     assert in_order["block"].tolist() == [0, 0, 1, 1, 2, 2]
     assert runs["experiment"].nunique() == 1
-    listed = run(project, "list", "runs", "-k", "tests/test_sleep.py::test_sleep", "--json")
+    names = ["list", "runs", "-k", "tests/test_sleep.py::test_sleep", "--json"]
+    listed = run(project, *names, store=tmp_path / "store")
     assert len(json.loads(listed.stdout)) == 6
 
 

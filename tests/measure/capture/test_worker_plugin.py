@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from time import monotonic
 from types import SimpleNamespace
 
+import distributed
 import pytest
 from helpers.event_loops import run_in_thread
 
@@ -27,6 +28,12 @@ def fake_worker(number, interval_s):
         transfer_incoming_count_total=0,
         transfer_outgoing_count_total=0,
     )
+
+
+@pytest.fixture(autouse=True)
+def alone(monkeypatch):
+    """Keep the plugins apart from those of clusters that other tests keep in this process."""
+    monkeypatch.setitem(vars(distributed), "_benchkit_worker_plugins", {})
 
 
 @contextmanager

@@ -255,25 +255,21 @@ def test_history_shows_missing_versions_as_missing(nightly_store):
     assert table.object.count(f">{MISSING}</td>") == 2 * len(nights_of_store.times)
 
 
-@pytest.mark.parametrize("read", [1, 2, 100])
-def test_pages_show_the_newest_nights_of_a_large_store(nightly_store, monkeypatch, read):
-    monkeypatch.setattr(nights, "READ_PER_NIGHTLY_RUN", read)
+def test_pages_show_the_newest_nights_of_a_large_store(nightly_store, monkeypatch):
     every = build_history(nightly_store.runs(), metrics=["duration"])
     per_night = every.runs.groupby("night").size()
     n_runs = int(per_night.iloc[-5:].sum())
     assert nights.left_out_nights() == []
 
     # One run fewer than six nights have: the sixth is left out as a whole.
-    monkeypatch.setattr(nights, "MOST_NIGHTLY_RUNS", n_runs + int(per_night.iloc[-6]) - 1)
+    monkeypatch.setattr(nights, "MOST_RUNS_READ", n_runs + int(per_night.iloc[-6]) - 1)
     nights._nights.clear()
 
     assert list(nights.all_nights().times) == list(every.times[-5:])
     assert len(nights.all_nights().runs) == n_runs
     (note,) = nights.left_out_nights()
-    first = str(every.times[-5])[:10]
     assert note == (
-        f"Nights before {first} are not shown: the pages of nights read the newest {n_runs} "
-        "nightly runs."
+        f"Nights until {str(every.times[-6])[:10]} are not shown: the pages of nights read the "
+        f"newest {nights.MOST_RUNS_READ} runs of the store."
     )
-    shown = overview._body({"range": "", **filters()})
-    assert note in shown[0].object
+    assert note in overview._body({"range": "", **filters()})[0].object

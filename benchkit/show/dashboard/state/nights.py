@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 from dataclasses import replace
 
 import numpy as np
@@ -35,11 +36,10 @@ __all__ = [
     "warm_up",
 ]
 
-#: Runs of nights that the pages read, the newest first: bounds the time of the first page and the
-#: memory of the server. With 300 runs a night these are eleven months.
-MOST_NIGHTLY_RUNS = 100_000
-#: Runs that are searched for a nightly run, before all are.
-READ_PER_NIGHTLY_RUN = 2
+#: The newest runs of the store, of which the pages read the nights: bounds the time of the first
+#: page and the memory of the server. With 300 runs a day these are eleven months.
+MOST_RUNS_READ = 100_000
+_READING = threading.Lock()
 #: Columns that show whether a run belongs to a night.
 _NIGHT_FIELDS = ("id", "started", "tags", "experiment", "arm", "simulated", "comparable")
 
@@ -63,20 +63,20 @@ def left_out_nights() -> list[str]:
     list of str
         A sentence; empty if all nights are shown.
     """
-    history, is_whole = _all_nights()
-    if is_whole:
+    _, since = _all_nights()
+    if since is None:
         return []
-    first, n_runs = night_name(history.times[0])[:10], len(history.runs)
     return [
-        f"Nights before {first} are not shown: the pages of nights read the newest {n_runs:,} "
-        "nightly runs."
+        f"Nights until {since:%Y-%m-%d} are not shown: the pages of nights read the newest "
+        f"{MOST_RUNS_READ:,} runs of the store."
     ]
 
 
-def _all_nights() -> tuple[History, bool]:
-    """Return the nightly series, and whether they begin with the first night of the store."""
+def _all_nights() -> tuple[History, pd.Timestamp | None]:
+    """Return the nightly series, and the time before which runs were left out."""
     store = open_store()
-    return _nights(str(store.path), store_version(store))
+    with _READING:  # `warm_up` and the first visitor would compute the same at once
+        return _nights(str(store.path), store_version(store))
 
 
 def nights_of(metric: str, night: str = "") -> History:
@@ -185,27 +185,24 @@ def regressions() -> list[Regression]:
 
 
 @pn.cache(max_items=1)
-def _nights(path: str, version: str) -> tuple[History, bool]:
+def _nights(path: str, version: str) -> tuple[History, pd.Timestamp | None]:
     directed = [name for name in METRICS if worse_direction(name)]
-    runs, is_whole = _nightly_runs()
-    return build_history(runs, metrics=directed, marks=open_store().marks()), is_whole
+    runs, since = _nightly_runs()
+    return build_history(runs, metrics=directed, marks=open_store().marks()), since
 
 
-def _nightly_runs() -> tuple[pd.DataFrame, bool]:
-    """Return all columns of the runs of the newest nights, oldest first, and whether it is all."""
+def _nightly_runs() -> tuple[pd.DataFrame, pd.Timestamp | None]:
+    """Return all columns of the runs of nights, oldest first, and before when runs are left out."""
     store, started = open_store(), runs_table(["started"])["started"]
-    # Few columns show which runs belong to nights; of a million runs they take 300 MB.
-    n_read = READ_PER_NIGHTLY_RUN * MOST_NIGHTLY_RUNS
-    since = started.iloc[n_read] if len(started) > n_read else None
-    runs = nightly_runs(store.runs(columns=_NIGHT_FIELDS, since=since))
-    if since is not None and len(runs) <= MOST_NIGHTLY_RUNS:  # most runs belong to experiments
-        since, runs = None, nightly_runs(store.runs(columns=_NIGHT_FIELDS))
-    n_runs = runs.groupby("moment").size().sort_index(ascending=False).cumsum()
-    shown = n_runs.index[: max(int((n_runs <= MOST_NIGHTLY_RUNS).sum()), 1)]
-    ids = list(runs.loc[runs["moment"].isin(shown), "id"])
-    every = len(ids) == len(started)
-    table = store.runs(columns=SHOWN_COLUMNS, id=None if every else ids)
-    return table, since is None and len(shown) == len(n_runs)
+    # Most runs of a large store can belong to experiments: few columns show which.
+    if len(started) <= MOST_RUNS_READ:
+        since, runs = None, nightly_runs(runs_table(_NIGHT_FIELDS))
+    else:
+        since = started.iloc[MOST_RUNS_READ - 1]
+        runs = nightly_runs(store.runs(columns=_NIGHT_FIELDS, since=since))
+        runs = runs[runs["moment"] > since.tz_convert(None)]  # the first night can be incomplete
+    ids = None if len(runs) == len(started) else list(runs["id"])
+    return store.runs(columns=SHOWN_COLUMNS, since=since, id=ids), since
 
 
 def warm_up() -> None:
