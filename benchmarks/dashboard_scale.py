@@ -8,7 +8,7 @@ Stores: 100,000 runs, a million runs, and a million nightly runs of two years (1
 have an index only, and are kept in the folder of ``--stores`` if it is given. Prints JSON: wall
 time of three visits with a browser, each in a new page, CPU time and peak memory of the server
 after each, CPU time and peak memory of the commands, and the goals. Needs Debian's chromium; takes
-four minutes on a quiet machine; asserts nothing.
+two minutes and the time to make the stores; asserts nothing.
 """
 
 from __future__ import annotations
