@@ -11,7 +11,6 @@ import distributed
 import pytest
 from helpers.event_loops import run_in_thread
 
-from benchkit.measure.capture import worker_plugin
 from benchkit.measure.capture.worker_plugin import CaptureWorkerPlugin
 
 
@@ -85,7 +84,9 @@ def test_each_worker_of_a_process_gets_its_maxima():
 
 
 def test_heartbeat_carries_few_samples_of_other_workers(monkeypatch):
-    monkeypatch.setattr(worker_plugin, "_high_water_mark", lambda: 1000)
+    # A class that was sent by value to a worker of this process has other globals than its module.
+    names = CaptureWorkerPlugin._update_maxima.__globals__
+    monkeypatch.setitem(names, "_high_water_mark", lambda: 1000)
 
     def samples():
         begin = monotonic()
