@@ -16,6 +16,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import psutil
+import zmq.asyncio
 from jupyter_client.blocking import BlockingKernelClient
 from jupyter_client.kernelspec import KernelSpec, KernelSpecManager
 from jupyter_client.manager import KernelManager
@@ -30,6 +31,7 @@ from benchkit.experiment.run.events import PROGRESS_LOG
 from benchkit.experiment.run.notebook_parameters import checked_parameters, publish_executed
 from benchkit.measure.cluster.spec import ClusterSpec
 from benchkit.measure.cluster.waiting import WAITING
+from benchkit.measure.deadline import call_with_timeout
 from benchkit.measure.secrets import redact_file, redact_text, remember_secrets
 from benchkit.private_folder import private_folder
 
@@ -37,6 +39,8 @@ __all__ = ["KernelError", "MeasuringKernel"]
 
 #: Limit for the start of a kernel in seconds.
 START_TIMEOUT_S = 60.0
+#: Limit for ending the connections to a kernel in seconds.
+CONNECTION_TIMEOUT_S = 5.0
 #: Limit for closing a remote cluster in seconds.
 CLOSE_TIMEOUT_S = 90.0
 # Papermill warns about parameters it cannot parse (text with `=`), but still sets them.
@@ -124,14 +128,17 @@ class _Manager(KernelManager):
     last_client: Any = None
 
     def client(self, **kwargs: Any) -> Any:
-        self.last_client = super().client(**kwargs)
+        # With a context of its own, the client would end it in `stop_channels`.
+        self.last_client = super().client(context=zmq.asyncio.Context(), **kwargs)
         return self.last_client
 
     def close_channels(self) -> None:
         """Close the connections of the last notebook."""
-        if self.last_client is not None:
-            self.last_client.stop_channels()
-        self.last_client = None
+        client, self.last_client = self.last_client, None
+        if client is not None:
+            client.stop_channels()
+            # Not in this thread: after Ctrl-C, ZeroMQ can wait for a half-made socket for ever.
+            call_with_timeout(client.context.term, CONNECTION_TIMEOUT_S)
 
 
 class MeasuringKernel:
