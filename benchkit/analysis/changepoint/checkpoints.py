@@ -106,7 +106,7 @@ ARRAYS = ("digest", "positions", "levels", "centre", "left_out")
 
 
 def scan_nights(
-    y: Floats, length: Ints, stop: Ints, known: Checkpoints
+    y: Floats, length: Ints, stop: Ints, earlier: Checkpoints
 ) -> tuple[Events, LatestReference, Checkpoints]:
     """Find the changes of many series, with the states of an earlier night.
 
@@ -118,7 +118,7 @@ def scan_nights(
         Number of nights of each row.
     stop : ndarray of int, shape (rows,)
         Night before which the latest reference of each row ends.
-    known : Checkpoints
+    earlier : Checkpoints
         Checkpoints of earlier nights, of these rows or others.
 
     Returns
@@ -130,14 +130,14 @@ def scan_nights(
     checkpoints : Checkpoints
         The state of each row before its night `stop`.
     """
-    digest, found, n_known = _find(y, stop, known)
+    digest, found, n_earlier = _find(y, stop, earlier)
     old, new = np.flatnonzero(found >= 0), np.flatnonzero(found < 0)
     width = int(stop[new].max(initial=0))
     whole = Replay.initial(np.where(np.arange(width) < stop[new, None], y[new, :width], np.nan))
     whole.advance(0, width)
     parts = [_checkpoints(whole, Checkpoints.empty(), np.zeros(new.size, int), stop[new])]
-    before = known.take(found[old])
-    continued, offset = _continue(y[old], before, n_known[old], stop[old])
+    before = earlier.take(found[old])
+    continued, offset = _continue(y[old], before, n_earlier[old], stop[old])
     parts.append(_checkpoints(continued, before, offset, stop[old]))
     checkpoints = _joined(parts, np.argsort(np.concatenate([new, old]), kind="stable"), digest)
 
@@ -147,10 +147,10 @@ def scan_nights(
     return _with_events(checkpoints.events, ahead.events, offset), latest, checkpoints
 
 
-def _find(y: Floats, stop: Ints, known: Checkpoints) -> tuple[NDArray[np.uint8], Ints, Ints]:
+def _find(y: Floats, stop: Ints, earlier: Checkpoints) -> tuple[NDArray[np.uint8], Ints, Ints]:
     """Return digest, position of the checkpoint (or -1) and number of its nights, by row."""
-    place = {digest.tobytes(): at for at, digest in enumerate(known.digest)}
-    digests, found, n_known = bytearray(), np.full(stop.size, -1), np.zeros(stop.size, int)
+    place = {digest.tobytes(): at for at, digest in enumerate(earlier.digest)}
+    digests, found, n_earlier = bytearray(), np.full(stop.size, -1), np.zeros(stop.size, int)
     for row, n_nights in enumerate(stop.tolist()):
         values = y[row, :n_nights].tobytes()
         # Most often one night was added, or none.
@@ -159,27 +159,27 @@ def _find(y: Floats, stop: Ints, known: Checkpoints) -> tuple[NDArray[np.uint8],
             hashed = blake2b(values[:n_bytes], digest_size=DIGEST_BYTES)
             at = place.get(hashed.digest())
             if at is not None:
-                found[row], n_known[row] = at, n_bytes // y.itemsize
+                found[row], n_earlier[row] = at, n_bytes // y.itemsize
                 hashed.update(values[n_bytes:])
                 break
         else:
             hashed = blake2b(values, digest_size=DIGEST_BYTES)
         digests += hashed.digest()
-    return np.frombuffer(bytes(digests), np.uint8).reshape(-1, DIGEST_BYTES), found, n_known
+    return np.frombuffer(bytes(digests), np.uint8).reshape(-1, DIGEST_BYTES), found, n_earlier
 
 
 def _continue(
-    y: Floats, before: Checkpoints, n_known: Ints, last: Ints, *, advance: bool = True
+    y: Floats, before: Checkpoints, n_earlier: Ints, last: Ints, *, advance: bool = True
 ) -> tuple[Replay, Ints]:
     """Return the replay from checkpoints to night `last`, and the position of its first column."""
-    offset = (n_known - TAIL_NIGHTS) // REFRESH_NIGHTS * REFRESH_NIGHTS  # may be negative
+    offset = (n_earlier - TAIL_NIGHTS) // REFRESH_NIGHTS * REFRESH_NIGHTS  # may be negative
     rows = np.arange(offset.size)[:, None]
     at = offset[:, None] + np.arange((last - offset).max(initial=TAIL_NIGHTS))
     inside = (at >= 0) & (at < last[:, None])
     tail = np.full(at.shape, np.nan)
     tail[inside] = y[np.broadcast_to(rows, at.shape)[inside], at[inside]]
     replay = Replay.initial(tail)
-    n_columns = n_known - offset
+    n_columns = n_earlier - offset
     left_out = (n_columns - TAIL_NIGHTS).reshape(-1, 1) + np.arange(TAIL_NIGHTS)
     replay.clean[rows, left_out] = np.where(before.left_out, np.nan, tail[rows, left_out])
     first_block = TAIL_NIGHTS // REFRESH_NIGHTS - TAIL_BLOCKS

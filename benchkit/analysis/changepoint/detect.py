@@ -206,7 +206,7 @@ def detect_nights(
     *,
     times: ArrayLike | None = None,
     marks: Sequence[Marks | None] | None = None,
-    known: Checkpoints | None = None,
+    earlier: Checkpoints | None = None,
 ) -> Detection:
     """Find the changes of level in many series, and judge their last night.
 
@@ -214,7 +214,7 @@ def detect_nights(
     ----------
     values, times, marks
         As in `detect_many`; the last column is the last night.
-    known : Checkpoints, optional
+    earlier : Checkpoints, optional
         Those of the detection on an earlier night; they change the time that is needed, and
         never the result.
 
@@ -224,8 +224,8 @@ def detect_nights(
         Changes equal to those of `detect_many`, the last night, and checkpoints for the next.
     """
     rows = _Rows.of(values, times, marks)
-    known = Checkpoints.empty() if known is None else known
-    events, reference, checkpoints = scan_nights(rows.y, rows.length, rows.before_latest, known)
+    earlier = Checkpoints.empty() if earlier is None else earlier
+    events, reference, checkpoints = scan_nights(rows.y, rows.length, rows.before_latest, earlier)
     return Detection(rows.changes(events), rows.latest_night(reference), checkpoints)
 
 

@@ -25,8 +25,8 @@ MIN_REACH = 0.05
 #: Half-widths, as logarithms, that hold 90 % of predictions of another shape of the cluster, for
 #: tasks that wait and for tasks that compute and share caches and cores (`benchmarks/whatif.py`).
 WAITING_REACH, COMPUTING_REACH = 0.12, 0.35
-#: Tasks that compute on one machine with twice the threads take 2**SHARING times as long: they share
-#: caches, memory and the clock of the processor (`benchmarks/whatif.py --runs`).
+#: Tasks that compute on one machine with twice the threads take 2**SHARING times as long: they
+#: share caches, memory and the clock of the processor (`benchmarks/whatif.py --runs`).
 SHARING = 0.26
 #: An assumed bandwidth may be wrong by this factor.
 BANDWIDTH_FACTOR = 5

@@ -68,7 +68,7 @@ class History:
         Starts of segments: ``key``, ``night``, ``metric`` (empty: all) and ``reason``.
     future : tuple of str
         Ids of runs that are left out, because their night is in the future.
-    known : Checkpoints, optional
+    checkpoints : Checkpoints, optional
         Those of the detection on an earlier night: the detection is faster, and finds the same.
 
     Examples
@@ -84,7 +84,7 @@ class History:
     runs: pd.DataFrame
     segments: pd.DataFrame
     future: tuple[str, ...] = ()
-    known: Checkpoints | None = None
+    checkpoints: Checkpoints | None = None
 
     def __len__(self) -> int:
         return len(self.series)
@@ -108,7 +108,9 @@ class History:
     @cached_property
     def detection(self) -> Detection:
         """Changes of level, the last night, and checkpoints for the detection on the next one."""
-        return detect_nights(self.values, times=self.times, marks=self.restarts, known=self.known)
+        return detect_nights(
+            self.values, times=self.times, marks=self.restarts, earlier=self.checkpoints
+        )
 
     @property
     def changes(self) -> list[list[ChangePoint]]:

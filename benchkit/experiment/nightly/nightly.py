@@ -195,7 +195,7 @@ def judge_and_record(
             result.failures.append(
                 f"{counted(len(history.future), 'run')} of a night in the future left out: {ids}"
             )
-        history = replace(history, known=read_checkpoints(store))
+        history = replace(history, checkpoints=read_checkpoints(store))
         judgement = judge_night(history, events, marks=marks, control=control)
         if judgement.nights:
             write_checkpoints(store, history.detection.checkpoints)

@@ -39,7 +39,7 @@ def test_detect_nights_with_checkpoints_equals_whole_replay(shape, rng):
     known = None
     for night in range(values.shape[1]):
         now = {"times": times[: night + 1], "marks": marks}
-        found = detect_nights(values[:, : night + 1], **now, known=known)
+        found = detect_nights(values[:, : night + 1], **now, earlier=known)
         if night % 7 == 0 or night == values.shape[1] - 1:
             assert_same(found, detect_nights(values[:, : night + 1], **now))
         known = found.checkpoints
@@ -54,7 +54,7 @@ def test_detect_nights_equals_whole_replay_after_missed_nights(step, rng):
 
     known = None
     for n_nights in range(9, values.shape[1] + 1, step):
-        found = detect_nights(values[:, :n_nights], known=known)
+        found = detect_nights(values[:, :n_nights], earlier=known)
         assert_same(found, detect_nights(values[:, :n_nights]))
         known = found.checkpoints
 
@@ -66,7 +66,7 @@ def test_detect_nights_ignores_checkpoints_of_other_values(rng):
     values[6, 100] = np.nan
     values = values[rng.permutation(20)]
 
-    assert_same(detect_nights(values, known=known), detect_nights(values))
+    assert_same(detect_nights(values, earlier=known), detect_nights(values))
 
 
 def test_detect_nights_replays_few_nights_with_checkpoints(rng, monkeypatch):
@@ -80,7 +80,7 @@ def test_detect_nights_replays_few_nights_with_checkpoints(rng, monkeypatch):
         advance(self, first, last)
 
     monkeypatch.setattr(scan.Replay, "advance", counted_advance)
-    detect_nights(values, known=known)
+    detect_nights(values, earlier=known)
 
     # At most three nights of a block before the new one, the new one and the two last.
     assert sum(replayed) <= 20 * (3 + 1 + 3 + 2)
