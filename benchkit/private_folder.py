@@ -30,10 +30,11 @@ def private_folder() -> tempfile.TemporaryDirectory[str]:
     # Containers may share the folder, but not their numbers of processes.
     host = re.sub(r"\W", "_", socket.gethostname())
     prefix = f"benchkit-{host}-"
+    user = getattr(os, "geteuid", None)  # Windows has none
     for folder in Path(tempfile.gettempdir()).glob(f"{prefix}*"):
         process = folder.name.removeprefix(prefix).partition("-")[0]
         if process.isdigit() and not psutil.pid_exists(int(process)):
             with suppress(OSError):
-                if os.name == "nt" or folder.lstat().st_uid == os.geteuid():
+                if user is None or folder.lstat().st_uid == user():
                     shutil.rmtree(folder, ignore_errors=True)
     return tempfile.TemporaryDirectory(prefix=f"{prefix}{os.getpid()}-", ignore_cleanup_errors=True)

@@ -55,9 +55,9 @@ def test_private_folder_of_killed_process_is_removed(temporary):
 
 def test_private_folder_of_killed_process_is_removed_without_user_ids(temporary, monkeypatch):
     """Windows has no `os.geteuid`."""
-    monkeypatch.setattr(module, "os", SimpleNamespace(name="nt", getpid=lambda: 999_999_999))
+    monkeypatch.setattr(module, "os", SimpleNamespace(getpid=lambda: 999_999_999))
     left = private_folder()
-    monkeypatch.setattr(module, "os", SimpleNamespace(name="nt", getpid=os.getpid))
+    monkeypatch.setattr(module, "os", SimpleNamespace(getpid=os.getpid))
 
     with private_folder() as name:
         assert list(temporary.iterdir()) == [Path(name)]
