@@ -250,7 +250,8 @@ def traces(cluster):
         "workers": [
             [*map(sorted, (w.plugins, w.metrics, w.handlers))] for w in workers
         ],
-        "process": sorted(vars(distributed)),
+        # Not its modules and lazily imported names, which any import adds.
+        "process": sorted(name for name in vars(distributed) if "benchkit" in name),
         "callbacks": [sorted(x.periodic_callbacks) for x in [scheduler, *workers]],
         "timers": len(timers),
     }  # fmt: skip
