@@ -8,6 +8,7 @@ from _frames import gathered
 from _memory import bytes_spilled, bytes_written
 
 from benchkit.measure import expect, random_array, random_frame, workload
+from benchkit.measure.cluster.restart import restart_workers
 
 #: Smallest share of the full size at which a cluster of 512 MiB workers spills.
 SMALLEST_FRACTION = 0.9
@@ -157,8 +158,7 @@ def repeated_merge(client, scale, seed):
     means, written = [], 0
     for number in range(ROUNDS):
         if number:
-            client.restart()
-            client.wait_for_workers(scale.workers, timeout=60)
+            restart_workers(client, scale.workers, timeout_s=60)
         before = sum(client.run(bytes_written).values())
         left, right = _series(scale, seed)
         first = (left["float_0"] + left["float_1"]).mean().compute()

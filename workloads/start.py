@@ -16,6 +16,7 @@ from uuid import uuid4
 from _scratch_data import new_folder
 
 from benchkit.measure import expect, workload
+from benchkit.measure.cluster.restart import restart_workers
 
 _IMPORT = """
 import json, sys, time
@@ -160,8 +161,7 @@ def restart(client, scale):
         held.result()
         before = set(client.run(os.getpid).values())
         begin = time.perf_counter()
-        client.restart()
-        client.wait_for_workers(scale.workers, timeout=STARTUP_TIMEOUT_S)
+        restart_workers(client, scale.workers, timeout_s=STARTUP_TIMEOUT_S)
         seconds = time.perf_counter() - begin
         after = list(client.run(os.getpid).values())
         rounds.append(

@@ -198,11 +198,13 @@ def _fresh_client(cluster: Any, n_workers: int, recorder: TestRecorder) -> Itera
     from distributed import Client
 
     from benchkit.measure.cluster.description import worker_infos
+    from benchkit.measure.cluster.restart import restart_workers
 
     with Client(cluster) as client:
         # A worker without a nanny would not return from a restart.
-        if all(worker.get("nanny") for worker in worker_infos(client).values()):
-            client.restart(timeout=_WORKERS_S)
+        workers = worker_infos(client)
+        if all(worker.get("nanny") for worker in workers.values()):
+            restart_workers(client, len(workers), timeout_s=_WORKERS_S)
         if not isinstance(cluster, str):
             cluster.scale(n_workers)
         client.wait_for_workers(n_workers, timeout=_WORKERS_S)

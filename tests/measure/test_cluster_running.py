@@ -15,6 +15,7 @@ from distributed import Client, LocalCluster
 
 from benchkit.measure.cluster.description import describe
 from benchkit.measure.cluster.reuse import close_reused_clusters, reused_cluster
+from benchkit.measure.cluster.restart import restart_workers
 from benchkit.measure.cluster.running import open_cluster
 from benchkit.measure.cluster.spec import ClusterSpec
 from benchkit.measure.cluster.waiting import requested_workers
@@ -315,6 +316,18 @@ def test_open_cluster_restarts_workers_with_nannies():
 
     assert len(after) == 1
     assert not set(after.values()) & set(before.values())
+
+
+def test_restarted_workers_may_be_absent_longer_than_a_lost_one():
+    options = {"n_workers": 1, "threads_per_worker": 1, "dashboard_address": None}
+    with (
+        dask.config.set({"distributed.deploy.lost-worker-timeout": "0.1 s"}),
+        LocalCluster(**options) as cluster,
+        Client(cluster) as client,
+    ):
+        restart_workers(client, 1, timeout_s=20)
+        assert client.submit(lambda: 1).result() == 1
+        assert list(cluster.workers) == [0]
 
 
 def test_open_cluster_ends_constructor_that_never_returns(tmp_path, monkeypatch):

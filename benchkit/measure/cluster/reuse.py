@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 
+from benchkit.measure.cluster.restart import restart_workers
 from benchkit.measure.cluster.running import RunningCluster, open_cluster
 from benchkit.measure.cluster.spec import ClusterSpec
 
@@ -65,8 +66,7 @@ def _restart(key: str) -> RunningCluster | None:
         return None
     n_workers = running.description["n_workers"]
     try:
-        running.client.restart(timeout=RESTART_TIMEOUT_S)
-        running.client.wait_for_workers(n_workers, timeout=RESTART_TIMEOUT_S)
+        restart_workers(running.client, n_workers, timeout_s=RESTART_TIMEOUT_S)
     except Exception:
         _drop(key)
         return None

@@ -15,6 +15,7 @@ from distributed import Client
 from distributed.comm.addressing import resolve_address
 
 from benchkit.measure.cluster.description import describe, worker_infos
+from benchkit.measure.cluster.restart import restart_workers
 from benchkit.measure.cluster.spec import ClusterSpec, takes_option
 from benchkit.measure.cluster.waiting import DeployErrors, await_workers
 from benchkit.measure.deadline import deadline
@@ -168,8 +169,7 @@ def _connect(address: str, timeout_s: float) -> tuple[Client, str]:
     if not all(info.get("nanny") for info in workers.values()):
         return client, "as found"
     try:
-        client.restart(timeout=timeout_s)
-        client.wait_for_workers(len(workers), timeout=timeout_s)
+        restart_workers(client, len(workers), timeout_s=timeout_s)
     except BaseException:
         _close(client)
         raise
