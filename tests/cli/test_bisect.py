@@ -74,7 +74,7 @@ def bisect(folder, *more, **options):
 @pytest.mark.timeout(900)
 def test_bisect_in_a_bucket_is_resumed_by_another_machine(project, real_bucket, monkeypatch):
     shas = commits(project)
-    command = ["own.naps", "--git", "naplib", "--good", shas[2], "--bad", shas[7]]
+    command = ["own.naps", "--git", "naplib", "--good", shas[3], "--bad", shas[SLOW]]
     interrupted = bisect(project, *command, "-e", "plain", "--budget", "1s", store=real_bucket)
     assert interrupted.returncode == 4, interrupted.stderr
     before = set(Store(real_bucket).ids())
