@@ -12,10 +12,35 @@ import pytest
 
 from benchkit.store.store import Store
 
+#: Texts that hold a secret by their form -> the secret: variables with harmless names, a log line
+#: and the error of the workload.
+FORMS = {
+    "https://acc.blob.core.windows.net/c?sv=2024&sig=Ab%2Bcd%3D-12": "Ab%2Bcd%3D-12",
+    "https://b.s3.amazonaws.com/k?X-Amz-Signature=deadbeef13&x=2": "deadbeef13",
+    "AccountName=a;AccountKey=Zm9vYmFyMTQ=;EndpointSuffix=x": "Zm9vYmFyMTQ=",
+    "Endpoint=sb://x/;SharedAccessKey=c2VjcmV0MTU;x": "c2VjcmV0MTU",
+    "Server=db;User=sa;Password=server-pw-16;": "server-pw-16",
+    "redis://:cache-pw-17@cache:6379/0": "cache-pw-17",
+    "git+https://git-tok-18@github.com/x/y@main": "git-tok-18",
+    "https://dsn0123456789abcdef19@o1.ingest.sentry.io/42": "dsn0123456789abcdef19",
+    "run --api-key option-key-20": "option-key-20",
+    '{"access_token": "json-tok-21"}': "json-tok-21",
+    "header Authorization: Bearer bearer-TOK-22": "bearer-TOK-22",
+    "github_pat_11ABCDEFG0abcdefghij_KLMN23": "github_pat_11ABCDEFG0abcdefghij_KLMN23",
+    "glpat-abcdefghijklmnop1224": "glpat-abcdefghijklmnop1224",
+    "xoxb-123456789025-abcdef": "xoxb-123456789025-abcdef",
+    "key AKIAIOSFODNN7EXAMP26 is wrong": "AKIAIOSFODNN7EXAMP26",
+    "sk-proj-abcdefghij0123456727": "sk-proj-abcdefghij0123456727",
+    "pypi-AgEIcHlwaS5vcmcCJD28": "pypi-AgEIcHlwaS5vcmcCJD28",
+    "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIyOSJ9.c2lnbmF0dXJl": "eyJzdWIiOiIyOSJ9",
+    "https://hooks.slack.com/services/T0/B0/Hook30": "T0/B0/Hook30",
+}
 WORKLOAD = '''
 import logging
 import os
 from benchkit import workload
+
+OWN = [os.environ[name] for name in os.environ if name.startswith("OWN_FORM_")]
 
 @workload(category="own")
 def leaks(client):
@@ -25,8 +50,9 @@ def leaks(client):
         print("https://me:log-pw-5@host/")
         return 1
     client.submit(log).result()
+    logging.getLogger("distributed.client").warning("%s", " | ".join(OWN))
     raise ValueError("cannot open https://bob:error-pw-6@db/x?token=error-tok-7 with "
-                     + os.environ["OWN_API_KEY"])
+                     + " | ".join([os.environ["OWN_API_KEY"], *OWN]))
 '''
 ENVIRONMENT = """
 dask:
@@ -45,10 +71,11 @@ variables:
   DATABASE_URL: postgresql://u:database-pw-8@host/db
   GH_LOGIN: ghp_0123456789abcdefghijABCDEFGHIJ012345
 """
+ENVIRONMENT += "".join(f"  OWN_FORM_{i}: {json.dumps(text)}\n" for i, text in enumerate(FORMS))
 PLANTED = (
     "config-tok-1", "config-pw-2", "cluster-tok-3", "variable-key-4", "log-pw-5", "error-pw-6",
     "error-tok-7", "database-pw-8", "ghp_0123456789abcdefghij", "ambient-tok-9", "ambient-pw-10",
-    "argument-tok-11",
+    "argument-tok-11", *FORMS.values(),
 )  # fmt: skip
 
 
@@ -92,6 +119,7 @@ def test_run_has_no_secret_and_all_else(store):
     assert "cannot open https://***@db/x?token=***" in text
     assert "WORKER_TOKEN" in text
     assert "DATABASE_URL" in text
+    assert "AccountKey=***" in text
 
 
 def test_no_file_of_the_store_holds_a_secret(store):
