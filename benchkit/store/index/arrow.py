@@ -30,7 +30,6 @@ __all__ = [
     "plain_array",
     "records_to_table",
     "table_to_frame",
-    "times_repeat",
     "unite",
     "without_dictionaries",
 ]
@@ -252,25 +251,6 @@ def table_to_frame(table: pa.Table) -> pd.DataFrame:
         if kind == "json" and name in frame:
             frame[name] = frame[name].fillna("{}")
     return frame
-
-
-def times_repeat(started: pa.ChunkedArray) -> bool:
-    """Return whether runs started at the same time, so that their order depends on their ids.
-
-    Parameters
-    ----------
-    started : ChunkedArray of timestamp
-        Start times; a missing time counts as a time.
-
-    Returns
-    -------
-    bool
-        Whether a value occurs twice.
-    """
-    times = pc.fill_null(started.cast(pa.int64()), 2**63 - 1).to_numpy()
-    return not (np.diff(times) > 0).all() and bool(
-        (np.diff(np.sort(times, kind="stable")) == 0).any()
-    )
 
 
 def order_by_time(table: pa.Table) -> np.ndarray | None:

@@ -13,7 +13,6 @@ from benchkit.store.index.arrow import (
     plain_array,
     records_to_table,
     table_to_frame,
-    times_repeat,
     unite,
     without_dictionaries,
 )
@@ -135,15 +134,6 @@ def test_order_by_time_returns_none_if_rows_are_in_order():
     assert order_by_time(records_to_table(records[::-1])).tolist() == [2, 1, 0]
 
 
-def test_times_repeat_finds_equal_and_missing_times():
-    moments = ["2026-08-01", "2026-08-03", "2026-08-02"]
-    started = records_to_table([{"started": moment} for moment in [*moments, None]])["started"]
-
-    assert not times_repeat(started)
-    assert times_repeat(pa.chunked_array([*started.chunks, *started.slice(1, 1).chunks]))
-    assert times_repeat(pa.chunked_array([*started.chunks, *started.slice(3).chunks]))
-
-
 def test_order_by_time_puts_rows_without_time_last():
     table = records_to_table(
         [
@@ -155,6 +145,8 @@ def test_order_by_time_puts_rows_without_time_last():
     )
 
     assert table["id"].take(pa.array(order_by_time(table))).to_pylist() == ["b", "c", "a", "d"]
+    with pytest.raises(KeyError):
+        order_by_time(table.select(["started"]))
 
 
 def test_plain_array_returns_types_of_netcdf():

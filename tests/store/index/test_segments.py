@@ -67,9 +67,15 @@ def test_written_segments_have_plain_texts(files):
     (segment,) = segments_of(files)
     compaction.merge_segments(files, [segment], index_table(5, first=10))
 
-    types = [pq.read_schema(s.path).field("workload").type for s in segments_of(files)]
+    written = segments_of(files)
+    types = [pq.read_schema(s.path).field("workload").type for s in written]
+    groups = [s.metadata.row_group(0).to_dict()["columns"] for s in written]
+    encoded = [{c["path_in_schema"] for c in g if c["has_dictionary_page"]} for g in groups]
 
     assert types == [pa.string()] * 2
+    for names in encoded:
+        assert "category" in names
+        assert names.isdisjoint({"id", "started", "duration"})
 
 
 def test_damaged_pages_of_a_segment_are_named(files):
