@@ -319,7 +319,7 @@ def build_history(
     runs = nightly_runs(runs, columns)
     future = future_nights(runs["moment"])
     left_out = tuple(runs.loc[future, "id"])
-    runs = runs[~future].reset_index(drop=True)
+    runs = runs[~future].reset_index(drop=True) if left_out else runs
     times, night = np.unique(runs.pop("moment").to_numpy("datetime64[us]"), return_inverse=True)
     fields = list(SERIES_FIELDS)
     groups = runs.groupby(fields, dropna=False, sort=True)
@@ -328,10 +328,11 @@ def build_history(
     keys = runs.drop_duplicates("key").sort_values("key").reset_index(drop=True)
     segments = find_segments(runs, keys, times, list(active_marks(marks)))
 
-    valid = runs[(runs["outcome"] == "ok") & runs["comparable"]]
-    chosen = [name for name in metrics if name in valid]
+    chosen = [name for name in metrics if name in runs]
+    is_valid = (runs["outcome"] == "ok") & runs["comparable"]
+    valid = runs.loc[is_valid, ["key", "night", *chosen]]
     cells = valid.groupby(["key", "night"])[chosen].median()
-    at = cells.index.get_level_values("key"), cells.index.get_level_values("night")
+    at = tuple(cells.index.get_level_values(name).to_numpy() for name in ("key", "night"))
     rows, values = [], []
     for name in chosen:
         matrix = np.full((len(keys), len(times)), np.nan)
@@ -379,7 +380,9 @@ def _outcomes(runs: pd.DataFrame, n_keys: int, n_nights: int) -> NDArray[np.str_
     outcomes = np.full((n_keys, n_nights), "", dtype="<U16")
     # Later rows overwrite earlier rows: sort the most severe outcome last.
     rank = {"skipped": 0, "infrastructure": 1, "ok": 2}
-    order = runs["outcome"].map(lambda outcome: rank.get(outcome, 3)).sort_values(kind="stable")
-    ranked = runs.loc[order.index]
-    outcomes[ranked["key"].to_numpy(int), ranked["night"].to_numpy(int)] = ranked["outcome"]
+    codes, names = pd.factorize(runs["outcome"], use_na_sentinel=False)
+    severity = np.array([rank.get(name, 3) for name in names], int)
+    order = np.argsort(severity[codes], kind="stable")
+    keys, nights = (runs[name].to_numpy(int)[order] for name in ("key", "night"))
+    outcomes[keys, nights] = np.array(names, outcomes.dtype)[codes[order]]
     return outcomes

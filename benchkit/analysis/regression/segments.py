@@ -12,7 +12,12 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from benchkit.analysis.run.baseline import COMPARABLE_FIELDS, as_requested, is_different
+from benchkit.analysis.run.baseline import (
+    COMPARABLE_FIELDS,
+    SERIES_FIELDS,
+    as_requested,
+    is_different,
+)
 from benchkit.measure.run_ids import id_time
 from benchkit.store.index.query import parse_moment, workload_matcher
 
@@ -50,7 +55,10 @@ def find_segments(
     """
     starts: list[tuple[int, int, str, str]] = []
     accepted = [mark for mark in marks if mark.get("kind") == "accept"]
-    runs = as_requested(runs[runs["outcome"] == "ok"])
+    fields = {"key", "night", "workers_requested", *SERIES_FIELDS, *COMPARABLE_FIELDS}
+    fields.update(name for mark in accepted for name in mark.get("where") or ())
+    columns = [name for name in runs if name in fields]
+    runs = as_requested(runs.loc[runs["outcome"] == "ok", columns])
     nights = runs.drop_duplicates(["key", "night"], keep="last").sort_values(["key", "night"])
     before = nights.groupby("key")[list(COMPARABLE_FIELDS)].shift()
     first = nights["key"].ne(nights["key"].shift()).to_numpy()

@@ -212,21 +212,26 @@ def decode_texts(codes: np.ndarray, texts: Sequence[str]) -> pa.DictionaryArray:
     return pa.DictionaryArray.from_arrays(indices, pa.array(texts, pa.string()))
 
 
-def without_dictionaries(table: pa.Table) -> pa.Table:
+def without_dictionaries(table: pa.Table, text: pa.DataType | None = None) -> pa.Table:
     """Return a table with plain texts instead of dictionaries.
 
     Parameters
     ----------
     table : Table
         Rows of the index.
+    text : DataType, optional
+        Type of all texts; by default that of the schema.
 
     Returns
     -------
     Table
-        The same rows in the types of the schema.
+        The same rows.
     """
+    text = text or pa.string()
     fields = [
-        field.with_type(pa.string()) if pa.types.is_dictionary(field.type) else field
+        field.with_type(text)
+        if pa.types.is_dictionary(field.type) or pa.types.is_string(field.type)
+        else field
         for field in table.schema
     ]
     return table.cast(pa.schema(fields))
@@ -246,7 +251,9 @@ def table_to_frame(table: pa.Table) -> pd.DataFrame:
         Counts as pandas' nullable ``Int64``, because int64 would become float64 when a value is
         missing; fields that hold JSON as text, for `decode_json`.
     """
-    frame = without_dictionaries(table).to_pandas(types_mapper={pa.int64(): pd.Int64Dtype()}.get)
+    # The type of texts in pandas: a million texts as strings would be copied once more.
+    table = without_dictionaries(table, pa.large_string())
+    frame = table.to_pandas(types_mapper={pa.int64(): pd.Int64Dtype()}.get)
     for name, kind in RECORD_FIELDS.items():
         if kind == "json" and name in frame:
             frame[name] = frame[name].fillna("{}")

@@ -255,8 +255,8 @@ def _where(table: pa.Table, name: str, wanted: Any) -> np.ndarray:
     if pa.types.is_timestamp(column.type):
         raise UsageError(f"{name}={wanted!r}: filter times with since= and until=")
     if pa.types.is_string(column.type) or pa.types.is_dictionary(column.type):
-        texts = list(map(_command_line_text, _as_list(wanted)))
-        if pa.types.is_string(column.type) and not any(re.search(r"[*?]", text) for text in texts):
+        texts = [v if type(v) is str else _command_line_text(v) for v in _as_list(wanted)]
+        if pa.types.is_string(column.type) and not re.search(r"[*?]", "".join(texts)):
             return _flags(pc.is_in(column, value_set=pa.array(texts, pa.string())))  # many ids
         return _texts(column, _test(wanted))
     try:

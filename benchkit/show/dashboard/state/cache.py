@@ -6,10 +6,12 @@ of the index files, which never change either.
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import os
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, TypeVar
@@ -36,14 +38,17 @@ from benchkit.store.storage import in_parallel
 from benchkit.store.store import Store
 
 __all__ = [
+    "MOST_RUNS_READ",
     "SHOWN_COLUMNS",
     "STORE_VARIABLE",
     "RunPage",
     "cached",
     "load_run",
+    "newest_since",
     "noise_of",
     "open_run",
     "open_store",
+    "release_memory",
     "resolved",
     "runs_of_workload",
     "runs_table",
@@ -55,6 +60,9 @@ __all__ = [
 T = TypeVar("T")
 #: Environment variable with the path of the store.
 STORE_VARIABLE = "BENCHKIT_STORE"
+#: The newest runs of the store, of which the pages read nights and noise: bounds the time of the
+#: first page and the memory of the server. With 300 runs a day these are eleven months.
+MOST_RUNS_READ = 100_000
 #: Columns of the index that pages show: all but a text that is different in each run.
 SHOWN_COLUMNS = [name for name in (*RECORD_FIELDS, *METRICS, *MARK_COLUMNS) if name != "digest"]
 #: Fields that `run_noise` reads.
@@ -113,10 +121,12 @@ def runs_table(columns: Sequence[str]) -> pd.DataFrame:
     with _READING:
         missing = [name for name in columns if name not in read]
         if missing:
-            frame = _newest_first(store.runs(columns=missing))
+            frame = store.runs(columns=missing)
             if store_version(store) != version:  # the columns read before may have fewer rows
                 return _newest_first(store.runs(columns=columns))
-            read.update((name, frame.pop(name)) for name in missing)
+            for name in missing:  # the frame and its copy at once: 200 MB of a million runs
+                read[name] = frame.pop(name).iloc[::-1].reset_index(drop=True)
+            release_memory()
     return pd.DataFrame({name: read[name] for name in columns}, copy=False)
 
 
@@ -127,9 +137,29 @@ def _columns(path: str, version: str) -> dict[str, pd.Series]:
 
 
 def _newest_first(runs: pd.DataFrame) -> pd.DataFrame:
-    runs = runs.iloc[::-1].reset_index(drop=True)
-    pa.default_memory_pool().release_unused()  # 540 MB after reading a million runs
-    return runs
+    return runs.iloc[::-1].reset_index(drop=True)
+
+
+def release_memory() -> None:
+    """Return memory that reads of a large store have freed to the system: 500 MB of a million runs.
+
+    Arrow and the C library else keep it, and the next read does not always use it.
+    """
+    pa.default_memory_pool().release_unused()
+    with suppress(OSError, AttributeError):  # only glibc has the function
+        ctypes.CDLL("libc.so.6").malloc_trim(0)
+
+
+def newest_since() -> pd.Timestamp | None:
+    """Return the start of the oldest run of the newest `MOST_RUNS_READ`.
+
+    Returns
+    -------
+    Timestamp or None
+        None if the store has no more runs.
+    """
+    started = runs_table(["started"])["started"]
+    return None if len(started) <= MOST_RUNS_READ else started.iloc[MOST_RUNS_READ - 1]
 
 
 def runs_of_workload(name: str) -> pd.DataFrame:
@@ -292,7 +322,7 @@ def _timeline(path: str, run_id: str) -> TaskTimeline:
 
 
 def noise_of(metric: str) -> pd.DataFrame:
-    """Return the noise of one metric in each set of comparable runs; do not modify.
+    """Return the noise of one metric in the sets of comparable newest runs; do not modify.
 
     Parameters
     ----------
@@ -302,12 +332,13 @@ def noise_of(metric: str) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        As from `run_noise`.
+        As from `run_noise`, of the newest `MOST_RUNS_READ` runs.
     """
 
     def make() -> pd.DataFrame:
         # Not by `runs_table`: the columns are not needed afterwards, and are large.
-        return run_noise(_newest_first(open_store().runs(columns=[*_NOISE_FIELDS, metric])), metric)
+        runs = open_store().runs(columns=[*_NOISE_FIELDS, metric], since=newest_since())
+        return run_noise(_newest_first(runs), metric)
 
     return cached(make, "noise", metric)
 

@@ -15,11 +15,14 @@ from benchkit.analysis.regression.level_events import worse_direction
 from benchkit.analysis.regression.nights import nightly_runs
 from benchkit.analysis.regression.regression import Regression, read_ledger
 from benchkit.analysis.regression.status import SeriesStatus, series_statuses
+from benchkit.show.dashboard.state import cache
 from benchkit.show.dashboard.state.cache import (
     SHOWN_COLUMNS,
     cached,
+    newest_since,
     noise_of,
     open_store,
+    release_memory,
     runs_table,
     store_version,
 )
@@ -36,9 +39,6 @@ __all__ = [
     "warm_up",
 ]
 
-#: The newest runs of the store, of which the pages read the nights: bounds the time of the first
-#: page and the memory of the server. With 300 runs a day these are eleven months.
-MOST_RUNS_READ = 100_000
 _READING = threading.Lock()
 #: Columns that show whether a run belongs to a night.
 _NIGHT_FIELDS = ("id", "started", "tags", "experiment", "arm", "simulated", "comparable")
@@ -68,7 +68,7 @@ def left_out_nights() -> list[str]:
         return []
     return [
         f"Nights until {since:%Y-%m-%d} are not shown: the pages of nights read the newest "
-        f"{MOST_RUNS_READ:,} runs of the store."
+        f"{cache.MOST_RUNS_READ:,} runs of the store."
     ]
 
 
@@ -188,20 +188,26 @@ def regressions() -> list[Regression]:
 def _nights(path: str, version: str) -> tuple[History, pd.Timestamp | None]:
     directed = [name for name in METRICS if worse_direction(name)]
     runs, since = _nightly_runs()
-    return build_history(runs, metrics=directed, marks=open_store().marks()), since
+    release_memory()
+    history = build_history(runs, metrics=directed, marks=open_store().marks())
+    del runs
+    release_memory()
+    return history, since
 
 
 def _nightly_runs() -> tuple[pd.DataFrame, pd.Timestamp | None]:
     """Return all columns of the runs of nights, oldest first, and before when runs are left out."""
-    store, started = open_store(), runs_table(["started"])["started"]
+    store, since = open_store(), newest_since()
     # Most runs of a large store can belong to experiments: few columns show which.
-    if len(started) <= MOST_RUNS_READ:
-        since, runs = None, nightly_runs(runs_table(_NIGHT_FIELDS))
+    if since is None:
+        every = runs_table(_NIGHT_FIELDS)
+        runs = nightly_runs(every)
     else:
-        since = started.iloc[MOST_RUNS_READ - 1]
-        runs = nightly_runs(store.runs(columns=_NIGHT_FIELDS, since=since))
+        every = store.runs(columns=_NIGHT_FIELDS, since=since)
+        runs = nightly_runs(every)
         runs = runs[runs["moment"] > since.tz_convert(None)]  # the first night can be incomplete
-    ids = None if len(runs) == len(started) else list(runs["id"])
+    ids = None if len(runs) == len(every) else runs["id"].tolist()
+    del every
     return store.runs(columns=SHOWN_COLUMNS, since=since, id=ids), since
 
 
