@@ -41,6 +41,9 @@ VIEWS: dict[str, ModuleType] = {
     "workloads": workloads,
     "environments": environments,
 }
+#: Views that make tables of Panel after the page was sent, which must have their scripts already.
+#: Other views get the 0.5 MB with their first table, or do without.
+_WITH_LATER_TABLES = ("run", "pair", "follow")
 #: Views in the navigation bar; they need no further key of the address.
 _NAVIGATION = (
     *("overview", "regressions", "history", "runs"),
@@ -56,10 +59,10 @@ def application() -> pn.Template:
     panel.Template
         The page, ready to serve.
     """
-    pn.extension("tabulator", notifications=False)
-    style_widgets()
     state = _state()
     name = state.get("view") or _default_view()
+    pn.extension(*(["tabulator"] if name in _WITH_LATER_TABLES else []), notifications=False)
+    style_widgets()
     title = VIEWS[name].TITLE if name in VIEWS else "No such page"
     navigation = [{"name": key, "title": VIEWS[key].TITLE} for key in _NAVIGATION]
     return page(

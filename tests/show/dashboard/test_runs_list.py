@@ -57,6 +57,23 @@ def test_large_list_shows_newest_runs(large_store):
     assert "The newest 10 of 120 runs are listed" in text
 
 
+def test_first_page_of_a_large_store_shows_newest_runs_without_scripts(large_store, monkeypatch):
+    newest = large_store.runs()["id"].tolist()[::-1]
+
+    page = overview.view({})
+
+    text = " ".join(pane.object for pane in page.select(pn.pane.HTML))
+    linked = [text.index(f"&amp;id={run_id}'") for run_id in newest[: runs.PAGE_SIZE]]
+    assert linked == sorted(linked)
+    assert newest[runs.PAGE_SIZE] not in text
+    assert "120 runs" in text
+    assert "117 ok, 3 " in text
+    assert '?view=runs">all runs</a>' in text
+    assert not page.select(pn.widgets.Tabulator)
+    monkeypatch.setattr(runs, "MOST_ROWS", 200)
+    assert overview.view({}).select(pn.widgets.Tabulator)
+
+
 def test_large_list_filters_all_runs(large_store):
     page = runs.view({})
     table, _, _ = shown(page)

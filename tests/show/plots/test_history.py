@@ -187,7 +187,7 @@ def workload_page(history, monkeypatch):
         "runs_of_workload": lambda name: runs.sort_values("started", ascending=False),
         "runs_table": lambda columns: runs[columns],
         "workload_catalogue": lambda: SimpleNamespace(variants=list),
-        "noise_of": lambda metric: pd.DataFrame({"workload": []}),
+        "run_noise": lambda runs, metric: pd.DataFrame({"workload": []}),
         "newest_attributes": lambda runs: {},
     }
     for name, made in known.items():

@@ -14,6 +14,7 @@ from panel.viewable import Viewable
 
 from benchkit.formatting import MISSING
 from benchkit.show.dashboard.components import ui
+from benchkit.show.dashboard.state.table_state import scripted_table
 from benchkit.show.dashboard.web.template import TABLE_STYLES, WIDGET_STYLES
 from benchkit.table import columns_of_numbers
 
@@ -130,11 +131,8 @@ def table(
         options["formatters"] = {long: {"type": "textarea"}}
     if len(frame) > page_size:
         options |= {"pagination": "remote", "page_size": page_size}
-    return pn.widgets.Tabulator(
+    return scripted_table(
         frame,
-        show_index=False,
-        disabled=True,
-        theme="simple",
         stylesheets=TABLE_STYLES,
         sortable=sortable,
         text_align={name: "right" for name in frame.columns[1:] if is_numeric_dtype(frame[name])},

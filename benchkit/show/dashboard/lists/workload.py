@@ -14,7 +14,7 @@ from panel.viewable import Viewable
 
 from benchkit.analysis.regression.history import SERIES_FIELDS
 from benchkit.analysis.regression.status import series_label
-from benchkit.analysis.run.noise import EFFECTS
+from benchkit.analysis.run.noise import EFFECTS, run_noise
 from benchkit.formatting import MISSING, format_bytes, format_quantity
 from benchkit.measure.workloads import Variant
 from benchkit.show.dashboard.components import tables, ui
@@ -31,12 +31,7 @@ from benchkit.show.dashboard.components.markup import (
 )
 from benchkit.show.dashboard.components.metrics import measured_metrics, metric_term, metric_text
 from benchkit.show.dashboard.state.attributes import newest_attributes
-from benchkit.show.dashboard.state.cache import (
-    noise_of,
-    runs_of_workload,
-    runs_table,
-    workload_catalogue,
-)
+from benchkit.show.dashboard.state.cache import runs_of_workload, runs_table, workload_catalogue
 from benchkit.show.dashboard.state.nights import nights_of_workload
 from benchkit.show.dashboard.state.url import address
 from benchkit.show.plots.history import history_plot
@@ -236,8 +231,7 @@ def _size(sizes: Mapping[str, Any], last: Mapping[str, Any]) -> str:
 
 
 def _measured(name: str, runs: pd.DataFrame, metric: str) -> list[Viewable]:
-    sets = noise_of(metric)
-    sets = sets[sets["workload"] == name]
+    sets = run_noise(runs, metric)
     content = [
         *_over_time(name, runs, metric),
         ui.heading("Noise and detectable changes", metric_term(metric)),

@@ -31,6 +31,8 @@ from benchkit.show.dashboard.components.markup import (
 from benchkit.show.dashboard.components.metrics import metric_term
 from benchkit.show.dashboard.lists import workload
 from benchkit.show.dashboard.state.cache import (
+    MOST_RUNS_READ,
+    newest_since,
     noise_of,
     runs_table,
     stored_metrics,
@@ -225,7 +227,10 @@ def _body(values: Mapping[str, str]) -> list[Viewable]:
     ]
     shown.sort(key=order)
     title = f"{counted(sum(row.n_runs > 0 for row in rows), 'workload')} measured"
-    head = ui.page_head(title, lines=[_classes(rows, shown)])
+    lines = [_classes(rows, shown)]
+    if newest_since() is not None:
+        lines.append(f"Usual values and noise are of the newest {MOST_RUNS_READ:,} runs.")
+    head = ui.page_head(title, lines=lines)
     if not shown:
         return [head, ui.message("Nothing to show", "No workload matches the filters.")]
     nightly = set(all_nights().series["workload"])

@@ -84,7 +84,7 @@ def view(state: dict[str, str]) -> Viewable:
         title = {"title": "Too few nights to compare"} if metrics else {}
         has = f"This store has {counted(n_nights, 'night')}."
         message = no_nights("what changed; below are the runs", before=has, **title)
-        return ui.column(message, runs.view({}))
+        return ui.column(message, runs.first_page())
     first, *others = (night_name(time) for time in reversed(all_nights().times))
     nights = {_minute(first): "", **{_minute(name): name for name in others}}
     night = select("Night (UTC)", nights, state.get("night"), width=180)

@@ -181,7 +181,7 @@ def runs_of_workload(name: str) -> pd.DataFrame:
 
 
 def stored_metrics() -> list[str]:
-    """Return the metrics that at least one run of the store has.
+    """Return the metrics that at least one of the newest `MOST_RUNS_READ` runs has.
 
     Returns
     -------
@@ -191,7 +191,8 @@ def stored_metrics() -> list[str]:
 
     def read() -> list[str]:
         # Not by `runs_table`: the columns are not needed afterwards, and are large.
-        is_measured = open_store().runs(columns=list(METRICS)).notna().any()
+        newest = open_store().runs(columns=list(METRICS), since=newest_since())
+        is_measured = newest.notna().any()
         return [name for name in METRICS if is_measured[name]]
 
     return cached(read, "metrics")

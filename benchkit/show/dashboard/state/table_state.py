@@ -11,12 +11,31 @@ import panel as pn
 from benchkit.show.dashboard.state.debounce import Debounced
 from benchkit.show.dashboard.web.template import TABLE_STYLES
 
-__all__ = ["page_of", "stateful_table"]
+__all__ = ["page_of", "scripted_table", "stateful_table"]
 
 #: Filter that matches every row: with it Tabulator reports its filters once it is built.
 _MATCH_ALL = {"field": "not a column", "type": "!=", "value": "anything"}
 #: Tabulator options of a filter field below the title of a column.
 _FILTER = {"type": "input", "func": "like", "placeholder": "filter"}
+
+
+def scripted_table(frame: pd.DataFrame, **options: Any) -> pn.widgets.Tabulator:
+    """Return a table of Panel; the page of the session gets the scripts that it needs.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        Table to show, without its index.
+    **options
+        Further options of `panel.widgets.Tabulator`.
+
+    Returns
+    -------
+    panel.widgets.Tabulator
+        The table.
+    """
+    pn.extension("tabulator", notifications=False)
+    return pn.widgets.Tabulator(frame, show_index=False, disabled=True, theme="simple", **options)
 
 
 def stateful_table(
@@ -68,13 +87,10 @@ def stateful_table(
         browser["initialHeaderFilter"] = [{"field": n, "value": text} for n, text in texts.items()]
     if state.get("page"):
         browser["initialFilter"] = [_MATCH_ALL]
-    table = pn.widgets.Tabulator(
+    table = scripted_table(
         frame,
         sorters=_sorters(state.get("sort", ""), frame.columns),
         configuration=browser,
-        show_index=False,
-        disabled=True,
-        theme="simple",
         stylesheets=[*TABLE_STYLES, *stylesheets],
         pagination="remote" if is_paged else None,
         page_size=page_size,

@@ -62,6 +62,13 @@ def style_widgets() -> None:
         kind.stylesheets = [WIDGET_STYLES]  # type: ignore[assignment]
 
 
+class _Template(pn.Template):
+    """Template without the text form of Panel, which each `add_panel` makes of all elements."""
+
+    def __repr__(self) -> str:
+        return type(self).__name__
+
+
 def page(
     view: Viewable, name: str, *, title: str, current: str, navigation: list[dict[str, str]]
 ) -> pn.Template:
@@ -85,7 +92,7 @@ def page(
     panel.Template
         The page, ready to serve.
     """
-    template = pn.Template(_TEMPLATE)
+    template = _Template(_TEMPLATE)
     template.location = True
     variables = {"page_title": title, "view_name": name, "styles": _PAGE_STYLES, "script": _SCRIPT}
     for key, value in {**variables, "current": current, "navigation": navigation}.items():
