@@ -269,7 +269,8 @@ def opens(folder: Path, n_runs: int) -> None:
                 work()
                 spent.append(time.process_time() - start)
         mine, other = (min(spent) * 1e3 for spent in times)
-        note = f"SQLite {other:.1f} ms, {other / max(mine, 1e-3):.1f} x"
+        note = f"median {statistics.median(times[0]) * 1e3:.1f} ms; "
+        note += f"SQLite {other:.1f} ms, {other / max(mine, 1e-3):.1f} x"
         row(f"  {what}, CPU", f"{mine:.1f} ms", note)
     database.close()
     shutil.rmtree(store.path)

@@ -309,7 +309,8 @@ class StoreReader:
                 keep &= table["comparable"].to_numpy() == comparable
             if columns is None or "started" not in reads:
                 return table, keep, None if columns is None else {"id", "started", *columns}
-            chosen = table.select(["started"]).filter(pa.array(keep))
+            started = table.select(["started"])
+            chosen = started if keep.all() else started.filter(pa.array(keep))
             orders.clear()
             try:
                 orders[chosen.num_rows] = order_by_time(chosen)
