@@ -65,7 +65,7 @@ def test_compare_page_lists_and_compares_experiment(page, tmp_path, artifacts, a
             store.add(run)
     with served(store.path, page=page) as url:
         page.goto(url)
-        page.get_by_role("link", name="Compare").click()
+        page.get_by_role("link", name="Compare", exact=True).click()
         row = page.locator("tbody tr").first
         expect(row.locator("td")).to_have_text([re.compile(":"), "new against main", "1", "9", "0"])
         page.get_by_role("link", name="new against main").click()
