@@ -58,7 +58,7 @@ TASKS_PER_WORKER = 10
 #: Configuration of workers that share a process: with the defaults a thousand take whole cores.
 QUIET_WORKERS = {
     "distributed.worker.profile.enabled": False,
-    "distributed.admin.system-monitor.interval": "60s",
+    "distributed.admin.system-monitor.interval": "1h",
     "distributed.admin.tick.interval": "10s",
     "distributed.worker.memory.monitor-interval": "10s",
     "distributed.comm.timeouts.connect": "300s",
@@ -143,15 +143,16 @@ def measure_cluster(count: int, store: Path) -> None:
         note()
         with benchkit.record(client, workload="bench.workers", store=store):
             note()
-            sent = [
-                client.submit(nothing, pure=False, workers=[w], allow_other_workers=False)
-                for w in workers
-            ]
-            received = [
-                client.submit(nothing, future, workers=[worker], pure=False)
-                for future, worker in zip(sent, [*workers[1:], *workers[:1]], strict=True)
-            ]
-            wait([*sent, *received])
+            tasks = []
+            for worker, other in zip(workers, [*workers[1:], *workers[:1]], strict=True):
+                with dask.annotate(workers=[worker]):
+                    tasks.append(dask.delayed(nothing, pure=False)())
+                with dask.annotate(workers=[other]):
+                    tasks.append(dask.delayed(nothing, pure=False)(tasks[-1]))
+            # One graph: the scheduler reads graphs one after another, each in several turns of the
+            # event loop, which 1,000 workers share.
+            futures = client.compute(tasks, optimize_graph=False)
+            wait(futures)
             note()
         note()
     cells = [
