@@ -22,6 +22,7 @@ __all__ = [
     "format_count",
     "format_quantity",
     "format_seconds",
+    "package_path",
     "short_group",
     "short_names",
     "signed_parts",
@@ -225,6 +226,27 @@ def format_quantity(value: float | None, units: str) -> str:
     if units == "B/s":
         return f"{format_bytes(value)}/s"
     return f"{_three_digits(value)} {units}"
+
+
+def package_path(path: str) -> str:
+    """Return the path of a source file relative to the folder of installed packages.
+
+    Parameters
+    ----------
+    path : str
+        Path of the file in one environment.
+
+    Returns
+    -------
+    str
+        The same in every environment; unchanged for other files.
+
+    Examples
+    --------
+    >>> package_path("/opt/env/lib/python3.12/site-packages/pandas/core/frame.py")
+    'pandas/core/frame.py'
+    """
+    return re.split(r"(?:site-packages|lib/python[\d.]+)/", path.replace("\\", "/"))[-1]
 
 
 def short_group(name: str) -> str:

@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 from benchkit.analysis.compare.compare_runs import compare_experiment
-from benchkit.analysis.compare.composition import with_composition
+from benchkit.analysis.compare.run_groups import with_composition
 
 from _planted_arms import measure_planted
 

@@ -55,7 +55,7 @@ def compare_command(
 
     Exit code 1: a metric is worse; 4: too few runs to compare.
     """
-    from benchkit.analysis.compare.composition import with_composition
+    from benchkit.analysis.compare.run_groups import with_composition
     from benchkit.store.store import Store
 
     run_store = Store(store, create=False)

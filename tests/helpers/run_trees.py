@@ -1,7 +1,11 @@
 """Small DataTrees of runs with known seconds and bytes."""
 
+import zlib
+
 import numpy as np
 import xarray as xr
+
+from benchkit.store.run import Run
 
 ACTIONS = ["compute", "transfer"]
 
@@ -29,3 +33,38 @@ def run_tree(
     scheduler = xr.Dataset({"process": ("time", [1.0, 9.0, 2.0]), **memory})
     root = xr.Dataset({"duration": ((), duration)}, attrs={"n_threads": n_threads, **attrs})
     return xr.DataTree.from_dict({"/": root, "/task_groups": groups, "/scheduler": scheduler})
+
+
+def profile_group(stacks):
+    """Return the group ``profile`` of call stacks: {(prefix, (function, file), ...): samples}."""
+    codes, nodes, counts = {}, {}, []
+    for stack, count in stacks.items():
+        parent = -1
+        for frame in (f"{stack[0]}\t\t0", *(f"{name}\t{file}\t1" for name, file in stack[1:])):
+            key = parent, codes.setdefault(frame, len(codes))
+            parent = nodes.setdefault(key, len(nodes))
+            counts += [0] * (len(nodes) - len(counts))
+            counts[parent] += count
+    parents, code = zip(*nodes, strict=True)
+    blob = np.frombuffer(zlib.compress("\n".join(codes).encode()), np.uint8)
+    data = {"parent": parents, "code": code, "count": counts}
+    data = {name: ("frame", np.array(values)) for name, values in data.items()}
+    return xr.Dataset({**data, "code_blob": ("byte", blob)})
+
+
+def runs_with_stacks(rng, n_runs, arms=("baseline", "contender")):
+    """Return runs by id, ``ARM-NUMBER``; in the last arm `take`, in group b, is 3 times as long."""
+    runs = {}
+    for arm, size in zip(arms, [1] * (len(arms) - 1) + [3], strict=True):
+        folder = f"/envs/{arm}/lib/python3.12/site-packages"
+        join, take = ((name, f"{folder}/lib/core.py") for name in ("join", "take"))
+        for number in range(n_runs):
+            seconds = np.array([50, 4 + 2 * size, 40]) * np.exp(0.02 * rng.standard_normal(3))
+            groups = {name: (value, 0) for name, value in zip("abc", seconds, strict=True)}
+            about = {"outcome": "ok", "id": f"{arm}-{number}"}
+            tree = run_tree(groups, 50.0, n_tasks=[5, 6, 7], **about)
+            outside, inside, other = rng.poisson([400, 200 * size, 5000])
+            stacks = {("b", join): outside, ("b", join, take): inside, ("a", join): other}
+            tree["profile"] = xr.DataTree(profile_group(stacks))
+            runs[about["id"]] = Run(tree)
+    return runs

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import pandas as pd
 
-from benchkit.analysis.compare.group_totals import describe_group_change
+from benchkit.analysis.compare.group_totals import changed_rows, describe_group_change
 from benchkit.analysis.stats.effects import Effects
 from benchkit.formatting import counted, format_change, format_quantity
 from benchkit.table import Table
@@ -65,7 +65,7 @@ class Comparison:
         Confidence of the intervals; largest relative change that counts as no change.
     composition : DataFrame or None
         Changes of the workloads' task groups, as returned by
-        `benchkit.analysis.compare.composition.compare_groups`; None if the runs were not read.
+        `benchkit.analysis.compare.run_groups.compare_run_groups`; None if the runs were not read.
     _points, _ids : dict of int to dict
         Values and run ids of each row by arm; see `points` and `run_ids`.
     """
@@ -208,15 +208,7 @@ class Comparison:
 
     @property
     def _changed_groups(self) -> list[dict[str, Any]]:
-        table = self.composition
-        if table is None:
-            return []
-        changed = table[table["verdict"].isin(["more", "less"])]
-        group = ["contender", "workload", "group"]
-        is_share = changed["metric"].isin(["group_share", "group_cpu_share"])
-        changed = changed[~(is_share & changed[group].duplicated())]
-        records = changed.to_dict("records")
-        return [{str(key): value for key, value in row.items()} for row in records]
+        return [] if self.composition is None else changed_rows(self.composition)
 
     def to_table(self, *, all_rows: bool = False) -> str:
         """Return the rows as text.

@@ -6,16 +6,13 @@ because a slow machine makes all groups slower. Takes totals of task groups; ret
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import replace
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from benchkit.analysis.compare.comparison import Comparison
 from benchkit.analysis.compare.group_cells import (
     LEAST_SHARE,
     SAME,
@@ -25,77 +22,17 @@ from benchkit.analysis.compare.group_cells import (
     amounts,
     exact_values,
 )
-from benchkit.analysis.compare.group_totals import group_totals, run_amounts
 from benchkit.analysis.stats.effects import Effects, adjust
 from benchkit.analysis.stats.effects import compare as compare_arrays
-from benchkit.errors import BenchkitError
-from benchkit.store.run import Run
 
-__all__ = ["with_composition", "compare_groups"]
+__all__ = ["compare_groups"]
 
 #: Largest number of groups of a workload that are found one after the other.
 MOST_FOUND = 5
 #: Shares that are tested, and of what they are: of thread-seconds, and of processor time, which
 #: other programs on the machine change less.
 SHARES = {"group_share": "seconds", "group_cpu_share": "cpu"}
-#: Groups of a run that totals and amounts are read from.
-READ = ("task_groups", "fine", "submissions", "transfers")
 Array = NDArray[np.float64]
-
-
-def with_composition(
-    comparison: Comparison, load: Callable[[Iterable[str], Sequence[str]], Sequence[Run]]
-) -> Comparison:
-    """Return a comparison with the changes of the task groups of its workloads.
-
-    Parameters
-    ----------
-    comparison : Comparison
-        Result of `benchkit.analysis.compare.compare_runs.compare`.
-    load : callable
-        `Store.load` of the store with the runs.
-
-    Returns
-    -------
-    Comparison
-        With the table of `compare_groups` in ``composition``.
-    """
-    by_workload = comparison.frame.groupby(["contender", "workload"], sort=True)["row"]
-    chosen = {}
-    for key, rows in by_workload:
-        # A run without a value of one metric has one of another: take the row with most runs.
-        candidates = [comparison.run_ids(row) for row in rows]
-        chosen[key] = max(candidates, key=lambda ids: sum((x != "").sum() for x in ids.values()))
-    ids = {run_id for arms in chosen.values() for arm in arms.values() for run_id in arm if run_id}
-    runs = _readable(load, sorted(ids))
-    valid = [run for run in runs if run.outcome == "ok"]
-    totals = {run.id: group_totals(run.tree) for run in valid}
-    amounts = {run.id: run_amounts(run.tree) for run in valid}
-    groups = [
-        GroupRuns(
-            workload,
-            contender,
-            {arm: [totals.get(run_id) or None for run_id in arms[arm]] for arm in arms},
-            {arm: [amounts.get(run_id, {}) for run_id in arms[arm]] for arm in arms},
-        )
-        for (contender, workload), arms in chosen.items()
-    ]
-    table = compare_groups(groups, blocked=comparison.blocked, level=comparison.level)
-    return replace(comparison, composition=table)
-
-
-def _readable(
-    load: Callable[[Iterable[str], Sequence[str]], Sequence[Run]], ids: Sequence[str]
-) -> list[Run]:
-    """Return the runs whose files can be read; the index also lists runs without a file."""
-    try:
-        return list(load(ids, READ))
-    except BenchkitError:
-        runs: list[Run] = []
-        for run_id in ids:
-            with suppress(BenchkitError):
-                runs += load([run_id], READ)
-        return runs
 
 
 def compare_groups(

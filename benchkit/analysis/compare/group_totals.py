@@ -8,12 +8,14 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 import xarray as xr
 
 from benchkit.formatting import format_quantity, short_group
 
 __all__ = [
     "GroupTotals",
+    "changed_rows",
     "describe_group_change",
     "group_totals",
     "renamed_groups",
@@ -157,6 +159,25 @@ def renamed_groups(before: Mapping[str, int], after: Mapping[str, int]) -> dict[
     return {name: f"{old} → {new}" for old, new in pairs for name in (old, new)}
 
 
+def changed_rows(table: pd.DataFrame) -> list[dict[str, Any]]:
+    """Return the changed rows of a table of task groups, one share for each group.
+
+    Parameters
+    ----------
+    table : DataFrame
+        Return value of `benchkit.analysis.compare.run_groups.compare_run_groups`.
+
+    Returns
+    -------
+    list of dict
+        In the order of the table.
+    """
+    changed = table[table["verdict"].isin(["more", "less"])]
+    is_share = changed["metric"].isin(["group_share", "group_cpu_share"])
+    changed = changed[~(is_share & changed[["contender", "workload", "group"]].duplicated())]
+    return [{str(key): value for key, value in row.items()} for row in changed.to_dict("records")]
+
+
 def describe_group_change(row: Mapping[str, Any]) -> str:
     """Return a changed measure of a task group as a sentence.
 
@@ -164,7 +185,7 @@ def describe_group_change(row: Mapping[str, Any]) -> str:
     ----------
     row : mapping
         With ``workload``, ``group``, ``metric``, ``unit``, ``baseline``, ``contender_value``,
-        ``ratio``, ``low``, ``high`` and ``exact``.
+        ``ratio``, ``low``, ``high`` and ``exact``; of a function also ``function`` and ``file``.
 
     Returns
     -------
@@ -172,6 +193,8 @@ def describe_group_change(row: Mapping[str, Any]) -> str:
         ``etl: group merge takes 12.0 % more of the run (8.1 to 16.0): 4.1 % -> 4.6 %``.
     """
     group = f"group {row['group']}" if row["group"] else "the run"
+    if row["metric"] == "frame_share":
+        return _describe_frame(row)
     if row["group"] and not min(row["baseline"], row["contender_value"]):
         return f"{row['workload']}: {group} is {'new' if row['contender_value'] else 'gone'}"
     is_amount = row["metric"] in ("group_share", "group_cpu_share", "group_task_time")
@@ -199,3 +222,13 @@ def describe_group_change(row: Mapping[str, Any]) -> str:
     else:
         levels = [format_quantity(value, row["unit"]) for value in values]
     return f"{row['workload']}: {texts[row['metric']]}{interval}: {levels[0]} -> {levels[1]}"
+
+
+def _describe_frame(row: Mapping[str, Any]) -> str:
+    """Return a changed share of a function in the call stacks of a group as a sentence."""
+    low, high = (100 * row["baseline"] * row[name] for name in ("low", "high"))
+    return (
+        f"{row['workload']}: in group {row['group']}, {row['function']} ({row['file']}) is in "
+        f"{100 * row['contender_value']:.1f} % of the samples ({low:.1f} to {high:.1f}), "
+        f"before in {100 * row['baseline']:.1f} %"
+    )

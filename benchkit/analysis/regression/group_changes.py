@@ -18,6 +18,7 @@ from benchkit.analysis.compare.group_totals import (
     describe_group_change,
     renamed_groups,
 )
+from benchkit.analysis.compare.run_groups import Load, frame_row, read_frames
 from benchkit.analysis.regression.history import History, night_name
 from benchkit.analysis.regression.share_changes import ShareChange, find_share_changes
 
@@ -29,6 +30,8 @@ GROUP_NIGHTS = 64
 #: The first searched night moves by so many nights at once: with the same first night a search
 #: finds the changes of the night before, so that a change is reported once.
 NIGHTS_MOVED = 32
+#: Nights on each side of a change whose call stacks are compared.
+RUN_NIGHTS = 10
 #: Nights with the same number of tasks before one with another number is a certain change.
 EXACT_NIGHTS = 5
 
@@ -68,7 +71,9 @@ def runs_of_groups(history: History) -> dict[int, list[list[str]]]:
     return chosen
 
 
-def find_group_changes(history: History, totals: Mapping[str, Totals]) -> list[dict[str, Any]]:
+def find_group_changes(
+    history: History, totals: Mapping[str, Totals], load: Load | None = None
+) -> list[dict[str, Any]]:
     """Return the changes of task groups that the last night shows.
 
     Parameters
@@ -78,6 +83,8 @@ def find_group_changes(history: History, totals: Mapping[str, Totals]) -> list[d
     totals : mapping of str to mapping
         Id of a run -> totals of its task groups by name; runs of `runs_of_groups` that it lacks are
         left out.
+    load : callable, optional
+        `Store.load` of the store with the runs: reads the call stacks of groups that changed.
 
     Returns
     -------
@@ -85,10 +92,12 @@ def find_group_changes(history: History, totals: Mapping[str, Totals]) -> list[d
         For each workload the group whose share changed most, if the change has lasted for ten
         nights now, and each number of tasks that was the same on five nights and is another one
         now. ``sentence`` describes it, ``night`` is the first night of the change; ``workload``,
-        ``environment`` and ``host`` name the series.
+        ``environment`` and ``host`` name the series. After a share a row of the function in the
+        group that changed, if there is one, from the runs of ten nights on each side.
     """
     keys, nights, tables = [], [], []
-    for key, ids in runs_of_groups(history).items():
+    by_night = runs_of_groups(history)
+    for key, ids in by_night.items():
         measured = [[totals[run_id] for run_id in of if totals.get(run_id)] for of in ids]
         if measured and measured[-1]:
             keys.append(key)
@@ -112,15 +121,28 @@ def find_group_changes(history: History, totals: Mapping[str, Totals]) -> list[d
     results = []
     for place, (key, table) in enumerate(zip(keys, tables, strict=True)):
         fields = {n: str(about.loc[key, n]) for n in ("workload", "environment", "host")}
-        rows = [
-            _share_row(names[place][each.group], each, shares[place][each.group], history)
-            for each in found[place]
-        ]
+        rows = []
+        for each in found[place]:
+            row = _share_row(names[place][each.group], each, shares[place][each.group], history)
+            rows.append(row)
+            if load is not None:
+                first = each.change.index - (width - nights[place])
+                frame = frame_row(row, read_frames(_runs_beside(by_night[key], first), load))
+                rows += [{**row, **frame}] if frame else []
         rows += [{**row, "night": night_name(history.times[-1])} for row in _count_rows(table)]
         for row in rows:
             row = {**fields, **row}
             results.append({**row, "sentence": describe_group_change(row)})
     return results
+
+
+def _runs_beside(by_night: Sequence[Sequence[str]], first: int) -> dict[str, list[str]]:
+    """Return the ids of the runs of the nights before and from the first night of a change."""
+    sides = by_night[max(first - RUN_NIGHTS, 0) : first], by_night[first : first + RUN_NIGHTS]
+    return {
+        arm: [run_id for ids in nights for run_id in ids]
+        for arm, nights in zip(("baseline", "contender"), sides, strict=True)
+    }
 
 
 def _same_names(nights: Sequence[Sequence[Totals]]) -> list[list[dict[str, GroupTotals]]]:

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from benchkit.analysis.compare.explain import GROUPS_READ
+from benchkit.analysis.compare.group_totals import changed_rows, describe_group_change
+from benchkit.analysis.compare.run_groups import compare_run_groups
 from benchkit.analysis.regression.diagnosis import (
     adjacent_runs,
     diagnose_regression,
@@ -14,11 +16,18 @@ from benchkit.analysis.regression.diagnosis import (
 from benchkit.analysis.regression.history import History
 from benchkit.analysis.regression.regression import FAILING
 from benchkit.errors import BenchkitError
+from benchkit.experiment.nightly.confirm import GOOD, TONIGHT
+from benchkit.experiment.run.plan import NULL_ARM
 from benchkit.formatting import MISSING
 from benchkit.store.run import Run
 from benchkit.store.store import Store
 
 __all__ = ["bisect_command", "diagnose"]
+
+#: Largest number of changes of task groups in an explanation.
+GROUPS_NAMED = 4
+#: Arm of a re-run -> side of the comparison.
+_SIDES = {GOOD: "baseline", NULL_ARM: "null", TONIGHT: "contender"}
 
 
 def diagnose(store: Store, history: History, event: Mapping[str, Any]) -> dict[str, Any]:
@@ -37,7 +46,9 @@ def diagnose(store: Store, history: History, event: Mapping[str, Any]) -> dict[s
     -------
     dict
         ``runs`` (ids ``before`` and ``after``); if runs on both sides are readable also the result
-        of `diagnose_regression` and ``bisect`` (a command, or "").
+        of `diagnose_regression` and ``bisect`` (a command, or ""). If both builds were measured
+        again, ``groups`` has sentences about the task groups of the re-runs that changed, which
+        ``explanation`` contains too.
     """
     before, after = adjacent_runs(history, event)
     facts: dict[str, Any] = {"runs": {"before": before, "after": after}}
@@ -45,7 +56,28 @@ def diagnose(store: Store, history: History, event: Mapping[str, Any]) -> dict[s
     if all(sides):
         facts |= diagnose_regression(event, *sides)
         facts["bisect"] = bisect_command(event, facts["changed"])
+    groups = _groups_of_reruns(store, event)
+    if groups:
+        explanation = [facts.get("explanation"), "In the re-runs:", f"{'; '.join(groups)}."]
+        facts |= {"groups": groups, "explanation": " ".join(filter(None, explanation))}
     return facts
+
+
+def _groups_of_reruns(store: Store, event: Mapping[str, Any]) -> list[str]:
+    """Return sentences about the task groups that changed between the builds measured again."""
+    experiment = (event.get("again") or {}).get("experiment")
+    if not experiment:
+        return []
+    runs = store.runs(experiment=experiment)
+    runs = runs[(runs["workload"] == event["workload"]) & (runs["outcome"] == "ok")]
+    runs = runs.drop_duplicates(["block", "arm"], keep="last")
+    ids = runs.pivot(index="block", columns="arm", values="id").fillna("")
+    arms = {side: ids[arm].tolist() for arm, side in _SIDES.items() if arm in ids}
+    if not {"baseline", "contender"} <= set(arms):
+        return []
+    compared = {(TONIGHT, str(event["workload"])): arms}
+    rows = changed_rows(compare_run_groups(compared, store.load, blocked=True))
+    return [describe_group_change(row) for row in rows[:GROUPS_NAMED]]
 
 
 def _readable_runs(store: Store, ids: Sequence[str]) -> list[Run]:

@@ -5,7 +5,6 @@ Input: two DataTrees; output: a Bokeh figure.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,6 +13,7 @@ import pandas as pd
 import xarray as xr
 from bokeh.plotting import figure
 
+from benchkit.formatting import package_path
 from benchkit.show.plots.base import empty_figure, has, to_tree
 from benchkit.show.plots.flame import draw_frames, flame_frames, pale, widest
 from benchkit.store.run import Run
@@ -123,7 +123,7 @@ def merged_frames(a: pd.DataFrame, b: pd.DataFrame) -> pd.DataFrame:
         places: list[int] = []
         for frame in profile.to_dict("records"):
             parent = places[frame["parent"]] if frame["parent"] >= 0 else -1
-            key = (parent, str(frame["function"]), _file(frame["file"]))
+            key = (parent, str(frame["function"]), package_path(str(frame["file"])))
             if key not in row_of:
                 row_of[key] = len(rows)
                 fields = {name: frame[name] for name in ("prefix", "function", "file", "line")}
@@ -131,11 +131,6 @@ def merged_frames(a: pd.DataFrame, b: pd.DataFrame) -> pd.DataFrame:
             places.append(row_of[key])
             rows[row_of[key]][side] += SAMPLE_S * frame["count"]
     return pd.DataFrame(rows)
-
-
-def _file(path: str) -> str:
-    """Return the path of a file relative to the package folder of its environment."""
-    return re.split(r"(?:site-packages|lib/python[\d.]+)/", str(path).replace("\\", "/"))[-1]
 
 
 def _without(merged: pd.DataFrame, removed: pd.Series) -> pd.DataFrame:

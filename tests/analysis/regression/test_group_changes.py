@@ -1,9 +1,12 @@
 """Task groups that change on a night: found by their share, also if the duration is the same."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pandas as pd
 import pytest
 from helpers.run_records import run_record
+from helpers.run_trees import runs_with_stacks
 
 from benchkit.analysis.compare.group_totals import GroupTotals
 from benchkit.analysis.regression.group_changes import (
@@ -56,6 +59,30 @@ def test_find_group_changes_names_group_on_machine_of_changing_speed(rng):
     assert "% more of the run" in row["sentence"]
     event = {"kind": "night", "groups": [row]}
     assert night_notes([event]) == [row["sentence"]]
+
+
+def test_find_group_changes_names_function_of_changed_group(rng):
+    seconds = {**groups(rng, 47), "b": noisy(rng, 5, 47)}
+    seconds["b"][37:] *= 2
+    history, totals = nights(seconds)
+    stacks, read = runs_with_stacks(rng, 10), []
+    night = {run_id: place for place, run_id in enumerate(totals)}
+
+    def load(ids, groups):
+        read.append((len(ids), groups))
+        names = {i: ("contender" if night[i] >= 37 else "baseline", night[i] % 10) for i in ids}
+        return [
+            SimpleNamespace(id=i, profile=stacks["{}-{}".format(*names[i])].profile) for i in ids
+        ]
+
+    share, frame = find_group_changes(history, totals, load)
+
+    assert read == [(20, ("profile",))]
+    assert (share["group"], share["metric"]) == ("b", "group_share")
+    assert [frame[name] for name in ("function", "file")] == ["take", "lib/core.py"]
+    assert frame["contender_value"] == pytest.approx(0.6, abs=0.02)
+    assert frame["night"] == share["night"]
+    assert frame["sentence"].startswith("array.sum: in group b, take (lib/core.py) is in ")
 
 
 def test_find_group_changes_reports_a_change_once(rng):

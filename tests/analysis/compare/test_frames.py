@@ -1,0 +1,104 @@
+"""Functions of a group that changed are named from the call stacks of whole runs."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import xarray as xr
+from helpers.run_trees import profile_group, runs_with_stacks
+
+from benchkit.analysis.compare.frames import FrameSamples, find_frame, frame_samples
+from benchkit.analysis.compare.group_totals import changed_rows, describe_group_change
+from benchkit.analysis.compare.run_groups import compare_run_groups
+from benchkit.errors import UnreadableRun
+from benchkit.store.run import Run
+
+ENVIRONMENT = "/envs/{}/lib/python3.12/site-packages/lib/"
+
+
+def samples(rng, shares, *, noise=0.1, total=1000):
+    """Return the samples of a group in one run: leaves below two callers and a task."""
+    shares = shares * np.exp(noise * rng.standard_normal(shares.size))
+    counts = {("task", "own.py"): 0}
+    depths = {("task", "own.py"): 1.0}
+    for leaf, count in enumerate(rng.multinomial(total, shares / shares.sum()).tolist()):
+        for frame, depth in (("task", 1), (f"caller{leaf % 2}", 2), (f"leaf{leaf}", 3)):
+            key = frame, "own.py" if frame == "task" else "lib.py"
+            counts[key] = counts.get(key, 0) + count
+            depths[key] = float(depth)
+    return FrameSamples(total, counts, depths)
+
+
+def arms_of(rng, size, n_runs=5, **options):
+    shares = rng.dirichlet(np.full(12, 0.7)) + 0.02
+    after = shares * np.where(np.arange(12) == 3, size, 1)
+    return {
+        "baseline": [samples(rng, shares, **options) for _ in range(n_runs)],
+        "null": [None, *(samples(rng, shares, **options) for _ in range(n_runs - 1))],
+        "contender": [samples(rng, after, **options) for _ in range(n_runs)],
+    }
+
+
+def test_frame_samples_counts_a_recursive_function_once():
+    step, leaf = ("step", ENVIRONMENT.format("a") + "core.py"), ("leaf", "own.py")
+    run = Run(xr.DataTree.from_dict({"/profile": profile_group({
+        ("merge", step, step, leaf): 6, ("merge", step): 2, ("sum", leaf): 3
+    })}))  # fmt: skip
+    of = frame_samples(run.profile())
+
+    assert of["merge"].total == 8
+    assert of["merge"].counts == {("step", "lib/core.py"): 8, ("leaf", "own.py"): 6}
+    assert of["sum"].counts == {("leaf", "own.py"): 3}
+    assert frame_samples(pd.DataFrame()) == {}
+
+
+def test_find_frame_names_the_innermost_function(rng):
+    found = [find_frame(arms_of(rng, 3.0), 1) for _ in range(20)]
+    names = [row["function"] for row in found if row]
+
+    assert len(names) >= 16
+    assert names.count("leaf3") >= 0.9 * len(names)
+    for row in filter(None, found):
+        assert row["low"] < row["ratio"] < row["high"]
+        assert row["contender_value"] == pytest.approx(row["baseline"] * row["ratio"])
+
+
+def test_find_frame_is_silent_where_all_functions_take_longer(rng):
+    named = [
+        find_frame(arms_of(rng, 1.0, n_runs, total=total), 1) is not None
+        for n_runs in (3, 5, 10)
+        for total in (60, 1000, 20_000)
+        for _ in range(40)
+    ]
+
+    assert np.mean(named) <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / len(named))
+
+
+def test_find_frame_needs_two_runs_a_side(rng):
+    arms = arms_of(rng, 5.0)
+    assert find_frame({**arms, "contender": arms["contender"][:1]}, 1) is None
+    assert find_frame({**arms, "contender": [None] * 5}, 1) is None
+
+
+def test_compare_run_groups_names_function_of_changed_group(rng):
+    runs = runs_with_stacks(rng, 5)
+    read = []
+
+    def load(ids, groups):
+        read.append((len(ids), groups))
+        if "gone" in ids:
+            raise UnreadableRun("gone: no file")
+        return [runs[run_id] for run_id in ids]
+
+    arms = {arm: [f"{arm}-{n}" for n in range(5)] for arm in ("baseline", "contender")}
+    arms["baseline"].append("gone")
+    arms["contender"].append("")
+    table = compare_run_groups({("new", "etl"): arms}, load, blocked=True)
+    first, frame = changed_rows(table)[:2]
+
+    assert (first["group"], first["metric"]) == ("b", "group_share")
+    assert (frame["group"], frame["metric"], frame["contender"]) == ("b", "frame_share", "new")
+    assert (frame["function"], frame["file"]) == ("take", "lib/core.py")
+    text = describe_group_change(frame)
+    assert text.startswith("etl: in group b, take (lib/core.py) is in 5")
+    assert ", before in 3" in text
+    assert sum(n for n, groups in read if groups == ("profile",)) == 10
