@@ -209,7 +209,7 @@ def _graph(cluster: VirtualCluster, groups: _Groups) -> dict[str, Any]:
     ]
     first = accumulate([0, *(len(submission.tasks) for submission in graph.submissions)])
     rows = [
-        (begin, NAN, NAN, end, number, len(submission.wanted))
+        (begin, NAN, NAN, end, number, len(submission.wanted), None)
         for (begin, end), number, submission in zip(times, first, graph.submissions, strict=False)
     ]
     nodes = [

@@ -56,7 +56,8 @@ def compare_groups(
         ``group_share`` and ``group_cpu_share`` (share of the thread-seconds and of the processor
         time of the run), ``group_task_time`` and ``group_task_bytes`` (seconds and bytes per task)
         and ``group_tasks`` (number of tasks; group "" is the whole run); of the whole run also
-        ``graph_tasks`` (number of submitted tasks), ``run_transfers`` and ``run_transfer_bytes``
+        ``graph_tasks`` and ``graph_bytes`` (number of submitted tasks and size of the graphs),
+        ``run_transfers`` and ``run_transfer_bytes``
         (per task); with ``baseline``,
         ``contender_value``, ``ratio``, ``low``, ``high``, ``p``, ``q``, ``exact`` and ``verdict``:
         more, less, same or undecided.

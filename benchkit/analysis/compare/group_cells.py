@@ -11,7 +11,15 @@ from numpy.typing import NDArray
 
 from benchkit.analysis.compare.group_totals import GroupTotals, renamed_groups
 
-__all__ = ["GroupCells", "GroupRuns", "amounts", "exact_values"]
+__all__ = [
+    "SAME",
+    "UNITS",
+    "WHOLE_RUN",
+    "GroupCells",
+    "GroupRuns",
+    "amounts",
+    "exact_values",
+]
 
 #: Smallest share of the thread-seconds with which a group is tested: the time of smaller groups is
 #: that of few samples of the clock.
@@ -26,15 +34,17 @@ UNITS = {
     "group_task_bytes": "B",
     "group_tasks": "1",
     "graph_tasks": "1",
+    "graph_bytes": "B",
     "run_transfers": "1",
     "run_transfer_bytes": "B",
 }
 #: Largest relative difference of two exact numbers that are the same: of numbers of tasks, and of
-#: bytes, which Dask estimates.
+#: bytes, which Dask estimates, or which contain random names.
 SAME = {
     "group_tasks": 0.0,
     "group_task_bytes": 0.001,
     "graph_tasks": 0.0,
+    "graph_bytes": 0.001,
     "run_transfers": 0.0,
     "run_transfer_bytes": 0.001,
 }
@@ -43,6 +53,7 @@ EXACT_RUNS = {
     "group_tasks": 2,
     "group_task_bytes": 3,
     "graph_tasks": 2,
+    "graph_bytes": 3,
     # Transfers depend on the order of events: three runs often have the same number by chance.
     "run_transfers": 5,
     "run_transfer_bytes": 5,
@@ -226,7 +237,7 @@ def amounts(cell: GroupCells) -> list[tuple[str, str, dict[str, Array]]]:
                     for arm, runs in cell.about.amounts.items()
                 },
             )
-            for metric in ("graph_tasks", "run_transfers", "run_transfer_bytes")
+            for metric in ("graph_tasks", "graph_bytes", "run_transfers", "run_transfer_bytes")
         ]
     for index, name in enumerate(cell.names):
         counts = {arm: values[index] for arm, values in cell.n_tasks.items()}

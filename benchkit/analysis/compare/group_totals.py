@@ -112,7 +112,8 @@ def run_amounts(tree: xr.DataTree) -> dict[str, float]:
     Returns
     -------
     dict of str to float
-        ``graph_tasks`` is the number of submitted tasks; ``run_transfers`` and
+        ``graph_tasks`` is the number of submitted tasks, ``graph_bytes`` the size of the
+        serialized graphs; ``run_transfers`` and
         ``run_transfer_bytes`` are fetches between workers and their bytes, per task that ended.
         Without those that were not recorded, or not by all workers.
     """
@@ -123,6 +124,8 @@ def run_amounts(tree: xr.DataTree) -> dict[str, float]:
     )
     if submissions.sizes.get("submission"):
         amounts["graph_tasks"] = float(submissions["n_nodes"].sum())
+        if "nbytes" in submissions and (submissions["nbytes"] >= 0).all():
+            amounts["graph_bytes"] = float(submissions["nbytes"].sum())
     n_tasks = sum(total.n_tasks for total in group_totals(tree).values())
     if n_tasks and not transfers.sizes.get("incomplete_report"):
         for name, variable in (("run_transfers", "count"), ("run_transfer_bytes", "bytes")):
@@ -208,6 +211,7 @@ def describe_group_change(row: Mapping[str, Any]) -> str:
         "group_task_bytes": f"{group} has {size} bytes per task",
         "group_tasks": f"{group} has {size} tasks",
         "graph_tasks": f"{group} submits {size} tasks",
+        "graph_bytes": f"{group} submits {size} bytes of graphs",
         "run_transfers": f"{group} has {size} transfers per task",
         "run_transfer_bytes": f"{group} transfers {size} bytes per task",
     }

@@ -19,6 +19,7 @@ from benchkit.analysis.compare.group_totals import (
     renamed_groups,
 )
 from benchkit.analysis.compare.run_groups import Load, frame_row, read_frames
+from benchkit.analysis.regression.count_changes import find_count_changes, new_build
 from benchkit.analysis.regression.history import History, night_name
 from benchkit.analysis.regression.share_changes import ShareChange, find_share_changes
 
@@ -32,8 +33,6 @@ GROUP_NIGHTS = 64
 NIGHTS_MOVED = 32
 #: Nights on each side of a change whose call stacks are compared.
 RUN_NIGHTS = 10
-#: Nights with the same number of tasks before one with another number is a certain change.
-EXACT_NIGHTS = 5
 
 Array = NDArray[np.float64]
 Totals = Mapping[str, GroupTotals]
@@ -72,7 +71,10 @@ def runs_of_groups(history: History) -> dict[int, list[list[str]]]:
 
 
 def find_group_changes(
-    history: History, totals: Mapping[str, Totals], load: Load | None = None
+    history: History,
+    totals: Mapping[str, Totals],
+    load: Load | None = None,
+    amounts: Mapping[str, Mapping[str, float]] | None = None,
 ) -> list[dict[str, Any]]:
     """Return the changes of task groups that the last night shows.
 
@@ -85,24 +87,30 @@ def find_group_changes(
         left out.
     load : callable, optional
         `Store.load` of the store with the runs: reads the call stacks of groups that changed.
+    amounts : mapping of str to mapping, optional
+        Id of a run -> its `benchkit.analysis.compare.group_totals.run_amounts`.
 
     Returns
     -------
     list of dict
         For each workload the group whose share changed most, if the change has lasted for ten
-        nights now, and each number of tasks that was the same on five nights and is another one
-        now. ``sentence`` describes it, ``night`` is the first night of the change; ``workload``,
-        ``environment`` and ``host`` name the series. After a share a row of the function in the
-        group that changed, if there is one, from the runs of ten nights on each side.
+        nights now, and numbers that were the same on five nights and are others now: tasks and
+        bytes per task of a group, submitted tasks and bytes. ``sentence`` describes it, ``night``
+        is the first night of the change; ``workload``, ``environment`` and ``host`` name the
+        series. After a share a row of the function in the group that changed, if there is one,
+        from the runs of ten nights on each side.
     """
-    keys, nights, tables = [], [], []
-    by_night = runs_of_groups(history)
+    keys, nights, tables, counts = [], [], [], []
+    by_night, amounts = runs_of_groups(history), amounts or {}
     for key, ids in by_night.items():
         measured = [[totals[run_id] for run_id in of if totals.get(run_id)] for of in ids]
         if measured and measured[-1]:
             keys.append(key)
             nights.append(len(measured))
             tables.append(_same_names(measured))
+            of_runs = [[amounts.get(i, {}) for i in of if totals.get(i)] for of in ids]
+            pairs = zip(tables[-1], of_runs, strict=True)
+            counts.append([list(zip(*night, strict=True)) for night in pairs])
     if not keys:
         return []
     width = max(nights)
@@ -119,7 +127,7 @@ def find_group_changes(
         for changes in find_share_changes(shares)
     ]
     results = []
-    for place, (key, table) in enumerate(zip(keys, tables, strict=True)):
+    for place, key in enumerate(keys):
         fields = {n: str(about.loc[key, n]) for n in ("workload", "environment", "host")}
         rows = []
         for each in found[place]:
@@ -129,10 +137,16 @@ def find_group_changes(
                 first = each.change.index - (width - nights[place])
                 frame = frame_row(row, read_frames(_runs_beside(by_night[key], first), load))
                 rows += [{**row, **frame}] if frame else []
-        rows += [{**row, "night": night_name(history.times[-1])} for row in _count_rows(table)]
+        night = night_name(history.times[-1])
+        rows += [{**row, "night": night} for row in find_count_changes(counts[place])]
+        own = history.runs[history.runs["key"] == key]
         for row in rows:
             row = {**fields, **row}
-            results.append({**row, "sentence": describe_group_change(row)})
+            more, first = row.pop("n_more", 0), np.datetime64(row["night"])
+            build = new_build(own, int(np.searchsorted(history.times, first)))
+            sentence = describe_group_change(row) + (f", since {build}" if build else "")
+            sentence += f"; and {more} more numbers" if more else ""
+            results.append({**row, "sentence": sentence})
     return results
 
 
@@ -203,33 +217,3 @@ def _share_row(name: str, found: ShareChange, share: Array, history: History) ->
         "exact": False,
         "night": night_name(history.times[first]),
     }
-
-
-def _count_rows(table: Sequence[Sequence[Mapping[str, GroupTotals]]]) -> list[dict[str, Any]]:
-    """Return the numbers of tasks that were one on each of the last nights, and are another now."""
-    measured = [runs for runs in table if runs]
-    if len(measured) <= EXACT_NIGHTS:
-        return []
-    rows = []
-    last = measured[-EXACT_NIGHTS - 1 :]
-    for name in sorted({name for runs in last for run in runs for name in run}):
-        before, now = (
-            {run[name].n_tasks if name in run else 0 for runs in nights for run in runs}
-            for nights in (last[:-1], last[-1:])
-        )
-        if len(before) == len(now) == 1 and before != now:
-            old, new = float(before.pop()), float(now.pop())
-            rows.append(
-                {
-                    "group": name,
-                    "metric": "group_tasks",
-                    "unit": "1",
-                    "baseline": old,
-                    "contender_value": new,
-                    "ratio": new / old if old else None,
-                    "low": None,
-                    "high": None,
-                    "exact": True,
-                }
-            )
-    return rows

@@ -6,8 +6,9 @@ import json
 import math
 from collections.abc import Iterable
 from contextlib import suppress
+from typing import Any
 
-from benchkit.analysis.compare.group_totals import GroupTotals, group_totals
+from benchkit.analysis.compare.group_totals import GroupTotals, group_totals, run_amounts
 from benchkit.errors import BenchkitError
 from benchkit.store.store import Store
 from benchkit.whole_file import write_whole
@@ -16,8 +17,10 @@ from benchkit.working_folder import store_cache_file
 __all__ = ["read_group_totals"]
 
 
-def read_group_totals(store: Store, ids: Iterable[str]) -> dict[str, dict[str, GroupTotals]]:
-    """Return the totals of the task groups of runs.
+def read_group_totals(
+    store: Store, ids: Iterable[str]
+) -> tuple[dict[str, dict[str, GroupTotals]], dict[str, dict[str, float]]]:
+    """Return the totals of the task groups of runs, and the amounts of the whole runs.
 
     Parameters
     ----------
@@ -28,31 +31,34 @@ def read_group_totals(store: Store, ids: Iterable[str]) -> dict[str, dict[str, G
 
     Returns
     -------
-    dict of str to dict
-        Id -> totals by name of group; a run without a readable file is left out.
+    tuple of dict
+        Id -> totals by name of group, and id -> amounts without transfers; a run without a
+        readable file is left out.
     """
-    file = store_cache_file("groups", store.path, ".json")
-    known: dict[str, dict[str, list[float | None]]] = {}
+    file = store_cache_file("group-totals", store.path, ".json")
+    known: dict[str, list[dict[str, Any]]] = {}
     with suppress(OSError, ValueError):
         known = json.loads(file.read_text(encoding="utf-8"))
     kept = {run_id: known[run_id] for run_id in ids if run_id in known}
     missing = [run_id for run_id in ids if run_id not in kept]
     for run_id in missing:
         with suppress(BenchkitError):
-            groups = group_totals(store.open(run_id, ("task_groups",)).tree)
-            kept[run_id] = {
+            tree = store.open(run_id, ("task_groups", "submissions")).tree
+            groups = {
                 group: [None if math.isnan(value) else value for value in total[:3]]
-                for group, total in groups.items()
+                for group, total in group_totals(tree).items()
             }
+            kept[run_id] = [groups, run_amounts(tree)]
     if missing:
         with suppress(OSError):  # without a cache the next night reads all runs again
             write_whole(file, json.dumps(kept))
-    return {
+    totals = {
         run_id: {
             group: GroupTotals(
                 float(seconds or 0), int(n_tasks or 0), math.nan if nbytes is None else nbytes
             )
             for group, (seconds, n_tasks, nbytes) in groups.items()
         }
-        for run_id, groups in kept.items()
+        for run_id, (groups, _) in kept.items()
     }
+    return totals, {run_id: amounts for run_id, (_, amounts) in kept.items()}

@@ -288,8 +288,8 @@ def _confirmed(
 def _group_changes(store: Store, history: History) -> list[dict[str, Any]]:
     """Return the task groups that changed on the last night."""
     ids = {i for nights in runs_of_groups(history).values() for runs in nights for i in runs}
-    totals = read_group_totals(store, sorted(ids))
-    return find_group_changes(history, totals, store.load)
+    totals, amounts = read_group_totals(store, sorted(ids))
+    return find_group_changes(history, totals, store.load, amounts)
 
 
 def _write(

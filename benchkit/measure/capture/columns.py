@@ -53,6 +53,7 @@ GRAPH_COLUMNS = {
         "started": "d",
         "first_node": "i",
         "n_wanted": "i",
+        "nbytes": "q",
     },
     "releases": {"time": "d", "node": "i"},
 }

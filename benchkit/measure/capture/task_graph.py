@@ -15,6 +15,7 @@ from struct import pack
 from typing import Any
 
 from distributed.metrics import time
+from distributed.utils import nbytes
 
 from benchkit.measure.capture.columns import GRAPH_COLUMNS, NAN, pack_columns, text
 from benchkit.measure.capture.poller import topic_log
@@ -119,7 +120,12 @@ class TaskGraph:
             self.stop()
 
     def add_submission(
-        self, received: float, started: float, first_node: int, wanted: Iterable[Any]
+        self,
+        received: float,
+        started: float,
+        first_node: int,
+        wanted: Iterable[Any],
+        size: int | None,
     ) -> None:
         """Record a submission after its tasks were added.
 
@@ -133,12 +139,14 @@ class TaskGraph:
             Number of nodes before.
         wanted : iterable of hashable
             Keys whose results the client wants.
+        size : int or None
+            Size of the graph as it arrived, in B; None: unknown.
         """
         known = self.numbers.get
         nodes = [node for node in map(known, wanted) if node is not None]
         self.wanted += nodes
         phases = _phases(self.scheduler, received)
-        row = (received, *phases, started, first_node, len(nodes))
+        row = (received, *phases, started, first_node, len(nodes), size)
         self._add_rows("submissions", *([value] for value in row))
 
     def add_nodes(self, created: list[Any]) -> None:
@@ -274,6 +282,14 @@ def _phases(scheduler: Any, received: float) -> tuple[float, float]:
     return materialized, materialized + abs(metrics["ordering_duration_seconds"])
 
 
+def _sent_bytes(arguments: dict[str, Any]) -> int | None:
+    """Return the size of a graph from the arguments of its submission, in B; None: unknown."""
+    graph = arguments.get("expr_ser")  # since 2025.4; before, its parts were arguments
+    header = getattr(graph, "header", arguments.get("graph_header"))
+    frames = getattr(graph, "frames", arguments.get("graph_frames"))
+    return None if header is None or frames is None else sum(map(nbytes, [header, *frames]))
+
+
 def _task_spec_class() -> Any:
     try:
         from dask._task_spec import GraphNode
@@ -298,16 +314,16 @@ class _Hooks:
             return task
 
         def update_graph(*args: Any, **arguments: Any) -> None:
-            received = time()
+            received, size = time(), _sent_bytes(arguments)
             self.flush()
             submit(*args, **arguments)
-            self.add_submission(received, arguments.get("keys") or ())
+            self.add_submission(received, arguments.get("keys") or (), size)
 
         async def update_graph_async(*args: Any, **arguments: Any) -> None:
-            received = time()
+            received, size = time(), _sent_bytes(arguments)
             self.flush()
             await submit(*args, **arguments)
-            self.add_submission(received, arguments.get("keys") or ())
+            self.add_submission(received, arguments.get("keys") or (), size)
 
         def client_releases_keys(*args: Any, **arguments: Any) -> Any:
             for graph in list(self.graphs.values()):
@@ -328,14 +344,14 @@ class _Hooks:
             for graph in list(self.graphs.values()):
                 graph.guarded(graph.add_nodes, created)
 
-    def add_submission(self, received: float, keys: Any) -> None:
+    def add_submission(self, received: float, keys: Any, size: int | None) -> None:
         """Add a submission that the scheduler has handled to all graphs."""
         started = time()
         first = {name: graph.n_nodes for name, graph in self.graphs.items()}
         self.flush()
         for name, graph in list(self.graphs.items()):
             graph.guarded(
-                graph.add_submission, received, started, first.get(name, graph.n_nodes), keys
+                graph.add_submission, received, started, first.get(name, graph.n_nodes), keys, size
             )
 
     def remove(self) -> None:

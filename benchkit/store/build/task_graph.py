@@ -131,6 +131,7 @@ def _submissions(
     released = np.asarray(recording.column("releases", "node", "i"))
     release_times = np.asarray(recording.column("releases", "time", "d"))
     options = [row for row in recording.rows("node_options") if row[0] < len(place)]
+    nbytes = np.asarray(recording.column("submissions", "nbytes", "q"))
     calls = np.array(recording.tail.get("client_phases") or (), float).reshape(-1, 3)
     data = {
         **dict(zip(_CALLS, window.seconds(calls).T, strict=True)),
@@ -138,6 +139,8 @@ def _submissions(
         "first_node": first,
         "n_nodes": np.bincount(submission[chosen], minlength=len(n_wanted)),
         "n_wanted": n_wanted,
+        # Recordings of earlier versions have no sizes.
+        "nbytes": nbytes if len(nbytes) == len(n_wanted) else np.full(len(n_wanted), -1),
         "wanted": place[_numbers(recording, "wanted")],
         "release_time": window.seconds(release_times[: len(released)]),
         "release_node": place[released],

@@ -21,18 +21,23 @@ def test_group_totals_are_absent_without_numbers_of_tasks():
 def test_run_amounts_are_of_the_whole_run():
     tree = make_run()
     n_tasks = int(tree["task_groups"]["n_tasks"].sum())
-    tree["submissions"] = xr.Dataset({"n_nodes": ("submission", [90, 30])})
+    tree["submissions"] = xr.Dataset(
+        {"n_nodes": ("submission", [90, 30]), "nbytes": ("submission", [700, 50])}
+    )
     counts = {"count": [[0.0, 6.0], [np.nan, 0.0]], "bytes": [[0.0, 600.0], [200.0, 0.0]]}
     tree["transfers"] = xr.Dataset({name: (("a", "b"), rows) for name, rows in counts.items()})
 
     assert run_amounts(tree) == {
         "graph_tasks": 120.0,
+        "graph_bytes": 750.0,
         "run_transfers": 6 / n_tasks,
         "run_transfer_bytes": 800 / n_tasks,
     }
 
     incomplete = ("incomplete_report", [1])
     tree["transfers"] = tree["transfers"].to_dataset().assign(incomplete=incomplete)
+    unknown = ("submission", [700, -1])
+    tree["submissions"] = tree["submissions"].to_dataset().assign(nbytes=unknown)
     assert set(run_amounts(tree)) == {"graph_tasks"}
 
 

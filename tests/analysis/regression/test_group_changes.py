@@ -19,13 +19,17 @@ from benchkit.analysis.regression.history import build_history, night_name
 from benchkit.analysis.regression.nights import night_notes
 
 
+def of_group(seconds, n_tasks):
+    return GroupTotals(seconds, n_tasks, 1e5 * n_tasks)
+
+
 def nights(seconds, *, n_tasks=None, **facts):
     """Return a history, and the totals of its runs; `seconds` maps groups to values by night."""
     size = len(next(iter(seconds.values())))
     rows = [run_record(night, duration=10.0, **facts) for night in range(size)]
     totals = {
         row["id"]: {
-            name: GroupTotals(values[night], (n_tasks or {}).get(name, [10] * size)[night], 1e6)
+            name: of_group(values[night], (n_tasks or {}).get(name, [10] * size)[night])
             for name, values in seconds.items()
             if np.isfinite(values[night])
         }
@@ -110,9 +114,9 @@ def test_find_group_changes_is_silent_about_a_slow_machine(rng):
 
 def test_find_group_changes_of_tasks_is_exact(rng):
     counts = {"merge": [10] * 39 + [12]}
-    (row,) = find_group_changes(*nights(groups(rng), n_tasks=counts))
+    (row,) = find_group_changes(*nights(groups(rng), n_tasks=counts, dask="2026.7.0"))
 
-    assert row["exact"]
+    assert (row["metric"], row["exact"]) == ("group_tasks", True)
     assert row["sentence"].endswith(
         "group merge has 20.0 % more tasks, the same in all runs: 10 -> 12"
     )
@@ -120,6 +124,21 @@ def test_find_group_changes_of_tasks_is_exact(rng):
     assert find_group_changes(*nights(groups(rng), n_tasks=varying)) == []
     new = {"merge": [10] * 34 + [12] * 6}  # of six nights before: reported then
     assert find_group_changes(*nights(groups(rng), n_tasks=new)) == []
+
+
+def test_find_group_changes_has_graph_of_new_build(rng):
+    history, totals = nights(groups(rng), n_tasks={"sum": [10] * 39 + [9]}, dask="2026.7.0")
+    amounts = {run_id: {"graph_tasks": 1024.0, "graph_bytes": 5e5 + n % 3}
+               for n, run_id in enumerate(totals)}  # fmt: skip
+    assert len(find_group_changes(history, totals, None, amounts)) == 1
+    last = history.runs["night"] == 39
+    history.runs.loc[last, "dask"] = "2026.8.0"
+    amounts[history.runs.loc[last, "id"].item()] = {"graph_tasks": 2048.0, "graph_bytes": 5.02e5}
+    graph, tasks = find_group_changes(history, totals, None, amounts)
+
+    assert graph["sentence"].startswith("array.sum: the run submits 100.0 % more tasks, ")
+    assert graph["sentence"].endswith(" 048, since dask 2026.7.0 -> 2026.8.0")
+    assert tasks["sentence"].endswith("10 -> 9, since dask 2026.7.0 -> 2026.8.0")
 
 
 def test_find_group_changes_follows_renamed_groups(rng):

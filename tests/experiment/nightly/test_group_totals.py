@@ -1,6 +1,7 @@
 """Totals of task groups are read once."""
 
 import numpy as np
+import xarray as xr
 from helpers.run_trees import run_tree
 
 from benchkit.analysis.compare.group_totals import GroupTotals
@@ -21,20 +22,22 @@ class Runs:
         if run_id == "damaged":
             raise UnreadableRun("damaged: no file")
         self.tree = run_tree({"a": (2, 9)}, 5.0, n_tasks=[4])
+        self.tree["submissions"] = xr.Dataset({"n_nodes": ("submission", [2, 3])})
         return self
 
 
 def test_read_group_totals_keeps_runs_in_the_cache(tmp_path, monkeypatch):
     monkeypatch.setenv("BENCHKIT_CACHE", str(tmp_path))
     store = Runs()
-    first = read_group_totals(store, ["one", "two", "damaged"])
-    again = read_group_totals(store, ["two", "three"])
+    first, _ = read_group_totals(store, ["one", "two", "damaged"])
+    again, amounts = read_group_totals(store, ["two", "three"])
 
     assert store.opened == ["one", "two", "damaged", "three"]
     assert set(first) == {"one", "two"}
     assert set(again) == {"two", "three"}
     assert again["two"]["a"][:2] == GroupTotals(2.0, 4, np.nan)[:2]
     assert np.isnan(again["two"]["a"].nbytes)
-    (file,) = (tmp_path / "groups").iterdir()
+    assert amounts == {"two": {"graph_tasks": 5.0}, "three": {"graph_tasks": 5.0}}
+    (file,) = (tmp_path / "group-totals").iterdir()
     file.write_text("{", encoding="utf-8")  # a damaged cache is made anew
-    assert set(read_group_totals(store, ["two"])) == {"two"}
+    assert set(read_group_totals(store, ["two"])[0]) == {"two"}

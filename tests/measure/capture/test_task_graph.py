@@ -68,6 +68,7 @@ def test_graph_has_every_submitted_dependency(client, observed):
     assert graph.duration.min() >= 0
     [sent] = graph.submissions.itertuples()
     assert (sent.first_node, sent.n_nodes, len(sent.wanted)) == (0, 6, 2)
+    assert 200 < run.tree["submissions"]["nbytes"].item() < 20_000
     assert sent.received <= sent.materialized <= sent.ordered <= sent.started
     # The time is taken after the messages to workers were written: a busy machine delays it.
     assert sent.received <= graph.start.min() + 0.05

@@ -1,0 +1,119 @@
+"""Find numbers of a workload that were the same on several nights and are others on the last one.
+
+Numbers of tasks and sizes of graphs are known exactly, so that a change needs no statistics. Takes
+totals of runs by night; returns rows of changes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+import pandas as pd
+
+from benchkit.analysis.compare.group_cells import SAME, UNITS, WHOLE_RUN
+from benchkit.analysis.compare.group_totals import GroupTotals
+
+__all__ = ["Amounts", "find_count_changes", "new_build"]
+
+#: Nights with the same number before one with another number is a change.
+EXACT_NIGHTS = 5
+#: Smallest relative change of bytes, which differ a little between equal runs.
+LEAST_CHANGE = 0.01
+#: Numbers of the whole run; transfers depend on the order of events.
+RUN_COUNTS = ("graph_tasks", "graph_bytes")
+#: Largest number of changes of a workload: a release of Dask that joins tasks changes all groups.
+MOST_ROWS = 4
+#: Fields of a run that describe its build, with their names in a sentence.
+_BUILD = {"dask": "dask", "distributed": "distributed", "git_commit": "commit"}
+
+#: Totals of a run's task groups by name, and its `run_amounts`.
+Amounts: TypeAlias = tuple[Mapping[str, GroupTotals], Mapping[str, float]]
+Counts: TypeAlias = dict[tuple[str, str], float]
+
+
+def find_count_changes(nights: Sequence[Sequence[Amounts]]) -> list[dict[str, Any]]:
+    """Return the numbers that were the same on the last nights, and are others now.
+
+    Parameters
+    ----------
+    nights : sequence of sequence
+        Runs of a workload by night; nights without runs are skipped.
+
+    Returns
+    -------
+    list of dict
+        Rows as those of `benchkit.analysis.compare.composition.compare_groups`: numbers of the
+        whole run first, then the largest changes; at most four, ``n_more`` of the last row counts
+        the others.
+    """
+    measured = [[_counts(*run) for run in runs] for runs in nights if runs][-EXACT_NIGHTS - 1 :]
+    if len(measured) <= EXACT_NIGHTS:
+        return []
+    last, now = ([run for runs in part for run in runs] for part in (measured[:-1], measured[-1:]))
+    rows = []
+    for group, metric in sorted({key for run in (*last, *now) for key in run}):
+        missing = 0.0 if metric == "group_tasks" else math.nan
+        before, after = (
+            np.array([run.get((group, metric), missing) for run in runs]) for runs in (last, now)
+        )
+        largest = max(before.max(), after.max())
+        if not all(np.ptp(values) <= SAME[metric] * largest for values in (before, after)):
+            continue  # NaN also ends here
+        old, new = float(before[0]), float(after[0])
+        least = LEAST_CHANGE if SAME[metric] else 0.0
+        if abs(new - old) > least * largest:
+            row = {"group": group, "metric": metric, "unit": UNITS[metric], "exact": True}
+            ratio = new / old if old else None
+            row |= {"baseline": old, "contender_value": new, "ratio": ratio}
+            rows.append({**row, "low": None, "high": None, "n_more": 0})
+    rows.sort(key=lambda row: (row["group"] != WHOLE_RUN, -_size(row["ratio"])))
+    if len(rows) > MOST_ROWS:
+        rows[MOST_ROWS - 1]["n_more"] = len(rows) - MOST_ROWS
+    return rows[:MOST_ROWS]
+
+
+def new_build(runs: pd.DataFrame, night: int) -> str:
+    """Return what is new in the build of a workload since a night.
+
+    Parameters
+    ----------
+    runs : DataFrame
+        Runs of the workload with their ``night``, as in `History.runs`.
+    night : int
+        The night.
+
+    Returns
+    -------
+    str
+        ``dask 2026.7.1 -> 2026.8.0``; empty if nothing is known to differ from the night before.
+    """
+    sides = runs[runs["night"] < night].tail(1), runs[runs["night"] >= night].head(1)
+    if not all(map(len, sides)):
+        return ""
+    before, after = (side.iloc[0] for side in sides)
+    changes = []
+    for field, name in _BUILD.items():
+        ends = [str(side.get(field) or "")[:12] for side in (before, after)]
+        if all(ends) and ends[0] != ends[1]:
+            changes.append(f"{name} {ends[0]} -> {ends[1]}")
+    hashes = [side.get("packages_hash") for side in (before, after)]
+    if not changes and all(isinstance(text, str) for text in hashes) and hashes[0] != hashes[1]:
+        return "other packages"
+    return ", ".join(changes)
+
+
+def _counts(totals: Mapping[str, GroupTotals], amounts: Mapping[str, float]) -> Counts:
+    """Return the numbers of a run by group and measure."""
+    counts: Counts = {}
+    for name, total in totals.items():
+        counts[name, "group_tasks"] = float(total.n_tasks)
+        if total.n_tasks and math.isfinite(total.nbytes):
+            counts[name, "group_task_bytes"] = total.nbytes / total.n_tasks
+    return counts | {(WHOLE_RUN, name): amounts[name] for name in RUN_COUNTS if name in amounts}
+
+
+def _size(ratio: float | None) -> float:
+    return abs(math.log(ratio)) if ratio else math.inf
