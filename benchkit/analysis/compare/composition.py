@@ -25,7 +25,7 @@ from benchkit.analysis.compare.group_cells import (
 from benchkit.analysis.stats.effects import Effects, adjust
 from benchkit.analysis.stats.effects import compare as compare_arrays
 
-__all__ = ["compare_groups"]
+__all__ = ["SHARES", "compare_groups"]
 
 #: Largest number of groups of a workload that are found one after the other.
 MOST_FOUND = 5

@@ -53,7 +53,7 @@ def find_count_changes(nights: Sequence[Sequence[Amounts]]) -> list[dict[str, An
     if len(measured) <= EXACT_NIGHTS:
         return []
     last, now = ([run for runs in part for run in runs] for part in (measured[:-1], measured[-1:]))
-    rows = []
+    rows: list[dict[str, Any]] = []
     for group, metric in sorted({key for run in (*last, *now) for key in run}):
         missing = 0.0 if metric == "group_tasks" else math.nan
         before, after = (
@@ -65,10 +65,10 @@ def find_count_changes(nights: Sequence[Sequence[Amounts]]) -> list[dict[str, An
         old, new = float(before[0]), float(after[0])
         least = LEAST_CHANGE if SAME[metric] else 0.0
         if abs(new - old) > least * largest:
-            row = {"group": group, "metric": metric, "unit": UNITS[metric], "exact": True}
+            about = {"group": group, "metric": metric, "unit": UNITS[metric], "exact": True}
             ratio = new / old if old else None
-            row |= {"baseline": old, "contender_value": new, "ratio": ratio}
-            rows.append({**row, "low": None, "high": None, "n_more": 0})
+            values = {"baseline": old, "contender_value": new, "ratio": ratio}
+            rows.append({**about, **values, "low": None, "high": None, "n_more": 0})
     rows.sort(key=lambda row: (row["group"] != WHOLE_RUN, -_size(row["ratio"])))
     if len(rows) > MOST_ROWS:
         rows[MOST_ROWS - 1]["n_more"] = len(rows) - MOST_ROWS

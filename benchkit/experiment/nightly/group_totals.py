@@ -43,9 +43,9 @@ def read_group_totals(
     missing = [run_id for run_id in ids if run_id not in kept]
     for run_id in missing:
         with suppress(BenchkitError):
-            tree = store.open(run_id, ("task_groups", "submissions")).tree
+            tree = store.open(run_id, ("task_groups", "fine", "submissions")).tree
             groups = {
-                group: [None if math.isnan(value) else value for value in total[:3]]
+                group: [None if math.isnan(value) else value for value in total]
                 for group, total in group_totals(tree).items()
             }
             kept[run_id] = [groups, run_amounts(tree)]
@@ -55,9 +55,11 @@ def read_group_totals(
     totals = {
         run_id: {
             group: GroupTotals(
-                float(seconds or 0), int(n_tasks or 0), math.nan if nbytes is None else nbytes
+                float(seconds or 0),
+                int(n_tasks or 0),
+                *(math.nan if value is None else value for value in others),
             )
-            for group, (seconds, n_tasks, nbytes) in groups.items()
+            for group, (seconds, n_tasks, *others) in groups.items()
         }
         for run_id, (groups, _) in kept.items()
     }

@@ -65,6 +65,24 @@ def test_find_group_changes_names_group_on_machine_of_changing_speed(rng):
     assert night_notes([event]) == [row["sentence"]]
 
 
+def test_find_group_changes_finds_processor_time_on_busy_machine(rng):
+    works = {name: 0.3 * noisy(rng, np.median(values), 47) for name, values in groups(rng).items()}
+    works["merge"][37:] *= 1.3
+    seconds = {
+        name: values * np.exp(0.3 * rng.standard_normal(47)) for name, values in works.items()
+    }
+    history, totals = nights(seconds)
+    assert find_group_changes(history, totals) == []
+    for night, groups_of in enumerate(totals.values()):
+        for name in groups_of:
+            groups_of[name] = groups_of[name]._replace(cpu=works[name][night])
+    (row,) = find_group_changes(history, totals)
+
+    assert (row["group"], row["metric"]) == ("merge", "group_cpu_share")
+    assert "group merge takes 2" in row["sentence"]
+    assert "% more of the CPU time" in row["sentence"]
+
+
 def test_find_group_changes_names_function_of_changed_group(rng):
     seconds = {**groups(rng, 47), "b": noisy(rng, 5, 47)}
     seconds["b"][37:] *= 2
