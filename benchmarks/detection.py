@@ -13,7 +13,11 @@ windows. *Quiet* windows have no change of level of max(3 %, 1.5 sigma) between 
 *Planted* windows are the same ones times 1.05 to 2 from a night on: found if placed no earlier
 than 5 nights before that night and reported within 20 nights. *Real* steps are visible with
 hindsight: the 10-90 % ranges of 25 nights on both sides do not overlap and the medians differ by
-5 %.
+5 %. Of two in one direction within 25 nights, which share nights, the clearer one counts. Where a
+step is gradual or follows scattered nights, its night is uncertain: an alarm up to 5 nights before
+it counts, too. (Without these two rules .962 instead of .970 of the real steps are found; of 21
+missed ones that were looked at, five had been reported one to five nights before and two were a
+second label of a step that was found.)
 """
 
 from __future__ import annotations
@@ -107,14 +111,12 @@ def hindsight(log: np.ndarray) -> list[tuple[int, int]]:
         if abs(middle_after - middle) >= np.log(1.05):
             gaps[night] = max(low_after - high, low - high_after)
             signs[night] = np.sign(middle_after - middle)
-    steps = []
     candidates = np.flatnonzero(gaps > 0)
     groups = np.split(candidates, np.flatnonzero(np.diff(candidates) > 3) + 1)
-    for group in groups:
-        if group.size:
-            best = int(group[gaps[group].argmax()])
-            steps.append((best, int(signs[best])))
-    return steps
+    best = np.array([group[gaps[group].argmax()] for group in groups if group.size], int)
+    near = (signs[best, None] == signs[best]) & (np.abs(best[:, None] - best) <= 25)
+    kept = best[~(near & (gaps[best] > gaps[best, None])).any(axis=1)]
+    return [(int(night), int(signs[night])) for night in kept]
 
 
 def read_series(folder: Path) -> list[np.ndarray]:
@@ -151,13 +153,18 @@ def false_alarms(found: Alarms) -> list[tuple[int, int]]:
     return false
 
 
-def hits(found: Alarms, start: np.ndarray, direction: np.ndarray, before: int = 5) -> np.ndarray:
-    """Return nights to detection (NaN: missed) and distance of the place in nights, per series."""
+def hits(
+    found: Alarms, start: np.ndarray, direction: np.ndarray, before: int = 5, early: int = 0
+) -> np.ndarray:
+    """Return nights to detection (NaN: missed) and distance of the place in nights, per series.
+
+    The step may be placed `before` nights before `start`, and reported `early` nights before it.
+    """
     result = np.full((len(found), 2), np.nan)
     for row, alarms in enumerate(found):
         for index, night, sign in alarms:
             delay = night - start[row]
-            if sign == direction[row] and index >= start[row] - before and 0 <= delay < WITHIN:
+            if sign == direction[row] and index >= start[row] - before and -early <= delay < WITHIN:
                 result[row] = delay + 1, index - start[row]
                 break
     return result
@@ -257,7 +264,9 @@ def measure(
         steps = [(np.exp(log), night) for log, night, sign in cuts if sign == direction]
         if steps:
             delay = [
-                hits(detector(values[None]), np.array([night]), np.array([direction]))[0, 0]
+                hits(detector(values[None]), np.array([night]), np.array([direction]), early=5)[
+                    0, 0
+                ]
                 for values, night in steps
             ]
             print(f"  real {word}: {len(steps)}, found {np.mean(~np.isnan(delay)):5.3f}")
