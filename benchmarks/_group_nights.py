@@ -3,6 +3,11 @@
 A workload is a benchmark with the series of its parameters, measured on the same nights of one
 machine (`families`), or series of the machine from any nights (`mixed`: worse than real, because
 their busy nights are not shared). Groups have random shares of the run.
+
+In a quarter of the mixed workloads the level of a share does change by the criterion of quiet
+windows, because unrelated groups drift by up to 3 % each: a report is then not wrong about the
+share. Of series that the number of nights was not chosen on, .046 false reports per 100 nights are
+of the other workloads, .087 of all.
 """
 
 from __future__ import annotations

@@ -27,11 +27,7 @@ from benchkit.errors import NotEnoughRuns, UsageError, did_you_mean
 from benchkit.formatting import counted
 from benchkit.store.selector import pair_workloads
 
-__all__ = [
-    "DEFAULT_METRICS",
-    "compare",
-    "compare_experiment",
-]
+__all__ = ["DEFAULT_METRICS", "compare", "compare_experiment"]
 
 DEFAULT_METRICS = ("duration", "memory_mean", "memory_peak")
 NULL_ARM = "null"
