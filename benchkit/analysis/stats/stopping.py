@@ -32,8 +32,8 @@ Array = NDArray[np.float64]
 #: Numbers of blocks after which an adaptive experiment tests its data (the looks).
 LOOKS = (3, 5, 8, 12, 20)
 #: Smallest probability of detecting a change by the last look for which a test continues. With 0.45
-#: a tenth of the blocks is saved and .62 of the changes are found instead of .65. A `level` of 0.92,
-#: which finds them again, has false-discovery rates of .06 to .07.
+#: a tenth of the blocks is saved and .62 of the changes are found instead of .65. A level of 0.92
+#: finds them again, with false-discovery rates of .06 to .07.
 LEAST_POWER = 0.35
 #: Share of changed tests that the predictive power assumes before a change is detected.
 EXPECTED_SHARE = 0.1
