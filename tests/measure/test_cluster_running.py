@@ -14,8 +14,8 @@ import pytest
 from distributed import Client, LocalCluster
 
 from benchkit.measure.cluster.description import describe
-from benchkit.measure.cluster.reuse import close_reused_clusters, reused_cluster
 from benchkit.measure.cluster.restart import restart_workers
+from benchkit.measure.cluster.reuse import close_reused_clusters, reused_cluster
 from benchkit.measure.cluster.running import open_cluster
 from benchkit.measure.cluster.spec import ClusterSpec
 from benchkit.measure.cluster.waiting import requested_workers
