@@ -1,60 +1,72 @@
-"""Runs of workloads that `benchkit ab` measured on clusters of several shapes.
-
-::
-
-    benchkit ab one two wide WORKLOAD... --no-null -n 3 --no-report --store S --environments E
-
-The environments differ in ``n_workers`` and ``threads_per_worker`` only; the memory of all workers
-together is the same, or the data would differ.
-"""
+"""Runs of workloads on clusters of several shapes, for `benchmarks/whatif.py`."""
 
 from __future__ import annotations
 
-from collections import defaultdict
+import json
+import tempfile
 from pathlib import Path
 
 import benchkit
 
+__all__ = ["COMPUTING", "measure_workload", "median_run", "runs_by_shape", "same_graph"]
+
 Shape = tuple[int, int]
+#: Workloads whose tasks compute; none of them shuffles by P2P, which cannot be predicted.
+COMPUTING = (
+    "array.dot_product[data=uncompressible]",
+    "array.fancy_index[indices=sorted]",
+    "array.ols",
+    "array.percentile_topk",
+    "array.svd_compressed",
+    "array.tall_skinny_qr",
+    "array.vorticity[data=uncompressible]",
+    "df.cow_chain",
+    "df.drop_duplicates[split_out=8]",
+    "df.filter",
+    "df.nunique[split_out=8]",
+    "df.rolling",
+    "df.value_counts[split_out=8]",
+    "geo.climatology_map_blocks",
+    "geo.regrid[to=finer]",
+    "geo.zonal_average",
+    "h2o.q5",
+    "ml.preprocess",
+    "xarray.groupby_reduction[method=cohorts]",
+)
+#: Bytes of all workers together: the same for each shape, or the data would differ.
+MEMORY = 2 * 2**30
+
+
+def measure_workload(store: Path, name: str, shape: Shape) -> None:
+    """Run a workload once on a new cluster of this shape."""
+    cluster = {
+        "class": "dask.distributed.LocalCluster",
+        "n_workers": shape[0],
+        "threads_per_worker": shape[1],
+        "memory_limit": MEMORY // shape[0],
+    }
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, f"shape-{shape[0]}x{shape[1]}.yaml")
+        file.write_text(json.dumps({"cluster": cluster}))
+        benchkit.run(name, environment=str(file), store=store)
 
 
 def runs_by_shape(store: Path) -> dict[str, dict[Shape, list[benchkit.Run]]]:
-    """Return the successful runs of each workload by workers and threads of a worker.
-
-    Parameters
-    ----------
-    store : path
-        The store.
-
-    Returns
-    -------
-    dict
-        Runs by workload and shape.
-    """
+    """Return the successful runs of each workload by workers and threads of a worker."""
+    found: dict[str, dict[Shape, list[benchkit.Run]]] = {}
+    if not store.exists():
+        return found
     opened = benchkit.Store(store, create=False)
-    found: dict[str, dict[Shape, list[benchkit.Run]]] = defaultdict(lambda: defaultdict(list))
-    frame = opened.runs(outcome="ok")
-    for row in frame.sort_values(["workload", "id"]).itertuples():
+    for row in opened.runs(outcome="ok").sort_values(["workload", "id"]).itertuples():
         run = opened.open(row.id)
         workers = run.tree["workers"].dataset
-        shape = (workers.sizes["worker"], int(workers["nthreads"].values[0]))
-        found[row.workload][shape].append(run)
+        shape = workers.sizes["worker"], int(workers["nthreads"].values[0])
+        found.setdefault(row.workload, {}).setdefault(shape, []).append(run)
     return found
 
 
 def median_run(runs: list[benchkit.Run]) -> benchkit.Run:
-    """Return the run with the median duration, the shorter one of two.
-
-    Parameters
-    ----------
-    runs : list of Run
-        At least one run.
-
-    Returns
-    -------
-    Run
-        One of the runs.
-    """
+    """Return the run with the median duration, the shorter one of two."""
     return sorted(runs, key=lambda run: run.duration)[(len(runs) - 1) // 2]
 
 
