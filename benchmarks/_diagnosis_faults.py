@@ -79,6 +79,8 @@ class Fault:
         Cluster with the advice carried out.
     prepare : callable, optional
         Takes the client, before the clock is on.
+    leaves : bool
+        Whether the cluster cannot be used for another run, such as after the loss of a worker.
     """
 
     name: str
@@ -90,6 +92,7 @@ class Fault:
     mended: Callable[[Client], Any] | None = None
     mended_cluster: Mapping[str, Any] | None = None
     prepare: Callable[[Client], Any] | None = None
+    leaves: bool = False
 
 
 ONE = {"n_workers": 1, "threads_per_worker": 1}
@@ -155,10 +158,10 @@ FAULTS = [
                 ("join", [(spin, (2.0 if n == 5 else 0.06,), [n]) for n in range(12)]),
                 ("sum", layer(spin, 12, 0.05, lambda n: None))),
           allowed=("too_few_tasks", "stragglers")),
-    Fault("a worker dies with results", ("recomputed", "lost_workers"), lose_results,
+    Fault("a worker dies with results", ("recomputed", "lost_workers"), lose_results, leaves=True,
           allowed=("recomputed", "lost_workers", "too_few_tasks", "slow_start", "stragglers",
                    "slow_worker")),
-    Fault("a worker dies while it computes", ("lost_workers",), both(3, kill_one),
+    Fault("a worker dies while it computes", ("lost_workers",), both(3, kill_one), leaves=True,
           allowed=("recomputed", "too_few_tasks", "stragglers", "slow_worker")),
     Fault("a nanny ends a worker", ("lost_workers",), fill_memory,
           cluster={**SMALL, "memory_limit": "700MB"},
@@ -215,6 +218,7 @@ FAULTS = [
           flat(increase, 4000, 1), allowed=("scheduler_busy", "tiny_tasks", "large_graph",
                                             "slow_start", "garbage", "blocked_loop")),
     Fault("a plugin that computes", ("scheduler_busy", "blocked_loop"), busy_plugin(0.002, 600),
+          leaves=True,
           allowed=("scheduler_busy", "tiny_tasks", "blocked_loop", "slow_start", "large_graph")),
     Fault("a slow network", ("network",), exchange(2 * MB), prepare=slow_sending(0.05, 10e6),
           mended=exchange(2 * MB), allowed=("too_few_tasks", "too_many_threads")),

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from _diagnosis_faults import NAPS, NO_SPILL, SMALL, Fault
 from _diagnosis_tasks import (
+    array_sum,
     blas,
     block_scheduler,
     both,
@@ -63,6 +64,7 @@ HELD_OUT = [
                 ("sum", [(spin, (0.05,), None)])), cluster=THREE,
           allowed=("too_few_tasks", "stragglers")),
     Fault("a worker dies late", ("lost_workers",), both(4, kill_one), cluster=THREE,
+          leaves=True,
           allowed=("recomputed", "too_few_tasks", "stragglers", "slow_worker")),
     Fault("half of the attempts fail", ("failed_attempts",), failing(12, 0.5), cluster=THREE,
           allowed=NAPS),
@@ -118,5 +120,16 @@ HELD_OUT_HEALTHY = [
         ("a wide tree", tree(spin, 64, 0.06)),
         ("tasks of 0.05 to 0.2 s", uneven(spin, *(0.05 + 0.05 * (n % 4) for n in range(40)))),
         ("six chains", chain(spin, 5, 0.14, width=6)),
+        # Added later, before any rule was changed because of them.
+        ("a stencil", graph(("load", layer(spin, 30, 0.06)),
+                            ("step", layer(spin, 30, 0.06, lambda n: [n, (n + 1) % 30])),
+                            ("again", layer(spin, 30, 0.06, lambda n: [n, (n + 2) % 30])))),
+        ("a map and sums of eight", graph(("map", layer(spin, 48, 0.08)),
+                                          ("sum", layer(spin, 6, 0.1,
+                                                         lambda n: [*range(8 * n, 8 * n + 8)])))),
+        ("a common input", graph(("one", layer(spin, 1, 0.05)),
+                                 ("all", layer(spin, 40, 0.1, lambda n: [0])))),
+        ("two graphs", lambda client: [flat(spin, 24, 0.08)(client) for _ in range(2)]),
+        ("an array of 15 chunks", array_sum((7500, 5000), (1500, 1667))),
     )
-]
+]  # fmt: skip

@@ -7,8 +7,10 @@ import resource
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
+
+import psutil
 
 from benchkit.analysis.insight.diagnose import all_rules
 
@@ -30,10 +32,7 @@ class OtherProcesses:
 
 @contextmanager
 def other_processes() -> Iterator[OtherProcesses]:
-    """Measure what other processes of the machine use, by ``/proc/stat``.
-
-    Children count when they have ended: close clusters inside of this context.
-    """
+    """Measure what other processes of the machine use, by ``/proc/stat``."""
     found = OtherProcesses()
     begin, busy, own = time.monotonic(), _busy_s(), _own_s()
     yield found
@@ -49,7 +48,11 @@ def _busy_s() -> float:
 
 def _own_s() -> float:
     usages = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(usage.ru_utime + usage.ru_stime for usage in usages)
+    used = sum(usage.ru_utime + usage.ru_stime for usage in usages)
+    for child in psutil.Process().children(recursive=True):
+        with suppress(psutil.Error):  # it has just ended
+            used += sum(child.cpu_times()[:2])
+    return used
 
 
 def _judged(row: dict[str, Any]) -> tuple[list[str], list[str]]:

@@ -1,10 +1,10 @@
 """Score `benchkit diagnose`: ``python benchmarks/diagnosis.py [--only TEXT] [--set NAME]``.
 
-Prints results, asserts nothing. Plants the faults of `_diagnosis_faults`, each on a cluster of its
-own, and runs healthy workloads; prints recall and precision of each rule, and for faults whose
-advice can be carried out the promised saving next to the saving that came. The same table for the
-faults of `_diagnosis_held_out`, with which no rule was chosen, comes from ``--set held-out``;
-``--set STORE`` counts findings in a store of runs in which nothing was planted.
+Prints results, asserts nothing. Plants the faults of `_diagnosis_faults` and runs healthy workloads,
+those that leave nothing behind on the same cluster; prints recall and precision of each rule, and
+for faults whose advice can be carried out the promised saving next to the saving that came. The
+same table for the faults of `_diagnosis_held_out`, with which no rule was chosen, comes from
+``--set held-out``; ``--set STORE`` counts findings in a store of runs in which nothing was planted.
 
 Run it on a quiet machine: findings of the rule `neighbours` that were not planted are counted
 separately where the counters of the machine confirm them. ``--json FILE --minutes 12`` writes the
@@ -29,10 +29,11 @@ from typing import Any
 import _diagnosis_tasks as tasks
 import cloudpickle
 import dask
+from _diagnosis_clusters import CLUSTER, Clusters
 from _diagnosis_faults import FAULTS, HEALTHY, Fault
 from _diagnosis_held_out import HELD_OUT, HELD_OUT_HEALTHY
 from _diagnosis_score import NEIGHBOURS, other_processes, problem_of, summarise
-from distributed import Client, LocalCluster
+from distributed import Client
 
 import benchkit
 from benchkit.analysis.insight.diagnose import Diagnosis, diagnose
@@ -42,28 +43,26 @@ from benchkit.measure.run_ids import new_id
 from benchkit.store.build.run_from_recording import run_from_recording
 from benchkit.store.run import Run
 
-CLUSTER = {"n_workers": 2, "threads_per_worker": 1, "memory_limit": "1GB"}
 #: Seconds after which a fault is no longer waited for, such as one whose workers stay paused.
 DEADLINE_S = 40.0
 
 
 def measure(
-    fault: Fault, work: Callable[[Client], Any], cluster: Mapping[str, Any] | None = None
+    clusters: Clusters,
+    fault: Fault,
+    work: Callable[[Client], Any],
+    cluster: Mapping[str, Any] | None = None,
 ) -> Run:
-    """Run a function on a new cluster and return its run."""
-    options = {**CLUSTER, **(fault.cluster if cluster is None else cluster)}
-    with dask.config.set(dict(fault.config)):
-        with (
-            LocalCluster(
-                **options, dashboard_address=None, silence_logs=logging.CRITICAL
-            ) as scheduler,
-            Client(scheduler) as client,
-        ):
-            client.wait_for_workers(options["n_workers"])
-            client.run(tasks.spin, 0.05)  # imports
-            if fault.prepare:
-                fault.prepare(client)
-            return _record(client, work)
+    """Run a function on a cluster and return its run."""
+    options = fault.cluster if cluster is None else cluster
+    leaves = fault.leaves or fault.prepare is not None
+    with clusters.client(options, fault.config, leaves=leaves) as client:
+        if fault.prepare:
+            fault.prepare(client)
+        run = _record(client, work)
+        if run.outcome != "ok" and not leaves:
+            clusters.close()
+        return run
 
 
 def measure_workload(fault: Fault) -> Run:
@@ -99,10 +98,10 @@ def _record(client: Client, work: Callable[[Client], Any]) -> Run:
     return Run(run_from_recording(writer.path))
 
 
-def examine(fault: Fault, *, savings: bool) -> tuple[dict[str, Any], Diagnosis]:
+def examine(clusters: Clusters, fault: Fault, *, savings: bool) -> tuple[dict[str, Any], Diagnosis]:
     """Run a fault and return its row of the results, and the diagnosis."""
     with other_processes() as others:
-        run = measure(fault, fault.run) if fault.run else measure_workload(fault)
+        run = measure(clusters, fault, fault.run) if fault.run else measure_workload(fault)
     diagnosis = diagnose(run)
     row = {
         "fault": fault.name,
@@ -114,7 +113,8 @@ def examine(fault: Fault, *, savings: bool) -> tuple[dict[str, Any], Diagnosis]:
     }
     finding = next((found for found in diagnosis.findings if found.rule in fault.rules), None)
     if savings and fault.mended and finding:
-        mended = measure(replace(fault, prepare=None), fault.mended, fault.mended_cluster)
+        mended_fault = replace(fault, prepare=None, leaves=False)
+        mended = measure(clusters, mended_fault, fault.mended, fault.mended_cluster)
         came = run.metrics["duration"] - mended.metrics["duration"]
         row["saving"] = {"rule": finding.rule, "promised": finding.seconds, "came": came}
     return row, diagnosis
@@ -175,6 +175,7 @@ def main() -> None:
         parser.error(f"--json {file}: it has results of --set {results['set']}")
     rows, began = results["rows"], time.monotonic()
     done = Counter(row["fault"] for row in rows)
+    clusters = Clusters()
     for fault in faults:
         if not any(given.only in name for name in (fault.name, *fault.rules)):
             continue
@@ -185,7 +186,7 @@ def main() -> None:
             print(f"stopped after {given.minutes:g} minutes: the same command continues")
             break
         try:
-            row, diagnosis = examine(fault, savings=not given.no_savings)
+            row, diagnosis = examine(clusters, fault, savings=not given.no_savings)
         except (OSError, RuntimeError) as error:  # a cluster that did not start in time
             print(f"{fault.name:<36}not measured: {error}", flush=True)
             continue
@@ -194,6 +195,7 @@ def main() -> None:
         if given.details:
             print(*diagnosis.conclusion, *(f"  {x.evidence}" for x in diagnosis.findings), sep="\n")
         file.write_text(json.dumps(results))
+    clusters.close()
     results["summary"] = summarise(rows)
     file.write_text(json.dumps(results, indent=1))
 
