@@ -1,6 +1,6 @@
 """Score `benchkit diagnose`: ``python benchmarks/diagnosis.py [--only TEXT] [--set NAME]``.
 
-Prints results, asserts nothing. Plants the faults of `_diagnosis_faults` and runs healthy workloads,
+Prints results, asserts nothing. Plants the faults of `_diagnosis_faults`, runs healthy workloads,
 those that leave nothing behind on the same cluster; prints recall and precision of each rule, and
 for faults whose advice can be carried out the promised saving next to the saving that came. The
 same table for the faults of `_diagnosis_held_out`, with which no rule was chosen, comes from
