@@ -83,6 +83,22 @@ class Diagnosis:
             return ""
         return f"benchkit ab baseline {found.rule.replace('_', '-')} -k '{self.workload}'"
 
+    def proof(self, found: Finding) -> str:
+        """Return the changed settings and the command that would prove a finding, as text.
+
+        Parameters
+        ----------
+        found : Finding
+            A finding of this diagnosis.
+
+        Returns
+        -------
+        str
+            Empty if the workload has to change.
+        """
+        settings = ", ".join(f"{name}: {value}" for name, value in (found.settings or {}).items())
+        return f"{self.command(found)} ({settings})" if settings else ""
+
     def to_table(self) -> Table:
         """Return the findings as a table.
 
@@ -118,11 +134,15 @@ class Diagnosis:
         from html import escape
 
         # A list, because a table with three columns of sentences does not fit a narrow screen.
-        items = [
-            f"<li><b>{escape(found.what)}</b> ({format_quantity(found.seconds, 's')}): "
-            f"{escape(found.evidence)}. Change: {escape(found.change)}.</li>"
-            for found in self.findings
-        ]
+        items = []
+        for found in self.findings:
+            proof = (
+                f" Prove it: <code>{escape(self.proof(found))}</code>." if found.settings else ""
+            )
+            items.append(
+                f"<li><b>{escape(found.what)}</b> ({format_quantity(found.seconds, 's')}): "
+                f"{escape(found.evidence)}. Change: {escape(found.change)}.{proof}</li>"
+            )
         text = f"<p>{escape(' '.join(self.conclusion))}</p><p>{escape(self.sentence)}</p>"
         return text + (f"<ol>{''.join(items)}</ol>" if items else "")
 

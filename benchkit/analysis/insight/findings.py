@@ -43,6 +43,8 @@ class Finding:
         4}``; empty: the workload has to change.
     group, worker : str
         Task group and worker concerned; empty: none in particular.
+    window : tuple of float, optional
+        Start and end in s of the part of the run that shows it best; None: the whole run.
     rule : str
         Name of the rule.
     """
@@ -54,6 +56,7 @@ class Finding:
     settings: Mapping[str, Any] | None = None
     group: str = ""
     worker: str = ""
+    window: tuple[float, float] | None = None
     rule: str = ""
 
 
@@ -213,6 +216,28 @@ class Case:
             return 0.0
         seconds = self.limits.causes["seconds"]
         return float(sum(seconds.get(cause, 0.0) for cause in causes))
+
+    def longest_span(self, *causes: str) -> tuple[float, float] | None:
+        """Return the longest part of the run with some causes and no others.
+
+        Parameters
+        ----------
+        *causes : str
+            Keys of `CAUSES`.
+
+        Returns
+        -------
+        tuple of float or None
+            Start and end in s; None: the causes took no time.
+        """
+        if self.limits is None or not self.blamed(*causes):
+            return None
+        blame = self.limits.blame
+        chosen = blame["cause"].isin(causes)
+        spans = blame[chosen].groupby((~chosen).cumsum())
+        starts, stops = spans["start"].min(), spans["stop"].max()
+        longest = (stops - starts).idxmax()
+        return float(starts[longest]), float(stops[longest])
 
     def saving(self, **changes: Any) -> float | None:
         """Return the seconds that a change would save by the replay.

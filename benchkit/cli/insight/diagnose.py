@@ -45,9 +45,8 @@ def diagnose_command(selection: str, store: str | None, as_json: bool) -> None:
         if diagnosis.findings:
             click.echo(diagnosis.to_table().to_text())
         for finding in diagnosis.findings:
-            if command := diagnosis.command(finding):
-                settings = ", ".join(f"{k}: {v}" for k, v in (finding.settings or {}).items())
-                click.echo(f"to prove it ({settings}): {command}")
+            if finding.settings:
+                click.echo(f"to prove it: {diagnosis.proof(finding)}")
 
 
 def diagnose_runs(run_store: Store, selection: str) -> list[Diagnosis]:

@@ -167,6 +167,8 @@ def test_rule_finds_its_planted_fault(tmp_path, rule):
     assert found is not None
     assert 0 < found.seconds
     assert all([found.what, found.evidence, found.change])
+    if found.window:
+        assert 0 <= found.window[0] < found.window[1] <= run.duration
     names = [each.rule for each in diagnose(run).findings]
     assert rule in names, f"it costs {found.seconds:.3f} s"
 
@@ -450,6 +452,11 @@ def test_findings_are_ordered_by_cost_and_have_a_command(tmp_path):
     assert first["settings"] == {"cluster.n_workers": 4, "cluster.threads_per_worker": 1}
     assert first["prove"] == "benchkit ab baseline gil -k 't.made[size=1]'"
     assert second["prove"] == ""
+    assert second["window"] == pytest.approx((0.2, 1.0))
+    assert (
+        "baseline gil -k &#x27;t.made[size=1]&#x27; (cluster.n_workers: 4, "
+        in diagnosis._repr_html_()
+    )
     assert "parse < read" in repr(diagnosis)
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import html
+import json
 import re
 from pathlib import Path
-from urllib.parse import quote
+from urllib.parse import parse_qsl, quote
 
 import panel as pn
 import pytest
@@ -20,12 +22,17 @@ from helpers.dashboard_server import (
     wait_for_plots,
     zoom,
 )
+from helpers.graph_runs import MadeTask, graph_run
 from helpers.history_data import SLOWER
 from helpers.running_experiment import EXPERIMENT
+from helpers.synthetic_recordings import ON
 from playwright.sync_api import expect
 
+from benchkit.analysis.run.timeline import TaskTimeline
 from benchkit.show.dashboard.run import page as run_page
+from benchkit.show.dashboard.run.conclusion import conclusion
 from benchkit.show.dashboard.state import cache, nights
+from benchkit.show.dashboard.state.time_window import Window
 from benchkit.store.schema import METRICS
 from benchkit.store.store import Store
 
@@ -190,3 +197,21 @@ def test_run_head_shows_usual_values(nightly_store):
     row = usual.loc[METRICS["duration"].long_name]
     assert f"{row['change']} on {row['median before']}" in text
     assert row["change"] not in text_of(pn.Column(run_page.head(page.run)))
+
+
+def test_conclusion_links_findings_to_their_window(tmp_path):
+    stack = "parse (x.py:1)\nread (y.py:2)"
+    message = json.dumps({"seconds": 0.8, "stack": stack})
+    tasks = [MadeTask("work-0", 0.0, 2.5)]
+    run = graph_run(tmp_path, tasks, duration=2.5, events=[[ON + 1.0, "loop-blocked", -1, message]])
+    window = Window(run, TaskTimeline(run.tree), {})
+
+    heading, findings = conclusion(window)[:2]
+
+    assert "Of 2.50 s, " in heading.object
+    text = html.unescape(findings.object)
+    link = re.search(r"<a [^>]*href=[\"'](.*?)[\"'][^>]*>(.*?)</a>", text)
+    assert link, text
+    assert link[2] == "the scheduler's event loop was blocked"
+    keys = dict(parse_qsl(link[1]))
+    assert (keys["tab"], keys["from"], keys["to"]) == ("tasks", "0.2", "1"), link[1]

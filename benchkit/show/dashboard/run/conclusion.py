@@ -10,7 +10,9 @@ from benchkit.analysis.insight.diagnose import Diagnosis, diagnose
 from benchkit.analysis.insight.limits import BOUNDS, Limits
 from benchkit.formatting import format_quantity
 from benchkit.show.dashboard.components import tables, ui
+from benchkit.show.dashboard.components.markup import link
 from benchkit.show.dashboard.state.time_window import Window
+from benchkit.show.dashboard.state.url import address
 from benchkit.show.plots.thread_activity import limits_over_time
 from benchkit.store.run import Run
 from benchkit.store.task_graph import has_task_graph
@@ -44,7 +46,7 @@ def conclusion(window: Window) -> list[Viewable]:
     diagnosis = diagnose(run)
     content: list[Viewable] = [ui.heading("Where the time went", _text(run, diagnosis))]
     if diagnosis.findings:
-        content.append(_findings(diagnosis))
+        content.append(_findings(window, diagnosis))
     if diagnosis.limits:
         strip = limits_over_time(run, diagnosis.limits)
         window.share(strip)
@@ -65,17 +67,28 @@ def _text(run: Run, diagnosis: Diagnosis) -> str:
     return " ".join(sentences)
 
 
-def _findings(diagnosis: Diagnosis) -> Viewable:
-    rows = [
-        {
-            "finding": found.what,
-            "cost": format_quantity(found.seconds, "s"),
-            "evidence": found.evidence,
-            "change": found.change,
+def _findings(window: Window, diagnosis: Diagnosis) -> Viewable:
+    """Return the findings; each links to the part of the run that shows it."""
+    workers = window.run.tree["workers"].to_dataset()["name"].values.astype(str).tolist()
+    rows = []
+    for found in diagnosis.findings:
+        start, stop = found.window or window.whole
+        keys = {
+            "from": f"{start:.6g}",
+            "to": f"{stop:.6g}",
+            "group": found.group,
+            "worker": workers.index(found.worker) if found.worker in workers else "",
         }
-        for found in diagnosis.findings
-    ]
-    return tables.table(pd.DataFrame(rows).set_index("finding"), "finding", sortable=False)
+        rows.append(
+            [
+                link(found.what, address("run", **window.state(tab="tasks", **keys))),
+                format_quantity(found.seconds, "s"),
+                found.evidence,
+                found.change,
+                diagnosis.proof(found),
+            ]
+        )
+    return tables.html_table(["finding", "cost", "evidence", "change", "to prove it"], rows)
 
 
 def _causes(limits: Limits) -> Viewable:

@@ -48,4 +48,5 @@ def find(case: Case) -> Finding | None:
         f"{format_quantity(sending, 's')} to send, "
         f"{format_quantity(unpacking, 's')} on the scheduler ({len(graph)} tasks)",
         change="no data in the graph: scatter or load it in tasks; fewer, larger tasks",
+        window=case.longest_span("client", "graph"),
     )

@@ -42,4 +42,5 @@ def find(case: Case) -> Finding | None:
         seconds=first,
         evidence=f"{format_quantity(first, 's')}{build if len(built) else ''}",
         change="a smaller graph: larger chunks, fewer layers, map_blocks for many operations",
+        window=(0.0, first),
     )

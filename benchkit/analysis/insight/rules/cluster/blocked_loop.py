@@ -32,7 +32,10 @@ def find(case: Case) -> Finding | None:
         None: nothing found.
     """
     blocked = case.events("loop-blocked")
-    messages = [json.loads(text) for text in blocked["message"]]
+    messages = [
+        {**json.loads(text), "stop": float(moment)}
+        for text, moment in zip(blocked["message"], blocked["time"], strict=True)
+    ]
     messages = [
         message
         for message in messages
@@ -50,4 +53,5 @@ def find(case: Case) -> Finding | None:
         evidence=f"{counted(len(messages), 'time')}, {format_quantity(seconds, 's')} in all; "
         f"the longest in {' < '.join(frame.partition(' (')[0] for frame in frames)}",
         change="move work out of scheduler plugins; fewer tasks; smaller graphs",
+        window=(longest["stop"] - longest["seconds"], longest["stop"]),
     )

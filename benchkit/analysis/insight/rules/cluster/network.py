@@ -35,4 +35,5 @@ def find(case: Case) -> Finding | None:
         evidence=f"the walk back waited {format_quantity(waits, 's')} for transfers of "
         f"{format_quantity(case.metric('transfer_bytes'), 'B')}",
         change="fewer, larger workers; chunks that stay on their worker; a faster network",
+        window=case.longest_span("transfer"),
     )

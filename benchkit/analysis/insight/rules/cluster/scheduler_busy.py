@@ -38,4 +38,5 @@ def find(case: Case) -> Finding | None:
         evidence=f"its process was busy for {format_quantity(busy, 's')} of "
         f"{format_quantity(case.duration, 's')}, with {n_tasks} tasks",
         change="fewer, larger tasks; fewer workers do not help",
+        window=case.longest_span("scheduler", "graph"),
     )

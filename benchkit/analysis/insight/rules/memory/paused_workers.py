@@ -33,4 +33,5 @@ def find(case: Case) -> Finding | None:
         f"{format_quantity(seconds, 's')} for them",
         change="more memory per worker, or smaller chunks",
         worker=str(case.workers["name"].values[int(paused["worker"].iloc[0])]),
+        window=case.longest_span("worker paused"),
     )

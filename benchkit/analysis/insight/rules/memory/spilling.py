@@ -33,4 +33,5 @@ def find(case: Case) -> Finding | None:
         f"{format_quantity(case.metric('spilled_peak'), 'B')} on disk",
         change="more memory per worker, smaller chunks, or fewer results that are needed at once",
         settings={"cluster.memory_limit": 2 * limit} if limit else None,
+        window=case.longest_span("disk"),
     )

@@ -33,13 +33,15 @@ def find(case: Case) -> Finding | None:
         return None
     on_path = case.limits.blame.loc[case.limits.blame["cause"] != "scheduler", "group"]
     skewed = SKEWED * case.disturbance
-    worst, cost, evidence = "", 0.0, ""
+    worst, cost, evidence, window = "", 0.0, "", None
     for name, durations in tasks.groupby("task_group", observed=True)["duration"]:
         if len(durations) < MIN_TASKS or name not in set(on_path):
             continue
         longest, median = durations.max(), durations.median()
         if longest > skewed * max(median, MIN_S) and longest - median > cost:
             worst, cost = str(name), float(longest - median)
+            start = float(tasks.loc[durations.idxmax(), "start"])
+            window = start, start + float(longest)
             evidence = (
                 f"the longest of {len(durations)} tasks takes {format_quantity(longest, 's')}, "
                 f"the median {format_quantity(median, 's')}"
@@ -52,4 +54,5 @@ def find(case: Case) -> Finding | None:
         evidence=evidence,
         change="divide the data evenly: repartition, or another key for grouping and shuffling",
         group=worst,
+        window=window,
     )

@@ -46,4 +46,5 @@ def find(case: Case) -> Finding | None:
         evidence=f"for {format_quantity(seconds, 's')} at the end most threads were idle",
         change="smaller tasks in this group, or start its long tasks first: dask.annotate",
         group=group,
+        window=(float(begin), case.duration),
     )

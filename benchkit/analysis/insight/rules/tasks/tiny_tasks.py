@@ -43,4 +43,5 @@ def find(case: Case) -> Finding | None:
         f"threads waited {format_quantity(waits, 's')} for the scheduler",
         change="larger chunks or partitions, or fuse steps into one task",
         group=group,
+        window=case.longest_span("scheduler"),
     )

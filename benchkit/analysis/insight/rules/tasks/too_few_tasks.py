@@ -40,4 +40,5 @@ def find(case: Case) -> Finding | None:
         f"{case.n_threads} threads were idle",
         change="smaller chunks of this group, or a tree reduction; else a smaller cluster",
         group=group,
+        window=case.longest_span("not parallel"),
     )
