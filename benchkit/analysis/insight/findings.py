@@ -13,7 +13,7 @@ import pandas as pd
 import xarray as xr
 
 from benchkit.analysis.insight.limits import Limits, run_limits
-from benchkit.analysis.insight.whatif import WhatIf
+from benchkit.analysis.insight.whatif import Prediction, WhatIf
 from benchkit.errors import NotRecorded, UsageError
 from benchkit.store.run import Run
 
@@ -239,6 +239,24 @@ class Case:
         longest = (stops - starts).idxmax()
         return float(starts[longest]), float(stops[longest])
 
+    def predict(self, **changes: Any) -> Prediction | None:
+        """Return what a change would bring by the replay.
+
+        Parameters
+        ----------
+        **changes
+            Arguments of `WhatIf.predict`.
+
+        Returns
+        -------
+        Prediction or None
+            None: the replay cannot predict.
+        """
+        try:
+            return None if self.model is None else self.model.predict(**changes)
+        except UsageError:
+            return None
+
     def saving(self, **changes: Any) -> float | None:
         """Return the seconds that a change would save by the replay.
 
@@ -252,9 +270,8 @@ class Case:
         float or None
             Seconds, at least 0; None: the replay cannot predict.
         """
-        if self.model is None:
-            return None
-        return max(0.0, self.duration - self.model.predict(**changes).seconds)
+        predicted = self.predict(**changes)
+        return None if predicted is None else max(0.0, self.duration - predicted.seconds)
 
     def increase(self, dataset: xr.Dataset, name: str) -> np.ndarray:
         """Return the growth of a cumulative counter while the clock ran.

@@ -11,7 +11,7 @@ import numpy as np
 from benchkit.analysis.insight.replay import ReplayInput, replay
 from benchkit.analysis.insight.replay_input import event_seconds, replay_input
 from benchkit.errors import UsageError
-from benchkit.formatting import format_quantity
+from benchkit.formatting import counted, format_quantity
 from benchkit.store.run import Run
 from benchkit.store.task_graph import TaskGraph
 from benchkit.table import Table
@@ -30,6 +30,8 @@ WAITING_REACH, COMPUTING_REACH = 0.12, 0.35
 SHARING = 0.26
 #: An assumed bandwidth may be wrong by this factor.
 BANDWIDTH_FACTOR = 5
+#: Dask spills results beyond this share of a worker's memory.
+SPILLING_SHARE = 0.6
 #: Tasks of these groups move data outside of the graph's dependencies.
 P2P_PREFIXES = ("shuffle-transfer", "shuffle-p2p", "rechunk-transfer", "rechunk-p2p", "p2p-")
 
@@ -196,7 +198,7 @@ class WhatIf:
         Raises
         ------
         UsageError
-            A number is out of range, or no task group has this name.
+            A number is out of range, no task group has this name, or results would be spilled.
         """
         given = self.given
         shown: list[str] = []
@@ -228,6 +230,7 @@ class WhatIf:
             given = replace(given, delay=given.delay * latency)
         given = replace(given, seconds=seconds)
         shape = workers or self.n_workers, threads or self.nthreads
+        self._check_memory(shape[0], no_spill=no_spill)
         low, predicted, high = self._replays(given, *shape)
         slowdown = self._slowdown(*shape)
         if slowdown != 1:
@@ -245,6 +248,21 @@ class WhatIf:
             high=float(high * scale * np.exp(reach)),
             ratio=predicted * scale / self.duration,
         )
+
+    def _check_memory(self, n_workers: int, *, no_spill: bool) -> None:
+        """Raise a UsageError if results would not fit the memory of this number of workers."""
+        what = f"run {self.run.id[:13]}: no prediction for {counted(n_workers, 'worker')}"
+        if n_workers != self.n_workers and self.disk.sum() > 0 and not no_spill:
+            raise UsageError(f"{what}: it spilled, and other workers would spill other results")
+        limit = float(np.median(self.run.tree["workers"].to_dataset()["memory_limit"].values))
+        samples = self.run.tree["scheduler"].to_dataset()
+        managed = samples["managed"].values if "managed" in samples else np.zeros(0)
+        most = float(np.nan_to_num(managed).max(initial=0.0))
+        if n_workers < self.n_workers and 0 < SPILLING_SHARE * limit * n_workers < most:
+            raise UsageError(
+                f"{what}: its results had {format_quantity(most, 'B')} at the same time, and they "
+                f"would spill beyond {format_quantity(SPILLING_SHARE * limit * n_workers, 'B')}"
+            )
 
     def _slowdown(self, n_workers: int, nthreads: int) -> float:
         """Return how many times as long tasks compute on a cluster of another shape."""

@@ -163,7 +163,8 @@ def worker_load(run: Run | xr.DataTree) -> list[figure]:
     Returns
     -------
     list of figure
-        CPU in % of one core; received and sent, and read and written, in MiB/s.
+        CPU in % of one core; received and sent, and read and written, in MiB/s; highest
+        utilization (%) and memory (GiB) of a GPU, if Dask measured them.
     """
     titles = (
         "How busy were the CPUs?",
@@ -180,10 +181,19 @@ def worker_load(run: Run | xr.DataTree) -> list[figure]:
         add_limit(cpu, [limit], "all threads")
     network = {"net_read": "received", "net_write": "sent"}
     disk = {"disk_read": "read", "disk_write": "written"}
+    gpus = {
+        "gpu_utilization": ("How busy were the GPUs?", "GPU (% of one)", 1.0),
+        "gpu_memory_used": ("How much memory of GPUs was used?", "GPU memory (GiB)", 1 / GIB),
+    }
     return [
         cpu,
         _draw_sums(data, titles[1], "network (MiB/s)", network, 1 / MIB),
         _draw_sums(data, titles[2], "disks (MiB/s)", disk, 1 / MIB),
+        *(
+            _draw_sums(data, title, label, {name: "highest"}, factor)
+            for name, (title, label, factor) in gpus.items()
+            if name in data
+        ),
     ]
 
 
@@ -202,7 +212,10 @@ def _draw_sums(
     factor: float,
     y_range: DataRange1d | None = None,
 ) -> figure:
-    """Draw sums over the workers, times a factor, one line per variable in `legend`."""
+    """Draw sums over the workers, times a factor, one line per variable in `legend`.
+
+    Of GPUs the highest value is drawn.
+    """
     names = [name for name in legend if name in data and np.isfinite(data[name].values).any()]
     if not names:
         return empty_figure(title)
@@ -213,6 +226,8 @@ def _draw_sums(
         if name.startswith(("net_", "disk_")):
             values = values.groupby("host").mean("worker", skipna=True)
             columns[name] = values.sum("host", min_count=1).values * factor
+        elif name.startswith("gpu_"):  # several workers may watch the same GPU
+            columns[name] = values.max("worker").values * factor
         else:
             columns[name] = _cpu(data).values * factor
     y_range = y_range or DataRange1d(start=0)

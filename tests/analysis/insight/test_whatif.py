@@ -6,6 +6,7 @@ from math import exp, nan
 
 import pytest
 from helpers.graph_runs import MadeTask, graph_run, tasks_of
+from helpers.synthetic_recordings import MB, ON
 
 from benchkit.analysis.insight.whatif import SHARING, WhatIf, what_if
 from benchkit.errors import NotRecorded, UnreadableRun, UsageError
@@ -183,6 +184,25 @@ def test_prediction_is_refused_with_the_reason(tmp_path, tasks, why):
     run = graph_run(tmp_path, tasks, duration=tasks[-1].stop)
     with pytest.raises(UsageError, match=why):
         WhatIf(run)
+
+
+def test_prediction_is_refused_where_results_would_be_spilled(tmp_path):
+    def model(folder, managed, **more):
+        tasks = [MadeTask("a-0", 0, 1), MadeTask("b-0", 0, 1, worker=1, thread=1, **more)]
+        scheduler = [{"time": ON + 0.5, "managed": managed}]
+        return WhatIf(
+            graph_run(tmp_path / folder, tasks, duration=1, n_workers=2, scheduler=scheduler)
+        )
+
+    # Workers of 1 GB have 0.6 GB for results.
+    assert model("fits", 550 * MB).predict(workers=1).seconds == pytest.approx(2)
+    with pytest.raises(UsageError, match="for 1 worker: its results had 668 MiB at the same time"):
+        model("large", 700 * MB).predict(workers=1)
+    assert model("more", 700 * MB).predict(workers=4).seconds == pytest.approx(1)
+    spilled = model("spilled", 700 * MB, events=[("disk-read", 0.0, 0.1)])
+    with pytest.raises(UsageError, match="for 4 workers: it spilled"):
+        spilled.predict(workers=4)
+    assert spilled.predict(no_spill=True).seconds < spilled.predict().seconds
 
 
 def test_unknown_group_and_numbers_out_of_range_are_refused(tmp_path):

@@ -126,6 +126,18 @@ def test_worker_load_limit_counts_simultaneous_threads(a_run, joined, left, thre
     assert line.location == 100 * threads
 
 
+def test_worker_load_draws_gpus_that_dask_measured(a_run):
+    tree = a_run.copy()
+    workers = tree["workers"].to_dataset()
+    tree["workers"] = xr.DataTree(workers.assign(gpu_utilization=0 * workers["cpu"] + 50.0))
+
+    *_, gpu = plots.worker_load(tree)
+
+    assert len(plots.worker_load(a_run)) == 3
+    assert gpu.title.text == "How busy were the GPUs?"
+    assert ("highest", "@gpu_utilization{0,0.0} % of one") in tips_of(gpu)
+
+
 def tips_of(fig):
     return [tip for tool in fig.select(HoverTool) for tip in tool.tooltips]
 

@@ -26,15 +26,11 @@ def find(case: Case) -> Finding | None:
         None: nothing found.
     """
     n_workers = len(case.workers["nthreads"].values)
-    if (
-        n_workers < 2
-        or case.model is None
-        or case.metric("idle_time") < (IDLE * case.n_threads * case.duration)
-    ):
+    if n_workers < 2 or case.metric("idle_time") < IDLE * case.n_threads * case.duration:
         return None
     idle = case.metric("idle_time") / case.n_threads / case.duration
-    half = case.model.predict(workers=n_workers // 2)
-    if half.ratio > SAME:
+    half = case.predict(workers=n_workers // 2)
+    if half is None or half.ratio > SAME:
         return None
     return Finding(
         what="the cluster is larger than this run can use",
