@@ -8,11 +8,11 @@ from pathlib import Path
 
 import benchkit
 
-__all__ = ["COMPUTING", "measure_workload", "median_run", "runs_by_shape", "same_graph"]
+__all__ = ["CATALOGUE", "MEMORY", "measure_workload", "median_run", "runs_by_shape", "same_graph"]
 
 Shape = tuple[int, int]
 #: Workloads whose tasks compute; none of them shuffles by P2P, which cannot be predicted.
-COMPUTING = (
+CATALOGUE = (
     "array.dot_product[data=uncompressible]",
     "array.fancy_index[indices=sorted]",
     "array.ols",

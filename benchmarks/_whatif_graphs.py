@@ -89,9 +89,8 @@ def two_stages(unit: float, half: float = 1.0) -> tuple[dict, list]:
 GRAPHS = {graph.__name__: graph for graph in (flat, uneven, map_reduce, chain, two_stages)}
 
 
-def measure(client: Client, name: str, graph: tuple[dict, list]) -> Run:
-    """Run a graph and return its run, as one of the workload `name`."""
-    tasks, wanted = graph
+def measure(client: Client, name: str, work: Callable[[], Any]) -> Run:
+    """Call a function that uses the cluster; return its run, as one of the workload `name`."""
     folder = Path(tempfile.mkdtemp())
     writer = RecordingWriter(folder, new_id())
     run_id = writer.path.name.partition(".")[0]
@@ -99,7 +98,7 @@ def measure(client: Client, name: str, graph: tuple[dict, list]) -> Run:
     observer = Observer(client, writer, f"benchkit-{run_id}")
     observer.install()
     observer.clock_on()
-    client.get(tasks, wanted)
+    work()
     observer.clock_off()
     observer.uninstall()
     writer.tail(outcome="ok", error="", **observer.tail())

@@ -3,7 +3,7 @@
 Measures synthetic graphs of sleeping tasks on a LocalCluster, in one process (`shared`) or in one
 process per worker, and simulates them with the constants of `Model` as they are. With ``--docs``
 the table is written into docs/virtual-cluster.md. ``--runs STORE`` adds workloads that
-``whatif.py --kind computing`` measured: each run is replayed, and the runs of one worker with one
+``whatif.py --kind catalogue`` measured: each run is replayed, and the runs of one worker with one
 thread predict the others. ``--scale`` simulates 100,000 tasks on 1,000 workers and prints seconds
 of CPU and memory. Run it alone: load falsifies the measured side.
 """

@@ -2,11 +2,12 @@
 
 Prints results, asserts nothing. ``--kind sleeping`` runs graphs of sleeping tasks on clusters of
 several shapes; 1 x 1 and 2 x 1 predict the others, and planted speed-ups (a group sleeps half as
-long) are predicted from the runs without. ``--kind computing`` runs workloads of the catalogue on
-three shapes, each of which predicts the others. The predicted duration is the median of the
-predictions from each repeat, the measured one the median of its repeats; next to the error stands
-the error that a perfect model would have because repeats differ. Runs are kept in the store:
-``--minutes`` stops in time, and the same command continues.
+long) are predicted from the runs without. ``--kind collections`` computes with arrays and tables,
+``--kind catalogue`` runs workloads of the catalogue, on three shapes, each of which predicts the
+others. The predicted duration is the median of the predictions from each repeat, the measured one
+the median of its repeats; next to the error stands the error that a perfect model would have
+because repeats differ. The store keeps the runs: ``--minutes`` stops in time, and the same command
+continues.
 """
 
 from __future__ import annotations
@@ -15,8 +16,10 @@ import argparse
 import random
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from distributed import Client, LocalCluster
@@ -25,7 +28,8 @@ import benchkit
 from benchkit.analysis.insight.whatif import WhatIf
 from benchkit.errors import BenchkitError
 
-from _kept_runs import COMPUTING, Shape, measure_workload, runs_by_shape, same_graph
+from _kept_runs import CATALOGUE, MEMORY, Shape, measure_workload, runs_by_shape, same_graph
+from _whatif_collections import COLLECTIONS
 from _whatif_graphs import GRAPHS, measure
 
 #: Workers and threads of each, for tasks that sleep: 16 of them fit on two cores.
@@ -35,6 +39,8 @@ COMPUTING_SHAPES = ((1, 1), (2, 1), (1, 2))
 KNOWN = ((1, 1), (2, 1))
 #: End of the name of a graph whose group ``work`` sleeps half as long.
 HALF = "-half"
+#: Beginning of the names of workloads that are no workloads of the catalogue.
+PREFIX = "whatif."
 N_DRAWS = 4000
 
 
@@ -56,27 +62,61 @@ def missing(store: Path, names: list[str], shapes: tuple[Shape, ...], repeats: i
 
 def measure_sleeping(store: Path, repeats: int, unit: float, end: float) -> None:
     """Measure the graphs of sleeping tasks that the store does not have, shape by shape."""
-    opened = benchkit.Store(store)
+
+    def work(client: Client, name: str) -> Any:
+        factor = 0.5 if name.endswith(HALF) else 1.0
+        graph = GRAPHS[name.removeprefix(PREFIX).removesuffix(HALF)]
+        return client.get(*graph(unit, factor))
+
     for shape in SLEEPING_SHAPES:
-        names = [f"whatif.{name}{ending}" for name in GRAPHS
+        names = [f"{PREFIX}{name}{ending}" for name in GRAPHS
                  for ending in (("", HALF) if shape in KNOWN else ("",))]  # fmt: skip
-        todo = [name for name, _ in missing(store, names, (shape,), repeats)]
-        if not todo:
-            continue
-        options = {"n_workers": shape[0], "threads_per_worker": shape[1], "processes": False}
-        with LocalCluster(**options, dashboard_address=None) as cluster, Client(cluster) as client:
-            for name in todo:
-                if time.monotonic() > end:
-                    return
-                factor = 0.5 if name.endswith(HALF) else 1.0
-                graph = GRAPHS[name.removeprefix("whatif.").removesuffix(HALF)]
-                opened.add(measure(client, name, graph(unit, factor)).tree)
+        _measure_here(store, names, shape, repeats, end, work, {"processes": False})
 
 
-def measure_computing(store: Path, repeats: int, end: float) -> None:
+def measure_collections(store: Path, repeats: int, end: float) -> None:
+    """Measure the computations of `COLLECTIONS` that the store does not have, shape by shape."""
+
+    def work(client: Client, name: str) -> Any:
+        return client.compute(COLLECTIONS[name.removeprefix(PREFIX)]()).result()
+
+    names = [PREFIX + name for name in COLLECTIONS]
+    for shape in COMPUTING_SHAPES:
+        options = {"memory_limit": MEMORY // shape[0]}
+        _measure_here(store, names, shape, repeats, end, work, options)
+
+
+def _measure_here(
+    store: Path,
+    names: list[str],
+    shape: Shape,
+    repeats: int,
+    end: float,
+    work: Callable[[Client, str], Any],
+    options: dict[str, Any],
+) -> None:
+    todo = [name for name, _ in missing(store, names, (shape,), repeats)]
+    if not todo:
+        return
+    opened = benchkit.Store(store)
+    with (
+        LocalCluster(
+            n_workers=shape[0], threads_per_worker=shape[1], dashboard_address=None, **options
+        ) as cluster,
+        Client(cluster) as client,
+    ):
+        for name in dict.fromkeys(todo):
+            work(client, name)  # imports
+        for name in todo:
+            if time.monotonic() > end:
+                return
+            opened.add(measure(client, name, partial(work, client, name)).tree)
+
+
+def measure_catalogue(store: Path, repeats: int, end: float) -> None:
     """Measure the workloads that the store does not have."""
     failed = set()
-    for name, shape in missing(store, list(COMPUTING), COMPUTING_SHAPES, repeats):
+    for name, shape in missing(store, list(CATALOGUE), COMPUTING_SHAPES, repeats):
         if time.monotonic() > end:
             return
         if name not in failed:
@@ -99,7 +139,8 @@ def predict(store: Path) -> None:
         seconds = {shape: [run.duration for run in runs] for shape, runs in by_shape.items()}
         medians = {shape: float(np.median(values)) for shape, values in seconds.items()}
         spread = _spread(list(seconds.values()))
-        known = [shape for shape in by_shape if workload in COMPUTING or shape in KNOWN]
+        sleeps = workload.removeprefix(PREFIX) in GRAPHS
+        known = [shape for shape in by_shape if not sleeps or shape in KNOWN]
         for base in known:
             try:
                 models = [WhatIf(run) for run in by_shape[base]]
@@ -160,7 +201,9 @@ def main() -> None:
     """Measure what is missing, and print the error of each prediction."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--store", type=Path, required=True, help="store of the runs")
-    parser.add_argument("--kind", choices=["sleeping", "computing"], help="default: measure none")
+    parser.add_argument(
+        "--kind", choices=["sleeping", "collections", "catalogue"], help="default: measure none"
+    )
     parser.add_argument("--repeats", type=int, default=3, help="runs of each shape")
     parser.add_argument("--minutes", type=float, default=60.0, help="start no run after these")
     parser.add_argument("--unit", type=float, default=0.1, help="seconds of a sleeping task")
@@ -169,8 +212,10 @@ def main() -> None:
     end = time.monotonic() + 60 * given.minutes
     if given.kind == "sleeping":
         measure_sleeping(given.store, given.repeats, given.unit, end)
-    elif given.kind == "computing":
-        measure_computing(given.store, given.repeats, end)
+    elif given.kind == "collections":
+        measure_collections(given.store, given.repeats, end)
+    elif given.kind == "catalogue":
+        measure_catalogue(given.store, given.repeats, end)
     predict(given.store)
 
 

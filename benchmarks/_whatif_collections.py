@@ -1,0 +1,87 @@
+"""Computations with arrays, tables and Python objects for `benchmarks/whatif.py`.
+
+Each takes about a second on a processor of 2025, in 20 to 200 tasks. Sizes do not depend on the
+cluster, so graphs are the same on each.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import dask.array as da
+import dask.dataframe as dd
+import numpy as np
+import pandas as pd
+from dask import delayed
+
+__all__ = ["COLLECTIONS"]
+
+
+def _array(
+    rows: int = 4000, columns: int = 4000, parts: int = 4, column_parts: int = 4
+) -> da.Array:
+    chunks = (rows // parts, columns // column_parts)
+    return da.random.default_rng(0).random((rows, columns), chunks=chunks)
+
+
+def _part(number: int, rows: int = 300_000) -> pd.DataFrame:
+    rng = np.random.default_rng(number)
+    return pd.DataFrame(
+        {
+            "key": rng.integers(0, 1000, rows),
+            "word": rng.choice(["one", "two", "three", "four"], rows),
+            "value": rng.random(rows),
+        }
+    )
+
+
+def _table() -> dd.DataFrame:
+    return dd.from_map(_part, range(12))
+
+
+def _count(number: int) -> int:
+    return sum(value % 7 for value in range(600_000 + number))
+
+
+def _product() -> Any:
+    array = _array(2000, 2000)
+    return (array @ array.T).sum()
+
+
+def _standardize() -> Any:
+    array = _array(6000, 6000, 4, 4)
+    return ((array - array.mean(axis=0)) / array.std(axis=0)).max()
+
+
+def _smooth() -> Any:
+    array = _array(8000, 8000, 8, 8)
+    mean = array.map_overlap(lambda block: (block + np.roll(block, 1, 0)) / 2, depth=2)
+    return np.sqrt(mean).sum()
+
+
+def _transpose() -> Any:
+    array = _array(8000, 8000, 8, 8)
+    return (array + array.T).sum(axis=0)
+
+
+def _merge() -> Any:
+    small = pd.DataFrame({"key": range(1000), "weight": np.arange(1000) % 13})
+    merged = _table().merge(dd.from_pandas(small, npartitions=1), on="key")
+    return (merged["value"] * merged["weight"]).sum()
+
+
+#: Name -> function that returns a collection to compute.
+COLLECTIONS = {
+    "array.product": _product,
+    "array.standardize": _standardize,
+    "array.smooth": _smooth,
+    "array.transpose": _transpose,
+    "array.sort": lambda: _array(12000, 3000, 40, 1).map_blocks(np.sort, axis=1).sum(),
+    "array.svd": lambda: da.linalg.svd_compressed(_array(40_000, 200, 20, 1), 10, seed=0)[1],
+    "array.histogram": lambda: da.histogram(_array(9000, 9000, 9, 9), bins=100, range=(0, 1))[0],
+    "table.groupby": lambda: _table().groupby("key")["value"].agg(["mean", "std"]),
+    "table.words": lambda: _table()["word"].str.upper().value_counts(),
+    "table.distinct": lambda: _table()["key"].nunique(),
+    "table.merge": _merge,
+    "python.count": lambda: delayed(sum)([delayed(_count)(number) for number in range(24)]),
+}
