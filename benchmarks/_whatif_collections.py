@@ -1,6 +1,6 @@
 """Computations with arrays, tables and Python objects for `benchmarks/whatif.py`.
 
-Each takes about a second on a processor of 2025, in 20 to 200 tasks. Sizes do not depend on the
+Each takes about half a second on a processor of 2025, in 20 to 200 tasks. Sizes do not depend on the
 cluster, so graphs are the same on each.
 """
 
@@ -54,13 +54,13 @@ def _standardize() -> Any:
 
 
 def _smooth() -> Any:
-    array = _array(8000, 8000, 8, 8)
+    array = _array(5600, 5600, 8, 8)
     mean = array.map_overlap(lambda block: (block + np.roll(block, 1, 0)) / 2, depth=2)
     return np.sqrt(mean).sum()
 
 
 def _transpose() -> Any:
-    array = _array(8000, 8000, 8, 8)
+    array = _array(5600, 5600, 8, 8)
     return (array + array.T).sum(axis=0)
 
 
@@ -76,9 +76,9 @@ COLLECTIONS = {
     "array.standardize": _standardize,
     "array.smooth": _smooth,
     "array.transpose": _transpose,
-    "array.sort": lambda: _array(12000, 3000, 40, 1).map_blocks(np.sort, axis=1).sum(),
+    "array.sort": lambda: _array(8000, 3000, 40, 1).map_blocks(np.sort, axis=1).sum(),
     "array.svd": lambda: da.linalg.svd_compressed(_array(40_000, 200, 20, 1), 10, seed=0)[1],
-    "array.histogram": lambda: da.histogram(_array(9000, 9000, 9, 9), bins=100, range=(0, 1))[0],
+    "array.histogram": lambda: da.histogram(_array(5400, 5400, 6, 6), bins=100, range=(0, 1))[0],
     "table.groupby": lambda: _table().groupby("key")["value"].agg(["mean", "std"]),
     "table.words": lambda: _table()["word"].str.upper().value_counts(),
     "table.distinct": lambda: _table()["key"].nunique(),

@@ -17,10 +17,12 @@ import random
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import dask
 import numpy as np
 from distributed import Client, LocalCluster
 
@@ -68,49 +70,49 @@ def measure_sleeping(store: Path, repeats: int, unit: float, end: float) -> None
         graph = GRAPHS[name.removeprefix(PREFIX).removesuffix(HALF)]
         return client.get(*graph(unit, factor))
 
-    for shape in SLEEPING_SHAPES:
+    for shape in SLEEPING_SHAPES:  # one after the other: idle workers use the processor
         names = [f"{PREFIX}{name}{ending}" for name in GRAPHS
                  for ending in (("", HALF) if shape in KNOWN else ("",))]  # fmt: skip
-        _measure_here(store, names, shape, repeats, end, work, {"processes": False})
+        todo = list(missing(store, names, (shape,), repeats))
+        _measure_here(store, todo, end, work, processes=False)
 
 
 def measure_collections(store: Path, repeats: int, end: float) -> None:
-    """Measure the computations of `COLLECTIONS` that the store does not have, shape by shape."""
+    """Measure the computations of `COLLECTIONS` that the store does not have, shapes in turn."""
 
     def work(client: Client, name: str) -> Any:
         return client.compute(COLLECTIONS[name.removeprefix(PREFIX)]()).result()
 
     names = [PREFIX + name for name in COLLECTIONS]
-    for shape in COMPUTING_SHAPES:
-        options = {"memory_limit": MEMORY // shape[0]}
-        _measure_here(store, names, shape, repeats, end, work, options)
+    with dask.config.set({"dataframe.shuffle.method": "tasks"}):
+        todo = list(missing(store, names, COMPUTING_SHAPES, repeats))
+        _measure_here(store, todo, end, work, memory_limit=MEMORY // 2)
 
 
 def _measure_here(
     store: Path,
-    names: list[str],
-    shape: Shape,
-    repeats: int,
+    todo: list[tuple[str, Shape]],
     end: float,
     work: Callable[[Client, str], Any],
-    options: dict[str, Any],
+    **options: Any,
 ) -> None:
-    todo = [name for name, _ in missing(store, names, (shape,), repeats)]
-    if not todo:
-        return
     opened = benchkit.Store(store)
-    with (
-        LocalCluster(
-            n_workers=shape[0], threads_per_worker=shape[1], dashboard_address=None, **options
-        ) as cluster,
-        Client(cluster) as client,
-    ):
-        for name in dict.fromkeys(todo):
-            work(client, name)  # imports
-        for name in todo:
+    with ExitStack() as stack:
+        clients = {}
+        for shape in dict.fromkeys(shape for _, shape in todo):
+            cluster = LocalCluster(
+                n_workers=shape[0], threads_per_worker=shape[1], dashboard_address=None, **options
+            )
+            clients[shape] = stack.enter_context(Client(stack.enter_context(cluster)))
+        used = set()
+        for name, shape in todo:
             if time.monotonic() > end:
                 return
-            opened.add(measure(client, name, partial(work, client, name)).tree)
+            if (name, shape) not in used:
+                work(clients[shape], name)  # imports
+                used.add((name, shape))
+            run = measure(clients[shape], name, partial(work, clients[shape], name))
+            opened.add(run.tree)
 
 
 def measure_catalogue(store: Path, repeats: int, end: float) -> None:
