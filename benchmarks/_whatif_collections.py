@@ -1,7 +1,7 @@
 """Computations with arrays, tables and Python objects for `benchmarks/whatif.py`.
 
-Each takes about half a second on a processor of 2025, in 20 to 200 tasks. Sizes do not depend on the
-cluster, so graphs are the same on each.
+Each takes about half a second on a processor of 2025, in 20 to 200 tasks. Sizes do not depend on
+the cluster, so graphs are the same on each.
 """
 
 from __future__ import annotations

@@ -86,7 +86,7 @@ def measure_collections(store: Path, repeats: int, end: float) -> None:
     names = [PREFIX + name for name in COLLECTIONS]
     with dask.config.set({"dataframe.shuffle.method": "tasks"}):
         todo = list(missing(store, names, COMPUTING_SHAPES, repeats))
-        _measure_here(store, todo, end, work, memory_limit=MEMORY // 2)
+        _measure_here(store, todo, end, work, memory_limit=MEMORY)
 
 
 def _measure_here(
@@ -152,7 +152,11 @@ def predict(store: Path) -> None:
             for shape, runs in by_shape.items():
                 if shape == base or not same_graph(by_shape[base][0], runs[0]):
                     continue
-                found = [model.predict(workers=shape[0], threads=shape[1]) for model in models]
+                try:
+                    found = [model.predict(workers=shape[0], threads=shape[1]) for model in models]
+                except BenchkitError as error:
+                    print(f"{workload} {base} -> {shape}: {error}")
+                    continue
                 predicted = float(np.median([each.seconds for each in found]))
                 low, high = (np.median([vars(each)[end] for each in found])
                              for end in ("low", "high"))  # fmt: skip
