@@ -43,8 +43,7 @@ class Clusters:
         if self._kept is None:
             self._kept = self._stack.enter_context(_opened(CLUSTER, {}))
         yield self._kept
-        state = self._kept.scheduler_info()["workers"].values()
-        if len(state) != CLUSTER["n_workers"]:
+        if self._kept and len(self._kept.scheduler_info()["workers"]) != CLUSTER["n_workers"]:
             self.close()
 
     def close(self) -> None:

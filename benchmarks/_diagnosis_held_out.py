@@ -130,6 +130,6 @@ HELD_OUT_HEALTHY = [
         ("a common input", graph(("one", layer(spin, 1, 0.05)),
                                  ("all", layer(spin, 40, 0.1, lambda n: [0])))),
         ("two graphs", lambda client: [flat(spin, 24, 0.08)(client) for _ in range(2)]),
-        ("an array of 15 chunks", array_sum((7500, 5000), (1500, 1667))),
+        ("an array of 12 chunks", array_sum((6000, 6000), (1500, 2000))),
     )
 ]  # fmt: skip

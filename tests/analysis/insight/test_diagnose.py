@@ -399,7 +399,7 @@ def test_threads_of_tasks_are_found_if_they_get_few_processors(tmp_path):
     assert all_rules()["waiting_inside"](case) is None
 
 
-@pytest.mark.parametrize(("cpu", "is_found"), [(0.2, True), (4.0, False)])
+@pytest.mark.parametrize(("cpu", "is_found"), [(0.1, True), (0.6, False), (4.0, False)])
 def test_waiting_inside_finds_sleeping_tasks_on_disturbed_machines(tmp_path, cpu, is_found):
     fine = [
         ["execute", "work", "thread-noncpu", "seconds", 8.0, ""],

@@ -7,8 +7,9 @@ from benchkit.formatting import format_quantity
 
 __all__ = ["find"]
 
-#: Seconds of computing / seconds of waiting of tasks that do nothing but wait.
-NO_WORK = 0.1
+#: Seconds of computing / seconds of waiting of tasks that do nothing but wait: with 18 processes on
+#: two processors, tasks that compute wait 14 times as long as they compute.
+NO_WORK = 0.02
 #: Processor seconds in other threads / seconds of waiting of tasks that wait for their own threads.
 OWN_THREADS = 0.4
 
