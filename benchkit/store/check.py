@@ -15,7 +15,6 @@ from benchkit.errors import AlreadyStored, StoreError, UnreadableRun
 from benchkit.formatting import counted
 from benchkit.measure.recording import WRITER_SILENT_S, is_abandoned, waits_for_adoption
 from benchkit.store.artifacts import move_artifacts, record_artifacts
-from benchkit.store.build.run_from_recording import run_from_recording
 from benchkit.store.index.catalogue import Catalogue
 from benchkit.store.manifest import STORE_FILE
 from benchkit.store.runfile.file import encode_run, index_record, run_name, stored_record
@@ -254,6 +253,9 @@ def _rescue(files: Files, catalogue: Catalogue, failed: list[str]) -> list[str]:
     for path in _recordings(files):
         if not is_abandoned(path):
             continue
+        # Imports distributed, which takes a fifth of the time of commands that read a store.
+        from benchkit.store.build.run_from_recording import run_from_recording
+
         try:
             tree = run_from_recording(path)
             ids = str(tree.attrs.get("experiment") or ""), str(tree.attrs["id"])
