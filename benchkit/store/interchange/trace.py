@@ -58,6 +58,7 @@ def write_trace(run: Run, path: Path) -> None:
     path : path
         File to write, compressed if its suffix is ``.gz``.
     """
+    stream = run.task_stream()
     producers, consumers, drawn = _dependencies(run)
     header = {
         "displayTimeUnit": "ms",
@@ -72,10 +73,10 @@ def write_trace(run: Run, path: Path) -> None:
         file.write(f'{json.dumps(header)[:-1]}, "traceEvents": [\n'.encode())
         # Each further event begins with a comma.
         file.write(_metadata("process_name", _SCHEDULER, 0, "scheduler").lstrip(b","))
-        file.writelines(_names(run))
-        file.writelines(_tasks(run))
+        file.writelines(_names(run, stream))
+        file.writelines(_tasks(run, stream))
         file.writelines(_flows(run, producers, consumers))
-        file.writelines(_activities(run))
+        file.writelines(_activities(run, stream))
         file.writelines(_counters(run))
         file.write(b"]}\n")
 
@@ -113,20 +114,18 @@ def _texts(values: np.ndarray | pa.Array) -> pa.Array:
     return pc.multiply(decimals, pa.scalar(Decimal("0.001"))).cast(pa.string())
 
 
-def _names(run: Run) -> Iterator[bytes]:
+def _names(run: Run, stream: pd.DataFrame) -> Iterator[bytes]:
     """Yield the names of workers and threads."""
     for number, name in enumerate(worker_names(run.tree), 1):
         yield _metadata("process_name", number, 0, f"worker {name}")
-    stream = run.task_stream()
     if len(stream):
         pairs = stream[["worker", "thread"]].drop_duplicates().itertuples(index=False)
         for worker, thread in pairs:
             yield _metadata("thread_name", worker + 1, thread + 1, f"thread {thread}")
 
 
-def _tasks(run: Run) -> Iterator[memoryview]:
+def _tasks(run: Run, stream: pd.DataFrame) -> Iterator[memoryview]:
     """Yield a slice per task."""
-    stream = run.task_stream()
     if stream.empty:
         return
     yield from _events(
@@ -211,14 +210,13 @@ def _flows(run: Run, producers: np.ndarray, consumers: np.ndarray) -> Iterator[m
         )
 
 
-def _activities(run: Run) -> Iterator[bytes | memoryview]:
+def _activities(run: Run, stream: pd.DataFrame) -> Iterator[bytes | memoryview]:
     """Yield a slice per activity that is no computation, and a flow per fetch.
 
     Slices on one track must not overlap, and a worker does many of them at once: each goes to the
     first lane that is free.
     """
     events = run.tree["task_events"].to_dataset() if "task_events" in run.tree.children else None
-    stream = run.task_stream()
     if events is None or not events.sizes.get("event"):
         return
     actions = event_actions(events)
