@@ -122,7 +122,7 @@ def quality_warnings(arms: Mapping[str, pd.DataFrame], metrics: Sequence[str]) -
         n_lost = int((runs[LOSSES].fillna("") != "").sum()) if LOSSES in runs else 0
         if n_lost:
             text = f"the capture lost data in {n_lost} of {counted(len(runs), 'run')} of {arm}"
-            warnings.append(f"{text}; `Run.quality` says which")
+            warnings.append(f"{text}; `benchkit report run RUN` says which")
         if "quality" not in runs:
             continue
         notes = [decode_json(value) for value in runs["quality"]]
@@ -132,7 +132,7 @@ def quality_warnings(arms: Mapping[str, pd.DataFrame], metrics: Sequence[str]) -
                 if n_runs:
                     warnings.append(
                         f"{metric}: {n_runs} of {counted(len(runs), 'run')} of {arm} {kind}; "
-                        "see `Run.quality`"
+                        "`benchkit report run RUN` says why"
                     )
     return warnings
 

@@ -61,6 +61,13 @@ _NOT_ALONE = (
 )
 
 
+#: Limits of a run that the user can remove.
+_LIMITS = {
+    "disturbed": "something else used the machine or the cluster",
+    "unfinished": "tasks were left when the clock stopped",
+}
+
+
 def show_progress(events: Iterable[Event], *, quiet: bool = False) -> Iterator[Event]:
     """Show the events of an experiment on stderr, and yield them.
 
@@ -92,6 +99,7 @@ def show_progress(events: Iterable[Event], *, quiet: bool = False) -> Iterator[E
     task = progress.add_task("", total=None, left="")
     n_planned = n_done = 0
     show_arm = False
+    limits: set[str] = set()
     with progress, _progress_log_shown(console):
         for event in events:
             if isinstance(event, Planned):
@@ -112,6 +120,7 @@ def show_progress(events: Iterable[Event], *, quiet: bool = False) -> Iterator[E
                     console.print(f"[{n_done}/{n_planned}] {label} ({left})", markup=False)
                     sys.stderr.flush()
             else:
+                limits |= _limits(event.record)
                 console.print(_result_line(event.record), markup=False)
                 losses = event.record.get("capture_losses")
                 if losses:  # with --quiet too
@@ -119,6 +128,8 @@ def show_progress(events: Iterable[Event], *, quiet: bool = False) -> Iterator[E
                         f"warning: {event.record['workload']}: not captured: {losses}", err=True
                     )
             yield event
+    for kind in sorted(limits):
+        console.print(f"{kind}: {_LIMITS[kind]}; `benchkit report run RUN` says what", markup=False)
 
 
 class _ConsoleHandler(logging.Handler):
@@ -178,16 +189,14 @@ def measure(
 def _result_line(record: dict[str, Any]) -> str:
     text = f"  {record['outcome']:13} {format_seconds(record.get('duration')):>10}"
     text += f"  {record['workload']}"
-    text += _limits(record)
+    limits = _limits(record)
+    text += f"  [{', '.join(sorted(limits))}]" if limits else ""
     return f"{text}: {record['error']}" if record.get("error") else text
 
 
-def _limits(record: dict[str, Any]) -> str:
-    """Return the limits of the run that the user can remove, in brackets."""
+def _limits(record: dict[str, Any]) -> set[str]:
     notes = json.loads(record.get("quality") or "{}")
-    kinds = {kind for words in notes.values() for kind in words.split()}
-    shown = sorted(kinds & {"disturbed", "unfinished"})
-    return f"  [{', '.join(shown)}]" if shown else ""
+    return {kind for words in notes.values() for kind in words.split()} & _LIMITS.keys()
 
 
 def format_duration(seconds: float) -> str:

@@ -12,6 +12,13 @@ from benchkit.whole_file import write_whole
 
 __all__ = ["report"]
 
+#: Format of `report trace` -> its viewer.
+_VIEWERS = {
+    "trace": "https://ui.perfetto.dev",
+    "speedscope": "https://www.speedscope.app",
+    "pprof": "`pprof -http=:` and the file",
+}
+
 
 @click.group()
 def report() -> None:
@@ -65,7 +72,7 @@ def report_trace(
       speedscope  .speedscope.json: call stacks, for www.speedscope.app
       pprof       .pb.gz, .pprof: call stacks, for pprof
 
-    Nothing is sent anywhere: open the file in the viewer.
+    Nothing is sent anywhere: open the file in the viewer, which reads it in the browser.
 
     \b
     Examples:
@@ -76,8 +83,9 @@ def report_trace(
     from benchkit.store.store import Store
 
     run = Store(store, create=False).open(run_id)
-    export_run(run, output, form=form)
+    form = export_run(run, output, form=form)
     print_json([{"id": run.id, "file": output}]) if as_json else click.echo(output)
+    click.echo(f"open it with {_VIEWERS[form]}", err=True)
 
 
 @report.command("ab")
@@ -96,7 +104,7 @@ def report_ab(
 ) -> None:
     """Write the page of an A/B experiment.
 
-    EXPERIMENT is an id, its first characters, or latest.
+    EXPERIMENT is an id, its first characters, or latest: the latest with two arms.
 
     \b
     Example:

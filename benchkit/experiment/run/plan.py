@@ -10,6 +10,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence, Sized
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
+from itertools import islice
 from random import Random
 from typing import Any
 
@@ -242,7 +243,9 @@ def plan_name(experiment: str) -> str:
     return f"experiments/{experiment}/plan.json"
 
 
-def read_plan(store: Store, experiment: str, *, having: str = "") -> dict[str, Any]:
+def read_plan(
+    store: Store, experiment: str, *, having: str = "", n_arms: int = 1
+) -> dict[str, Any]:
     """Return the stored plan and settings of an experiment.
 
     Parameters
@@ -253,6 +256,8 @@ def read_plan(store: Store, experiment: str, *, having: str = "") -> dict[str, A
         Id of the experiment, the beginning of it, or "latest".
     having : str, optional
         Return only an experiment with this key in its arguments, such as a bisection.
+    n_arms : int, default 1
+        "latest" is the latest experiment with as many arms or more.
 
     Returns
     -------
@@ -271,7 +276,11 @@ def read_plan(store: Store, experiment: str, *, having: str = "") -> dict[str, A
     else:
         ids = _planned(store)
     noun = having or "experiment"
-    matches = ids[-1:] if experiment == "latest" else [i for i in ids if i.startswith(experiment)]
+    if experiment == "latest":
+        suits = (i for i in reversed(ids) if n_arms == 1 or len(_read(store, i)["arms"]) >= n_arms)
+        matches = [*islice(suits, 1)]
+    else:
+        matches = [i for i in ids if i.startswith(experiment)]
     if len(matches) != 1:
         count = f"{len(matches)} {noun}s" if matches else f"no {noun}"
         hint = f"the latest are {', '.join(ids[-5:])}" if ids else "it has none"

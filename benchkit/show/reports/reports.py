@@ -77,7 +77,7 @@ def ab_report(
     store : Store
         The store with the experiment.
     experiment : str, default "latest"
-        Its id, or the first characters of its id.
+        Its id, or the first characters of its id; by default the latest with two arms.
     metrics : sequence of str, optional
         Metrics to compare; by default those of the notebook.
     folder : path, optional
@@ -97,7 +97,7 @@ def ab_report(
     MissingExtra
         The plotting packages are not installed.
     """
-    plan = read_plan(store, experiment)
+    plan = read_plan(store, experiment, n_arms=2)
     plan_id, arms = plan["id"], ", ".join(arm["name"] for arm in plan["arms"])
     parameters: dict[str, Any] = {"experiment": plan_id}
     if metrics:

@@ -93,7 +93,7 @@ def export_runs(
     return len(runs)
 
 
-def export_run(run: Run, path: str | Path, *, form: str | None = None) -> None:
+def export_run(run: Run, path: str | Path, *, form: str | None = None) -> str:
     """Write one run for a viewer of traces or call stacks.
 
     Parameters
@@ -105,13 +105,20 @@ def export_run(run: Run, path: str | Path, *, form: str | None = None) -> None:
     form : str, optional
         Name of the format, one of `RUN_FORMATS`; by default the suffix of `path` selects it.
 
+    Returns
+    -------
+    str
+        Name of the format.
+
     Raises
     ------
     UsageError
         `path` exists, its format is unknown, it cannot be written, or the run has no such data.
     """
-    write = _RUN_WRITERS[_format(Path(path), form, RUN_FORMATS)]
+    form = _format(Path(path), form, RUN_FORMATS)
+    write = _RUN_WRITERS[form]
     _write_whole(Path(path), lambda draft: write(run, draft))
+    return form
 
 
 def _format(path: Path, form: str | None, formats: dict[str, tuple[str, ...]]) -> str:

@@ -19,7 +19,7 @@ def test_night_names_limits_of_its_runs(tmp_path):
     records = [{**record, "environment": "tip"}, {**record, "environment": "tip", "quality": "{}"}]
     night = Night("2026-01-02T00:00:00", Store(tmp_path / "store"), records=records)
 
-    text = "duration: 1 of 2 runs of tip disturbed; see `Run.quality`"
+    text = "duration: 1 of 2 runs of tip disturbed; `benchkit report run RUN` says why"
     assert night.limits == [text]
     assert f"limited: {text}" in repr(night)
     assert "### Limits of the runs" in night_markdown(night)
@@ -31,7 +31,9 @@ def test_night_names_losses_of_the_capture(tmp_path):
     records = [{**record, "capture_losses": "memray: ImportError: not here"}, record]
     night = Night("2026-01-02T00:00:00", Store(tmp_path / "store"), records=records)
 
-    assert night.limits == ["the capture lost data in 1 of 2 runs of tip; `Run.quality` says which"]
+    assert night.limits == [
+        "the capture lost data in 1 of 2 runs of tip; `benchkit report run RUN` says which"
+    ]
 
 
 def test_night_counts_one_run_and_one_part_in_the_singular(tmp_path):

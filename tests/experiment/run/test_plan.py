@@ -65,11 +65,13 @@ def test_write_plan_keeps_plan_of_resumed_experiment(tmp_path):
 
 def test_read_plan_accepts_beginning_of_id(tmp_path):
     store = Store(tmp_path)
-    for name in ("01aa", "01ab"):
-        write_plan(store, name, plan_measurements(["A"], VARIANTS, 1), {"order": "abba"})
+    for name, arms in (("01aa", ["A", "B"]), ("01ab", ["A"])):
+        settings = {"order": "abba", "arms": [{"name": arm} for arm in arms]}
+        write_plan(store, name, plan_measurements(arms, VARIANTS, 1), settings)
 
     assert read_plan(store, "01aa")["id"] == "01aa"
     assert read_plan(store, "latest")["id"] == "01ab"
+    assert read_plan(store, "latest", n_arms=2)["id"] == "01aa"
     assert len(read_plan(store, "01ab")["plan"]) == 2
     with pytest.raises(UsageError, match="2 experiments of that id"):
         read_plan(store, "01")

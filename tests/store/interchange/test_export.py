@@ -359,7 +359,8 @@ def test_commands_write_and_never_replace(store, run, tmp_path):
     path = str(tmp_path / "run.json.gz")
     options = ["--store", str(store.path)]
     done = CliRunner().invoke(main, ["report", "trace", run.id[:13], "-o", path, *options])
-    assert (done.exit_code, done.output.strip()) == (0, path)
+    assert (done.exit_code, done.stdout.strip()) == (0, path)
+    assert "ui.perfetto.dev" in done.stderr
     again = CliRunner().invoke(main, ["report", "trace", run.id, "-o", path, *options])
     assert again.exit_code == 2
     assert "already exists" in again.output

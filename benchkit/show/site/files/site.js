@@ -140,10 +140,11 @@
       const metric = of(row);
       if (!metric) return ["", "not measured", "soft", 9];
       if (metric.regression) return ["▲", "regression", "worse", 1];
+      if (metric.now === null) return ["", "not measured", "soft", 9];
       const recent = metric.steps.filter(([place]) => place >= metric.spark.length - 7);
       if (recent.some(([, direction]) => direction === -metric.worse)) return ["▼", "better", "better", 2];
       if (metric.units !== null && Math.abs(metric.units) >= 6) return ["?", "unusual night", "warn", 3];
-      return ["=", "as usual", "soft", 5];
+      return metric.units === null ? ["", "not judged", "soft", 6] : ["=", "as usual", "soft", 5];
     };
     const columns = [
       { name: "workload", cell: (row) => make("a", { href: `${root}w/${row.page}.html#metric=${choose.value}` }, row.workload), sort: (row) => row.workload },
