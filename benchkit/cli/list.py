@@ -31,6 +31,7 @@ _SHOWN_FIELDS = (
     "workload",
     "category",
     "environment",
+    "arm",
     "outcome",
     "simulated",
     "duration",
@@ -276,11 +277,13 @@ def _is_simulated(record: Mapping[str, Any]) -> bool:
 
 def _short_run(record: Mapping[str, Any]) -> dict[str, Any]:
     """Return the row of a run in the table of runs."""
+    arm, environment = record.get("arm") or "", record.get("environment") or ""
     return {
         "run": record["id"][:13],
         "started": f"{record['started']:%Y-%m-%d %H:%M}" if record.get("started") else "",
         "workload": record["workload"],
-        "environment": record.get("environment") or "",
+        "environment": environment,
+        "arm": arm if arm != environment else "",
         "outcome": record["outcome"] + (" (simulated)" if _is_simulated(record) else ""),
         "duration": format_seconds(record.get("duration")),
         "peak memory": format_bytes(record.get("memory_peak")),
