@@ -14,7 +14,7 @@ from benchkit.cli.options import (
     as_json_text,
     check_folder,
     common,
-    has_failures,
+    complete_names,
     print_json,
 )
 from benchkit.errors import NotEnoughRuns, UsageError
@@ -34,7 +34,12 @@ WORSE, FAILED, TOO_FEW, INTERRUPTED = 1, 3, 4, 130
 
 
 @click.command()
-@click.argument("names", nargs=-1, metavar="BASELINE [OTHER]... [WORKLOAD]...")
+@click.argument(
+    "names",
+    nargs=-1,
+    metavar="BASELINE [OTHER]... [WORKLOAD]...",
+    shell_complete=complete_names("environments", "workloads"),
+)
 @click.option("-n", "blocks", type=click.IntRange(1), help=f"Blocks; default {DEFAULT_BLOCKS}.")
 @click.option("--adaptive", is_flag=True, help="Measure a workload until its verdict is decided.")
 @click.option("--budget", metavar="TIME", help="Measure as many blocks as fit: 20m, 1h30m, 5USD.")
@@ -105,7 +110,7 @@ def ab(
     from benchkit.analysis.compare.row_causes import with_causes
     from benchkit.analysis.compare.run_groups import with_composition
     from benchkit.analysis.metric_names import check_metrics
-    from benchkit.cli.progress import measure
+    from benchkit.cli.progress import has_failures, measure
     from benchkit.experiment.run.ab import split_names
     from benchkit.experiment.run.api import Selection, resume_experiment
     from benchkit.experiment.run.stopping import parse_budget

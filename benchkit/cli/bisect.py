@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from benchkit.cli.options import MEASUREMENT, common, print_json
+from benchkit.cli.options import MEASUREMENT, common, complete_names, print_json
 
 if TYPE_CHECKING:
     from benchkit.experiment.bisect.result import BisectionResult
@@ -23,7 +23,7 @@ GOOD, BAD, SKIP = 0, 1, 125
 
 
 @click.command()
-@click.argument("workload", required=False)
+@click.argument("workload", required=False, shell_complete=complete_names("workloads"))
 @click.option("--package", metavar="NAME", help="Releases of this package in the index.")
 @click.option("--git", "checkout", metavar="PATH", help="Commits of the package checked out here.")
 @click.option("--good", metavar="V", help="Release or commit before the change.")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from benchkit.cli.options import common, print_json
+from benchkit.cli.options import common, complete_names, print_json
 
 if TYPE_CHECKING:
     from benchkit.experiment.environment.cache import Built
@@ -97,7 +97,7 @@ def list_env(environment_folders: tuple[str, ...], as_json: bool) -> None:
 
 
 @env.command("build")
-@click.argument("names", nargs=-1, required=True)
+@click.argument("names", nargs=-1, required=True, shell_complete=complete_names("environments"))
 @click.option(
     "--update", is_flag=True, help="Resolve again: use the newest versions of unpinned packages."
 )
@@ -132,7 +132,7 @@ def build_env(
 
 
 @env.command("show")
-@click.argument("name")
+@click.argument("name", shell_complete=complete_names("environments"))
 @common("environments", "json")
 def show_env(name: str, environment_folders: tuple[str, ...], as_json: bool) -> None:
     """Print the content of an environment.
@@ -185,8 +185,8 @@ def _report_unbuilt(*environments: Environment) -> None:
 
 
 @env.command("diff")
-@click.argument("a")
-@click.argument("b")
+@click.argument("a", shell_complete=complete_names("environments"))
+@click.argument("b", shell_complete=complete_names("environments"))
 @common("environments", "json")
 def diff_env(a: str, b: str, environment_folders: tuple[str, ...], as_json: bool) -> None:
     """Print how two environments differ.

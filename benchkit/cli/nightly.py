@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from benchkit.cli.options import MEASUREMENT, as_json_text, check_folder, common, print_json
+from benchkit.cli.options import (
+    MEASUREMENT,
+    as_json_text,
+    check_folder,
+    common,
+    complete_names,
+    print_json,
+)
 from benchkit.errors import BenchkitError, UsageError, describe_error
 from benchkit.whole_file import write_whole
 
@@ -28,8 +35,9 @@ RELEASE_BLOCKS = 3
 
 
 @click.command("nightly")
-@click.argument("names", nargs=-1)
+@click.argument("names", nargs=-1, shell_complete=complete_names("workloads"))
 @click.option("-e", "environments", multiple=True, metavar="ENV",
+              shell_complete=complete_names("environments"),
               help="Environment to measure; repeatable.  [default: current]")  # fmt: skip
 @click.option("--control", metavar="ENV", help="Environment that stays unchanged between nights.")
 @click.option("--profile", metavar="NAME",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from importlib.util import find_spec
 from itertools import islice
@@ -24,7 +24,7 @@ __all__ = [
     "as_json_text",
     "check_folder",
     "common",
-    "has_failures",
+    "complete_names",
     "print_json",
     "print_json_texts",
     "read_numbers",
@@ -61,6 +61,28 @@ class CaptureLevel(click.ParamType):
         head, plus, last = incomplete.rpartition("+")
         choices = EXTRAS if plus else LEVELS
         return [CompletionItem(head + plus + word) for word in choices if word.startswith(last)]
+
+
+def complete_names(*kinds: str) -> Callable[..., list[str]]:
+    """Return ``shell_complete`` of an argument that names environments, workloads, or both.
+
+    Parameters
+    ----------
+    *kinds : {"environments", "workloads"}
+        What it names.
+
+    Returns
+    -------
+    callable
+        Returns the names that begin with a text.
+    """
+
+    def complete(ctx: Any, param: Any, incomplete: str) -> list[str]:
+        from benchkit.experiment.paths import defined_names
+
+        return [name for name in defined_names(*kinds) if name.startswith(incomplete)]
+
+    return complete
 
 
 def read_pairs(
@@ -231,7 +253,8 @@ def common(*names: str) -> Callable[..., Any]:
         ],
         "environment": [
             click.option("-e", "environment", default="current", show_default=True, metavar="ENV",
-                         help="Environment to use."),
+                         help="Environment to use.",
+                         shell_complete=complete_names("environments")),
         ],
         "environments": [
             click.option("--environments", "environment_folders", multiple=True, metavar="DIR",
@@ -373,19 +396,3 @@ def _json_text(row: dict[str, Any]) -> str:
         for name, value in row.items()
     }
     return json.dumps(json_safe(row), default=str, indent=1)
-
-
-def has_failures(records: Iterable[Mapping[str, Any]]) -> bool:
-    """Return whether a run failed.
-
-    Parameters
-    ----------
-    records : iterable of mapping
-        Records of runs.
-
-    Returns
-    -------
-    bool
-        True if an outcome is neither "ok" nor "skipped".
-    """
-    return any(record["outcome"] not in ("ok", "skipped") for record in records)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from benchkit.experiment.run.experiment import Experiment
     from benchkit.measure.discovery import BrokenFile
 
-__all__ = ["bar", "format_duration", "measure", "show_progress"]
+__all__ = ["bar", "format_duration", "has_failures", "measure", "show_progress"]
 
 
 @contextmanager
@@ -216,3 +216,19 @@ def format_duration(seconds: float) -> str:
     if minutes >= 60:
         return f"{minutes // 60} h {minutes % 60} min"
     return f"{minutes} min {rest} s" if minutes else f"{rest} s"
+
+
+def has_failures(records: Iterable[Mapping[str, Any]]) -> bool:
+    """Return whether a run failed.
+
+    Parameters
+    ----------
+    records : iterable of mapping
+        Records of runs.
+
+    Returns
+    -------
+    bool
+        True if an outcome is neither "ok" nor "skipped".
+    """
+    return any(record["outcome"] not in ("ok", "skipped") for record in records)

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import click
 import yaml
 
-from benchkit.cli.options import has_failures
 from benchkit.formatting import counted
 from benchkit.whole_file import write_whole
 
@@ -51,7 +50,7 @@ def check_release(
     """
     from benchkit.analysis.compare.compare_runs import compare_experiment
     from benchkit.cli.ab import print_plan
-    from benchkit.cli.progress import measure
+    from benchkit.cli.progress import has_failures, measure
     from benchkit.errors import NotEnoughRuns
     from benchkit.experiment.run.api import plan_experiment
     from benchkit.show.reports.reports import ab_report

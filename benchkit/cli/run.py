@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from benchkit.cli.options import MEASUREMENT, common, has_failures, print_json
+from benchkit.cli.options import MEASUREMENT, common, complete_names, print_json
 from benchkit.formatting import counted
 
 __all__ = ["run"]
@@ -22,7 +22,7 @@ MOST_ERROR = 60
 
 
 @click.command()
-@click.argument("names", nargs=-1)
+@click.argument("names", nargs=-1, shell_complete=complete_names("workloads"))
 @click.option("-n", "repeats", default=1, show_default=True, type=click.IntRange(1),
               help="Number of repetitions.")  # fmt: skip
 @common("environment", "select", "set", "virtual", *MEASUREMENT)
@@ -58,7 +58,7 @@ def run(
     Exit code 3: a run failed or gave a wrong answer.
     """
     from benchkit.cli.list import run_row
-    from benchkit.cli.progress import measure
+    from benchkit.cli.progress import has_failures, measure
     from benchkit.experiment.run.api import Selection, plan_experiment
     from benchkit.table import Table
 

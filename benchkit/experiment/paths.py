@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,48 @@ from benchkit.measure.settings import setting
 from benchkit.measure.suite.collect import absolute_folder, is_suite
 from benchkit.working_folder import working_folder
 
-__all__ = ["collect_workloads", "file_name", "folders_of", "notebook_path", "shipped"]
+__all__ = [
+    "collect_workloads",
+    "defined_names",
+    "file_name",
+    "folders_of",
+    "notebook_path",
+    "shipped",
+]
+
+#: Arguments of the decorator and name of a function that is a workload.
+_WORKLOAD = re.compile(r"^@workload\b(.*?)^def (\w+)", re.MULTILINE | re.DOTALL)
+_CATEGORY = re.compile(r"category=[\"'](\w+)")
+
+
+def defined_names(*kinds: str) -> list[str]:
+    """Return the names that files define, for completion by shells.
+
+    Files are not imported, so that workloads that a function makes are missing.
+
+    Parameters
+    ----------
+    *kinds : {"environments", "workloads"}
+        What to name.
+
+    Returns
+    -------
+    list of str
+        Names, sorted.
+    """
+    names: set[str] = set()
+    for kind in kinds:
+        for folder in folders_of(kind):
+            if kind == "environments":
+                names |= {path.stem for path in folder.glob("*.yaml")}
+                continue
+            for path in folder.glob("[!_]*.py"):
+                text = path.read_text(encoding="utf-8", errors="replace")
+                for options, name in _WORKLOAD.findall(text):
+                    category = _CATEGORY.search(options)
+                    prefix = category[1] if category else path.stem.rstrip("_")
+                    names.add(f"{prefix}.{name.rstrip('_')}")
+    return sorted(names)
 
 
 def shipped(kind: str) -> Path:

@@ -29,6 +29,9 @@ def complete(instruction, *words):
         (["benchkit", "ab", "--adap"], ["plain,--adaptive"]),
         (["benchkit", "nightly", "--webhook", "s"], ["plain,slack"]),
         (["benchkit", "run", "--capture", "full+mem"], ["plain,full+memray"]),
+        (["benchkit", "run", "array.vort"], ["plain,array.vorticity"]),
+        (["benchkit", "ab", "no-st"], ["plain,no-stealing"]),
+        (["benchkit", "run", "-e", "no-st"], ["plain,no-stealing"]),
         (["benchkit", "nothing-like-this"], []),
     ],
 )
