@@ -149,7 +149,7 @@ def _tasks(run: Run, stream: pd.DataFrame) -> Iterator[memoryview]:
 
 
 def _quoted(texts: list[str]) -> pa.Array:
-    # One call for all tells whether a text has characters to escape: most keys have none.
+    # Most keys have no characters to escape: one call for all shows whether any has.
     joined = "\n".join(texts)
     if len(quote(joined)) > len(joined) + len(texts) + 1:
         return pa.array([quote(text) for text in texts])
