@@ -125,10 +125,8 @@ def _pytest_records(content: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _asv_records(content: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    columns = content["result_columns"]
     requirements = {**(content.get("requirements") or {}), **(content.get("params") or {})}
-    for name, values in content["results"].items():
-        row = dict(zip(columns, values, strict=False))
+    for name, row in _asv_rows(content):
         started = datetime.fromtimestamp(
             (row.get("started_at") or content["date"]) / 1000, timezone.utc
         )
@@ -151,6 +149,18 @@ def _asv_records(content: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
                 distributed=requirements.get("distributed"),
                 git_commit=content.get("commit_hash"),
             )
+
+
+def _asv_rows(content: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Return the row of each benchmark; before version 2 of the format it is a dict or a number."""
+    columns = content.get("result_columns")
+    for name, values in content["results"].items():
+        if columns:
+            yield name, dict(zip(columns, values, strict=False))
+        else:
+            row = values if isinstance(values, Mapping) else {"result": [values]}
+            started = content.get("started_at") or {}
+            yield name, {**row, "started_at": started.get(name)}
 
 
 def _record(

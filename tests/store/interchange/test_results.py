@@ -98,6 +98,30 @@ def test_asv_results_become_one_run_per_case(store, folder):
     assert (first["dask"], first["distributed"]) == ("2025.9.0", "2025.9.1")
 
 
+def test_asv_results_of_the_first_format_become_runs(store, tmp_path):
+    path = tmp_path / "old.json"
+    first = {
+        "version": 1,
+        "commit_hash": "c0ffee",
+        "date": 1600000000000,
+        "params": {"machine": "box"},
+        "started_at": {"sum.time_all": 1600000100000},
+        "results": {
+            "sum.time_all": {"result": [0.5, None], "params": [["1", "2"]]},
+            "sum.peakmem_all": 2048.0,
+        },
+    }
+    path.write_text(json.dumps(first))
+
+    assert import_results(store, path).added == 3
+    runs = store.runs().set_index("workload")
+    assert runs.loc["sum.time_all[1]", "duration"] == 0.5
+    assert set(runs["host"]) == {"box"}
+    assert runs.loc["sum.time_all[2]", "outcome"] == "failed"
+    assert runs.loc["sum.peakmem_all", "memory_peak"] == 2048.0
+    assert runs["started"].max() == pd.Timestamp(1600000100000, unit="ms", tz="UTC")
+
+
 def test_import_of_folder_twice_adds_nothing(store, folder):
     (folder / "package.json").write_text("{}")
     first, second = import_results(store, folder), import_results(store, folder)
@@ -118,7 +142,7 @@ def test_imported_results_can_be_exported(store, folder, tmp_path):
     ("a.json", "{}", r"a\.json: contains no results of asv or pytest-benchmark"),
     ("a.json", "[]", r"a\.json: contains no results"),
     ("a.json", '{"benchmarks": [{}]}', r"a\.json: a result cannot be read: ValueError: datetime"),
-    ("a.json", '{"results": {}, "date": 1}', "cannot be read: KeyError: 'result_columns'"),
+    ("a.json", '{"results": {"a": {}}, "date": 1}', "cannot be read: KeyError: 'result'"),
     ("a.txt", "text " * 99, "cannot be read as a benchmark.db"),
     ("none", None, "none: no results"),
     ("missing.json", None, "missing.json: cannot be read: No such file"),
