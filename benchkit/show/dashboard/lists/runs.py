@@ -71,12 +71,15 @@ def first_page() -> Viewable:
     table = _table(newest).drop(columns=["id", "compare"]).astype(object)
     for title, _, digits in _NUMBERS.values():
         table[title] = [MISSING if pd.isna(n) else f"{n:,.{digits}f}" for n in table[title]]
-    rows = [[Markup(run), *cells] for run, *cells in table.itertuples(index=False)]
+    rows = [
+        [workload, Markup(run), started, *cells]
+        for run, started, workload, *cells in table.itertuples(index=False)
+    ]
     note = f"The newest {len(table)} runs. The list of all runs has filters and sort orders"
     return ui.column(
         ui.page_head(counted(len(every), "run"), lines=[_outcomes(every)]),
         ui.link_line(note, {address("runs"): "all runs"}),
-        tables.html_table(["run", *table.columns[1:]], rows),
+        tables.html_table(["workload", "run", "started", *table.columns[3:]], rows, tight=True),
         _glossary(),
     )
 
