@@ -32,7 +32,8 @@ SHARING = 0.26
 BANDWIDTH_FACTOR = 5
 #: Dask spills results beyond this share of a worker's memory.
 SPILLING_SHARE = 0.6
-#: Share of the tasks' seconds in which they wait for spilled data, above which it matters.
+#: Share of the tasks' seconds, or of the run if that is longer, in which tasks wait for spilled
+#: data, above which it matters.
 MAX_DISK = 0.02
 #: Tasks of these groups move data outside of the graph's dependencies.
 P2P_PREFIXES = ("shuffle-transfer", "shuffle-p2p", "rechunk-transfer", "rechunk-p2p", "p2p-")
@@ -254,7 +255,7 @@ class WhatIf:
     def _check_memory(self, n_workers: int, *, no_spill: bool) -> None:
         """Raise a UsageError if results would not fit the memory of this number of workers."""
         what = f"run {self.run.id[:13]}: no prediction for {counted(n_workers, 'worker')}"
-        spills = self.disk.sum() > MAX_DISK * self.given.seconds.sum()
+        spills = self.disk.sum() > MAX_DISK * max(self.given.seconds.sum(), self.duration)
         if n_workers != self.n_workers and spills and not no_spill:
             raise UsageError(f"{what}: it spilled, and other workers would spill other results")
         limit = float(np.median(self.run.tree["workers"].to_dataset()["memory_limit"].values))

@@ -203,6 +203,8 @@ def test_prediction_is_refused_where_results_would_be_spilled(tmp_path):
     with pytest.raises(UsageError, match="for 4 workers: it spilled"):
         spilled.predict(workers=4)
     assert spilled.predict(no_spill=True).seconds < spilled.predict().seconds
+    spilled.duration = 10.0  # the client works for most of the time
+    assert spilled.predict(workers=4).seconds > 0
 
 
 def test_unknown_group_and_numbers_out_of_range_are_refused(tmp_path):
