@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 import pytest
+from helpers.commands import run_python
 
 from benchkit.cli.main import benchkit as main
 from benchkit.errors import BenchkitError
@@ -95,14 +96,9 @@ RUN = [page for page in PAGES if any(not FILE.match(body) for _, body in steps(p
 @pytest.mark.parametrize("page", RUN)
 def test_code_of_page_runs(page, tmp_path):
     folder = tmp_path
-    variables = {**os.environ, "PYTHONPATH": str(ROOT)}
-    variables.pop("BENCHKIT_STORE", None)
 
     def run(*words):
-        done = subprocess.run(
-            [sys.executable, *words],
-            cwd=folder, env=variables, capture_output=True, text=True, timeout=600,
-        )  # fmt: skip
+        done = run_python(words, folder)
         # 1: one variant is slower than the other; 4: too few runs on a busy machine.
         allowed = (0, 1, 4) if "ab" in words else (0,)
         assert done.returncode in allowed, f"{words}\n{done.stdout[-1000:]}{done.stderr[-2000:]}"

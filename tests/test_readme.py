@@ -1,14 +1,13 @@
 """The Python code and commands of README and CONTRIBUTING run as printed."""
 
-import os
 import re
 import shlex
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from helpers import s3_server
+from helpers.commands import run_python
 
 ROOT = Path(__file__).parent.parent
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -19,11 +18,8 @@ def blocks(name, language):
     return [body for kind, body in BLOCK.findall(text) if kind == language]
 
 
-def run(command, folder):
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "BENCHKIT_STORE": "benchkit-store"}
-    return subprocess.run(
-        command, cwd=folder, capture_output=True, text=True, timeout=240, env=environment
-    )
+def run(words, folder):
+    return run_python(words, folder, timeout_s=240, BENCHKIT_STORE="benchkit-store")
 
 
 @pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md"])
@@ -53,7 +49,7 @@ def folder(tmp_path):
 def test_readme_python_runs(folder, body):
     script = folder / "script.py"
     script.write_text(f"{body}\n" if "__main__" in body else _as_script(body))
-    done = run([sys.executable, str(script)], folder)
+    done = run([script], folder)
 
     assert done.returncode == 0, done.stderr[-2000:]
 
@@ -63,7 +59,7 @@ def test_readme_example_of_own_code_ends_in_a_verdict_each_time(folder):
     (body,) = (body for body in blocks("README.md", "python") if "interleave" in body)
     (folder / "script.py").write_text(body)
     for _ in range(2):
-        done = run([sys.executable, "script.py"], folder)
+        done = run(["script.py"], folder)
 
         assert re.search(r"^sums +duration .* ▼ faster +6 \+ 6$", done.stdout, re.MULTILINE)
         assert "not interleaved" not in done.stdout
@@ -86,7 +82,7 @@ def test_readme_commands_run(folder, body, request, monkeypatch):
     for line in body.splitlines():
         words = shlex.split(line.removeprefix("$ "))
         module = {"benchkit": "benchkit", "papermill": "papermill"}[words[0]]
-        done = run([sys.executable, "-m", module, *words[1:]], folder)
+        done = run(["-m", module, *words[1:]], folder)
 
         assert done.returncode == 0, f"{line}\n{done.stderr[-2000:]}"
 
@@ -96,7 +92,7 @@ def test_contributing_workload_runs(folder):
     (folder / "own").mkdir()
     (folder / "own" / "array.py").write_text(blocks("CONTRIBUTING.md", "python")[0])
     command = "run --workloads own --scale 0.1 --store store array.largest"
-    done = run([sys.executable, "-m", "benchkit", *command.split()], folder)
+    done = run(["-m", "benchkit", *command.split()], folder)
 
     assert done.returncode == 0, done.stdout + done.stderr[-2000:]
     assert done.stdout.count(" ok ") == 2
