@@ -77,10 +77,10 @@ def counted(number: int, noun: str) -> str:
 
     Examples
     --------
-    >>> counted(1, "run"), counted(2, "run")
-    ('1 run', '2 runs')
+    >>> counted(1, "run"), counted(2000, "run")
+    ('1 run', '2,000 runs')
     """
-    return f"{number} {noun}{'' if number == 1 else 's'}"
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def format_bytes(value: float | None) -> str:
