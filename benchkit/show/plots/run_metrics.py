@@ -320,11 +320,13 @@ def task_group_bars(run: Run | xr.DataTree) -> figure:
     unique = short_names(map(str, data["task_group"].values))
     labels = row_labels([unique.get(name, name) for name in names], 36)
     actions = [str(action) for action in data["action"].values]
-    columns = {action: rows[:, index] for index, action in enumerate(actions)}
+    # In seconds, all ticks of an axis that ends below 0.01 s would be 0.
+    factor, unit = (1e3, "ms") if rows.sum(axis=1).max() < 0.1 else (1.0, "s")
+    columns = {action: rows[:, index] * factor for index, action in enumerate(actions)}
     source = ColumnDataSource({"label": labels, "name": names, **columns})
     fig = make_figure(
         title,
-        "thread-seconds (s)",
+        f"time of threads ({unit})",
         "task group",
         y_range=labels[::-1],
         height=max(170, 95 + 24 * len(labels)),
@@ -341,7 +343,7 @@ def task_group_bars(run: Run | xr.DataTree) -> figure:
         **({"legend_label": used} if used else {}),
     )
     for action, renderer in zip(used, renderers, strict=True):
-        tips = [("group", "@name"), (action, f"@{{{action}}}{{0.000}} s")]
+        tips = [("group", "@name"), (action, f"@{{{action}}}{{0.000}} {unit}")]
         fig.add_tools(HoverTool(renderers=[renderer], tooltips=tips))
     place_legend(fig)
     fig.xaxis.formatter = NumeralTickFormatter(format="0.[00]")
