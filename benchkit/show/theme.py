@@ -9,10 +9,13 @@ import hashlib
 
 __all__ = [
     "ACTIVITY_COLOURS",
+    "BETTER",
     "CAUSE_COLOURS",
     "MEMORY_COLOURS",
     "OTHER",
     "SERIES",
+    "UNCHANGED",
+    "WORSE",
     "distinct_colours",
     "group_colour",
 ]
@@ -50,6 +53,8 @@ MEMORY_COLOURS = {
     "unmanaged_recent": "#ee6677",
     "spilled": "#ccbb44",
 }
+#: Colours of differences.
+WORSE, BETTER, UNCHANGED = "#b2182b", "#2166ac", "#8a95a2"
 #: Colours of lines without a fixed colour, in order.
 SERIES = ("#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#bb5566", "#44bb99")
 #: Colours of task groups.

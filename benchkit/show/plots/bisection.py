@@ -11,15 +11,16 @@ from benchkit.experiment.bisect.replay import OUTCOME
 from benchkit.experiment.bisect.result import BisectionResult
 from benchkit.show.plots.base import INK, empty_figure, make_figure, place_legend
 from benchkit.show.plots.labels import metric_label
+from benchkit.show.theme import BETTER, UNCHANGED, WORSE
 
 __all__ = ["bisection_steps"]
 
 #: Verdict -> colour and marker.
 _LOOKS = {
-    "good": ("#2166ac", "circle"),
-    "bad": ("#b2182b", "triangle"),
-    "first bad": ("#b2182b", "star"),
-    "": ("#8a95a2", "square"),
+    "good": (BETTER, "circle"),
+    "bad": (WORSE, "triangle"),
+    "first bad": (WORSE, "star"),
+    "": (UNCHANGED, "square"),
 }
 
 
@@ -90,7 +91,7 @@ def bisection_steps(result: BisectionResult) -> figure:
             name="failed",
         )  # fmt: skip
         crosses = fig.scatter(
-            "build", "bottom", source=source, color="#b2182b", marker="x", size=11, line_width=2.5,
+            "build", "bottom", source=source, color=WORSE, marker="x", size=11, line_width=2.5,
             legend_label="no result", level="overlay",
         )  # fmt: skip
         fig.add_tools(HoverTool(renderers=[crosses], tooltips=[*tooltips, ("outcome", "@outcome")]))

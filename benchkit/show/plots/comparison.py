@@ -40,13 +40,11 @@ from benchkit.show.plots.base import (
     read_script,
 )
 from benchkit.show.plots.labels import metric_label, row_labels
-from benchkit.show.theme import OTHER
+from benchkit.show.theme import BETTER, OTHER, UNCHANGED, WORSE
 
 __all__ = ["forest_plot", "heat_map", "raw_points"]
 
 _INTERVAL: dict[str, Any] = {"x0": "low", "y0": "label", "x1": "high", "y1": "label"}
-#: Colours of verdicts.
-WORSE, BETTER, UNCHANGED = "#b2182b", "#2166ac", "#8a95a2"
 #: Maximum number of rows; above it, rows with verdict "same" are only counted in the title.
 MOST_ROWS = 60
 #: Pixels of a row, with room for the dots of three arms.
@@ -63,8 +61,8 @@ UNCHANGED_ALPHA = 0.3
 ROWS_OF_COLOUR_BAR = 5
 #: Transparent towards the middle, so that the page background shows in light and dark themes.
 _DIVERGING = (
-    "#2166ac", "#4393c3cc", "#92c5de88", "#92c5de44", "#8a95a21c", "#f4a58244", "#f4a58288",
-    "#d6604dcc", "#b2182b",
+    BETTER, "#4393c3cc", "#92c5de88", "#92c5de44", "#8a95a21c", "#f4a58244", "#f4a58288",
+    "#d6604dcc", WORSE,
 )  # fmt: skip
 
 
@@ -215,15 +213,12 @@ def _add_cut_arrows(fig: figure, source: ColumnDataSource, x_range: DataRange1d 
     first, last = float(x_range.start), float(x_range.end)  # type: ignore[arg-type]
     inset = 0.008 * (last - first)
     ends = (("low", -1, first, first + inset), ("high", 1, last, last - inset))
-    columns: dict[str, list[Any]] = {"x": [], "label": [], "angle": [], "colour": []}
-    for end, side, limit, x in ends:
-        for label, end_value, colour in zip(
-            *(source.data[name] for name in ("label", end, "colour")), strict=True
-        ):
-            if side * end_value > side * limit:
-                row = (x, label, -side * math.pi / 2, colour)
-                for cells, cell in zip(columns.values(), row, strict=True):
-                    cells.append(cell)
+    rows = source.to_df()
+    cut = pd.concat(
+        rows[side * rows[end] > side * limit].assign(x=x, angle=-side * math.pi / 2)
+        for end, side, limit, x in ends
+    )
+    columns = cut[["x", "label", "angle", "colour"]].to_dict("list")
     look: dict[str, Any] = {"line_color": "colour", "fill_color": "colour", "size": 9}
     arrow = Scatter(x="x", y="label", marker="triangle", angle="angle", **look)
     add_glyph(fig, arrow, ColumnDataSource(columns, name="cut"))

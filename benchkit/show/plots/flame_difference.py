@@ -16,14 +16,13 @@ from bokeh.plotting import figure
 from benchkit.formatting import package_path
 from benchkit.show.plots.base import empty_figure, has, to_tree
 from benchkit.show.plots.flame import draw_frames, flame_frames, pale, widest
+from benchkit.show.theme import BETTER, WORSE
 from benchkit.store.run import Run
 
 __all__ = ["flame_difference", "merged_frames"]
 
 #: Seconds per sample: the default sampling interval of Dask.
 SAMPLE_S = 0.01
-#: Colours of calls with more and with less time in B.
-MORE, LESS = "#b2182b", "#2166ac"
 #: Colour saturation of the largest difference, limited so that text on it is readable.
 MAX_SATURATION = 0.6
 #: Differences smaller than this share of the largest have no arrow.
@@ -89,7 +88,7 @@ def flame_difference(
         "b": wide["b"],
         "change": change,
         "colour": [
-            pale(MORE if value > 0 else LESS, 0.06 + (MAX_SATURATION - 0.06) * abs(value) / most)
+            pale(WORSE if value > 0 else BETTER, 0.06 + (MAX_SATURATION - 0.06) * abs(value) / most)
             for value in change
         ],
     }

@@ -21,6 +21,7 @@ from benchkit.show.dashboard.run.task_groups import (
     group_tabulator,
 )
 from benchkit.show.dashboard.state.pair_window import NAMES, PairWindow
+from benchkit.show.theme import BETTER, UNCHANGED, WORSE
 
 __all__ = ["about_groups", "group_table"]
 
@@ -138,10 +139,10 @@ def _bar(value: float, largest: float, unit: str) -> str:
     half = BAR_WIDTH / 2
     width = half * abs(value) / largest if largest else 0.0
     left = half if value > 0 else half - width
-    colour = "#b2182b" if value > 0 else "#2166ac"
+    colour = WORSE if value > 0 else BETTER
     label = f"{value:+.3f} {unit}"
     return (
         f"<svg width='{BAR_WIDTH}' height='{BAR_HEIGHT}' role='img' aria-label='{label}'>"
         f"<rect x='{left:.1f}' width='{width:.1f}' height='{BAR_HEIGHT}' fill='{colour}'/>"
-        f"<line x1='{half}' x2='{half}' y1='0' y2='{BAR_HEIGHT}' stroke='#8a95a2'/></svg>"
+        f"<line x1='{half}' x2='{half}' y1='0' y2='{BAR_HEIGHT}' stroke='{UNCHANGED}'/></svg>"
     )
