@@ -138,10 +138,7 @@ def _part_rows(table: pd.DataFrame, ids: list[str]) -> list[list[str]]:
         rows.append(
             [
                 f"{row['activity']} in {group}" if is_group else group,
-                _signed(row["seconds"], "s"),
-                _signed_interval(row, "s"),
-                format_seconds(row["baseline_s"]),
-                format_seconds(row["contender_s"]),
+                *_difference(row, "seconds", "s", "_s"),
                 Markup(" · ".join(links)),
             ]
         )
@@ -156,10 +153,7 @@ def _causes(changes: CauseChanges | None) -> list[Viewable]:
         [
             CAUSES_SHORT[row["cause"]],
             row["group"],
-            _signed(row["seconds"], "s"),
-            _signed_interval(row, "s"),
-            format_seconds(row["baseline_s"]),
-            format_seconds(row["contender_s"]),
+            *_difference(row, "seconds", "s", "_s"),
         ]
         for row in changes.causes.to_dict("records")
     ]
@@ -181,10 +175,7 @@ def _memory(table: pd.DataFrame) -> list[Viewable]:
     rows = [
         [
             str(row["kind"]).replace("_", ", "),
-            _signed(row["bytes"], "B"),
-            _signed_interval(row, "B"),
-            format_quantity(row["baseline"], "B"),
-            format_quantity(row["contender"], "B"),
+            *_difference(row, "bytes", "B"),
         ]
         for row in table.to_dict("records")
     ]
@@ -200,10 +191,13 @@ def _signed(number: float, units: str) -> str:
     return ("+" if number >= 0 else "−") + format_quantity(abs(number), units)
 
 
-def _signed_interval(row: Mapping[str, Any], units: str) -> str:
-    if not np.isfinite(row["low"]):
-        return MISSING
-    return f"{_signed(row['low'], units)} to {_signed(row['high'], units)}"
+def _difference(row: Mapping[str, Any], name: str, units: str, suffix: str = "") -> list[str]:
+    """Return a difference, its interval, and the values of both arms."""
+    interval = MISSING
+    if np.isfinite(row["low"]):
+        interval = f"{_signed(row['low'], units)} to {_signed(row['high'], units)}"
+    sides = [format_quantity(row[f"{arm}{suffix}"], units) for arm in ("baseline", "contender")]
+    return [_signed(row[name], units), interval, *sides]
 
 
 def _full_names(run_id: str) -> dict[str, str]:

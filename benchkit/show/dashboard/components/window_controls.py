@@ -48,8 +48,7 @@ def window_controls(
         ui.set_paragraph(description, window.description)
         whole.disabled = window.part is None
 
-    show()
-    window.subscribe(show)
+    window.subscribe(show, now=True)
     place = pn.Column(description, width=330, align="end")
     row = pn.FlexBox(group, *_end_fields(window), whole, place, align_items="end")
     return [ui.figure(strip), row]
@@ -80,8 +79,7 @@ def _end_fields(window: Window) -> list[pn.widgets.FloatInput]:
         if event.new is None or not window.zoom(*ends):
             show()  # restore the valid values
 
-    show()
-    window.subscribe(show)
+    window.subscribe(show, now=True)
     for field in fields:
         field.param.watch(set_window, "value")
     return fields

@@ -141,8 +141,7 @@ def _update_with(
         busy.show_window(*(window.part or window.whole))
         stream.choose(*window.groups_of(timeline))
 
-    show()
-    window.subscribe(show)
+    window.subscribe(show, now=True)
 
 
 def _memory(runs: list[Run]) -> list[Viewable]:

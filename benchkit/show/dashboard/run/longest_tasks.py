@@ -50,8 +50,7 @@ def longest_tasks(window: Window) -> pn.Column:
         elif window.group:
             fill_later()
 
-    update()
-    window.subscribe(update)
+    window.subscribe(update, now=True)
     return place
 
 

@@ -203,8 +203,7 @@ def _controls(window: Window) -> list[Viewable]:
         elif new or len(links):
             links[:] = new
 
-    show()
-    window.subscribe(show)
+    window.subscribe(show, now=True)
     return [*window_controls(window, choose_group(window), button="Whole run"), links]
 
 
@@ -239,8 +238,7 @@ def _task_stream(window: Window) -> figure:
     def show() -> None:
         stream.choose(*window.groups_of(window.timeline))
 
-    show()
-    window.subscribe(show)
+    window.subscribe(show, now=True)
     return stream.figure
 
 

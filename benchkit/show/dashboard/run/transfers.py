@@ -57,8 +57,7 @@ def transfers(window: Window) -> pn.Column:
     def show() -> None:
         pairs[:] = _pairs(window) if window.group else []
 
-    show()
-    window.subscribe(show)
+    window.subscribe(show, now=True)
     content = [pairs, *_matrix(window), *_shuffles(run)]
     spans = run.spans()
     if len(spans):
@@ -122,8 +121,7 @@ def _matrix(window: Window) -> list[Viewable]:
         show()
         window.set_options(cells="" if event.new == "bytes" else event.new)
 
-    show()
-    window.subscribe(show)
+    window.subscribe(show, now=True)
     value.param.watch(change_value, "value")
     note = ui.paragraph(_WINDOW_NOTE if matrix.has_windows else _WHOLE_NOTE)
     return [value, ui.figure(matrix.figure), note]

@@ -194,14 +194,18 @@ class Window:
             **changed,
         }
 
-    def subscribe(self, callback: Callable[[], object]) -> None:
+    def subscribe(self, callback: Callable[[], object], *, now: bool = False) -> None:
         """Call a function after each change of the window or the group.
 
         Parameters
         ----------
         callback : callable
             The function; that of a tab (see `tab_callbacks`) is called while the tab is shown.
+        now : bool, default False
+            Call it at once, too.
         """
+        if now:
+            callback()
         self._callbacks.setdefault(self._tab_in_creation, []).append(callback)
 
     @contextmanager
