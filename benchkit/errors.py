@@ -6,6 +6,9 @@ copied alone into the environment under test; they are re-exported here.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from benchkit.measure.errors import (
     BenchkitError,
     ClusterError,
@@ -53,6 +56,7 @@ __all__ = [
     "describe_error",
     "did_you_mean",
     "install_command",
+    "needs_extra",
 ]
 
 
@@ -175,3 +179,29 @@ class MissingExtra(UsageError):
     def __init__(self, extra: str, package: str) -> None:
         self.extra = extra
         super().__init__(f"{package} is not installed: run {install_command(extra)}")
+
+
+@contextmanager
+def needs_extra(extra: str, package: str = "") -> Iterator[None]:
+    """Report an import that fails in the body of a `with` as a missing extra.
+
+    Parameters
+    ----------
+    extra : str
+        Extra of benchkit that installs what the body imports.
+    package : str, optional
+        Name of the package; default: the name of the module that is missing.
+
+    Yields
+    ------
+    None
+
+    Raises
+    ------
+    MissingExtra
+        Something that the body imports is not installed.
+    """
+    try:
+        yield
+    except ImportError as error:
+        raise MissingExtra(extra, package or str(error.name)) from error

@@ -21,9 +21,9 @@ from uuid import uuid4
 from benchkit.errors import (
     AlreadyStored,
     InvalidStoreError,
-    MissingExtra,
     StoreAccessError,
     StoreError,
+    needs_extra,
 )
 from benchkit.store.file_cache import FileCache
 from benchkit.store.files import LocalFiles
@@ -96,6 +96,7 @@ class BucketFiles(Files):
             )
         self._scheme, bucket, prefix = match.groups()
         super().__init__(f"{self._scheme}://{bucket}{prefix}")
+        self._obstore = _import_obstore()
         self._objects = self._connect(SILENT_S)
         servers = [value for key, value in os.environ.items() if key.startswith("AWS_ENDPOINT")]
         digest = sha256(" ".join((self.root, *sorted(servers))).encode()).hexdigest()[:8]
@@ -104,11 +105,6 @@ class BucketFiles(Files):
         self._cache, self._workspaces = FileCache(local / "files"), local / "work"
 
     def _connect(self, silent_s: float) -> Any:
-        try:
-            from obstore.exceptions import BaseError
-            from obstore.store import from_url
-        except ImportError as error:
-            raise MissingExtra("cloud", str(error.name)) from error
         options: dict[str, Any] = {
             "client_options": {
                 "allow_http": True,  # only if the user's address says so
@@ -121,17 +117,15 @@ class BucketFiles(Files):
         if self._scheme == "s3" and not _has_own_credentials():
             options["credential_provider"] = self._profile()
         try:
-            return from_url(self.root, **options)
-        except BaseError as error:
+            return self._obstore.store.from_url(self.root, **options)
+        except self._obstore.exceptions.BaseError as error:
             raise self._explain(error, "") from error
 
     def _profile(self) -> Any:
         """Return the credentials of AWS's profiles, its single sign-on, or this machine's role."""
-        try:
+        with needs_extra("cloud"):
             from botocore.exceptions import BotoCoreError
             from obstore.auth.boto3 import Boto3CredentialProvider
-        except ImportError as error:
-            raise MissingExtra("cloud", str(error.name)) from error
         try:
             return Boto3CredentialProvider()
         except (ValueError, BotoCoreError) as error:
@@ -145,15 +139,14 @@ class BucketFiles(Files):
         Repeats it if the connection breaks: obstore does not repeat conditional writes and
         deletions of many files.
         """
-        from obstore.exceptions import AlreadyExistsError, BaseError
-
+        errors = self._obstore.exceptions
         pause_s, until = _FIRST_PAUSE_S, time.monotonic() + RETRY_S
         while True:
             try:
                 return call()
-            except AlreadyExistsError:
+            except errors.AlreadyExistsError:
                 raise
-            except (BaseError, FileNotFoundError, ValueError) as error:
+            except (errors.BaseError, FileNotFoundError, ValueError) as error:
                 problem = self._explain(error, name)
                 is_final = type(problem) is not StoreError or "status code: 4" in str(error)
                 if is_final or time.monotonic() + pause_s > until:
@@ -163,9 +156,7 @@ class BucketFiles(Files):
 
     def _explain(self, error: Exception, name: str) -> Exception:
         """Return the error of benchkit for an error of obstore, in one line."""
-        from obstore.exceptions import PermissionDeniedError, UnauthenticatedError
-
-        text = str(error)
+        errors, text = self._obstore.exceptions, str(error)
         reason = _REASON.search(text)
         short = ": ".join(filter(None, reason.groups())) if reason else _last_part(text)
         if _NO_BUCKET.search(text):
@@ -173,7 +164,7 @@ class BucketFiles(Files):
             return InvalidStoreError(f"{self.root}: there is no bucket {bucket}: create it first")
         if isinstance(error, (FileNotFoundError, ValueError)):  # no such name, or an invalid one
             return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), f"{self.root}/{name}")
-        if isinstance(error, (PermissionDeniedError, UnauthenticatedError)):
+        if isinstance(error, (errors.PermissionDeniedError, errors.UnauthenticatedError)):
             variables = _CREDENTIALS[self._scheme]
             return StoreAccessError(
                 f"{self.root}: access denied ({short}): check {variables}, and what they permit"
@@ -214,17 +205,13 @@ class BucketFiles(Files):
         return self._get(name)
 
     def _get(self, name: str) -> bytes:
-        import obstore
-
-        return self._request(lambda: bytes(obstore.get(self._objects, name).bytes()), name)
+        return self._request(lambda: bytes(self._obstore.get(self._objects, name).bytes()), name)
 
     def create(self, name: str, data: bytes) -> None:
-        from obstore.exceptions import AlreadyExistsError
-
         write_id = uuid4().hex
         try:
             self._put(name, data, mode="create", attributes={_WRITE_ID: write_id})
-        except AlreadyExistsError as error:
+        except self._obstore.exceptions.AlreadyExistsError as error:
             if self._write_id(name) != write_id:  # else only the answer was lost
                 raise AlreadyStored(name) from error
 
@@ -233,19 +220,15 @@ class BucketFiles(Files):
         self._put(name, data, mode="overwrite")
 
     def _put(self, name: str, data: bytes, **options: Any) -> None:
-        import obstore
-
         large = len(data) > LARGE_BYTES
         objects = self._connect(SILENT_WHEN_LARGE_S) if large else self._objects
         self._request(
-            lambda: obstore.put(objects, name, data, use_multipart=False, **options), name
+            lambda: self._obstore.put(objects, name, data, use_multipart=False, **options), name
         )
 
     def _write_id(self, name: str) -> str:
-        import obstore
-
         try:
-            result = self._request(lambda: obstore.get(self._objects, name), name)
+            result = self._request(lambda: self._obstore.get(self._objects, name), name)
         except FileNotFoundError:  # deleted meanwhile
             return ""
         return str(result.attributes.get(_WRITE_ID, ""))
@@ -258,18 +241,14 @@ class BucketFiles(Files):
         return int(head["size"]) if head else 0
 
     def _head(self, name: str) -> dict[str, Any] | None:
-        import obstore
-
         try:
-            return dict(self._request(lambda: obstore.head(self._objects, name), name))
+            return dict(self._request(lambda: self._obstore.head(self._objects, name), name))
         except FileNotFoundError:
             return None
 
     def move(self, name: str, to: str) -> None:
-        import obstore
-
         try:
-            self._request(lambda: obstore.copy(self._objects, name, to), name)
+            self._request(lambda: self._obstore.copy(self._objects, name, to), name)
         except FileNotFoundError:
             return
         self.delete(name)
@@ -281,13 +260,11 @@ class BucketFiles(Files):
             pass
 
     def delete(self, *names: str) -> None:
-        import obstore
-
         if not names:
             return
         self._cache.remove(*names)
         try:
-            self._request(lambda: obstore.delete(self._objects, list(names)), names[0])
+            self._request(lambda: self._obstore.delete(self._objects, list(names)), names[0])
         except FileNotFoundError:  # Google and Azure stop at a missing file
             for name in names if len(names) > 1 else ():
                 self.delete(name)
@@ -300,10 +277,8 @@ class BucketFiles(Files):
 
     def _level(self, folder: str) -> tuple[dict[str, int], Sequence[str]]:
         """Return the files directly in a folder with their sizes, and its folders, sorted."""
-        import obstore
-
         result = self._request(
-            lambda: obstore.list_with_delimiter(self._objects, folder or None), folder
+            lambda: self._obstore.list_with_delimiter(self._objects, folder or None), folder
         )
         files = {item["path"]: item["size"] for item in result["objects"]}
         return dict(sorted(files.items())), sorted(result["common_prefixes"])
@@ -312,10 +287,8 @@ class BucketFiles(Files):
         return iter(self.sizes(folder))
 
     def sizes(self, folder: str = "") -> dict[str, int]:
-        import obstore
-
         def below(part: str) -> dict[str, int]:
-            pages = self._request(lambda: [*obstore.list(self._objects, part)], part)
+            pages = self._request(lambda: [*self._obstore.list(self._objects, part)], part)
             return {item["path"]: item["size"] for page in pages for item in page}
 
         found, parts = self._level(folder)
@@ -374,6 +347,13 @@ def open_files(location: str) -> Files:
     """
     location = location.removeprefix("file://")
     return BucketFiles(location) if "://" in location else LocalFiles(Path(location).expanduser())
+
+
+def _import_obstore() -> Any:
+    with needs_extra("cloud"):
+        import obstore.exceptions
+        import obstore.store
+    return obstore
 
 
 def _has_own_credentials() -> bool:

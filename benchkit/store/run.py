@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from benchkit.errors import MissingExtra, UsageError
+from benchkit.errors import UsageError, needs_extra
 from benchkit.formatting import counted, format_quantity
 from benchkit.store.run_tables import RunTables
 from benchkit.store.schema import METRICS, RECORD_FIELDS
@@ -317,10 +317,8 @@ class Run(RunTables):
         It is loaded by its entry point, so that `store` imports nothing from higher layers.
         """
         for point in entry_points(group=ACCESSORS, name=name):
-            try:
+            with needs_extra("show"):
                 return point.load()(self, **arguments)
-            except ImportError as error:
-                raise MissingExtra("show", str(error.name)) from error
         raise UsageError(
             f"run.{name}: the installed benchkit does not know it: install benchkit again, in a "
             "clone with `pip install -e .`"

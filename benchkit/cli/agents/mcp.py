@@ -23,10 +23,8 @@ def mcp_command(store: str | None) -> None:
       benchkit mcp --store s3://lab-benchmarks/nightly
       claude mcp add benchkit -- benchkit mcp --store /srv/benchkit-store
     """
-    from benchkit.errors import MissingExtra
+    from benchkit.errors import needs_extra
 
-    try:
+    with needs_extra("mcp", "mcp>=2"):
         from benchkit.cli.agents.server import StoreServer
-    except ImportError as error:
-        raise MissingExtra("mcp", "mcp>=2") from error
     StoreServer(store).run("stdio")

@@ -14,7 +14,7 @@ from typing import Any
 
 from tornado.process import task_id
 
-from benchkit.errors import MissingExtra, UsageError
+from benchkit.errors import UsageError, needs_extra
 from benchkit.show.dashboard.web.trusted_hosts import (
     LOOPBACK,
     host_of,
@@ -93,7 +93,7 @@ def serve(
         Panel is not installed.
     """
     run_store = Store(store, create=False)
-    _check_access(address, origins, basic_auth, cookie_secret)
+    _check_access(origins, basic_auth, cookie_secret)
     oauth = {name: value for name, value in (oauth or {}).items() if value}
     _check_oauth(oauth, basic_auth, cookie_secret)
     if oauth_users and not oauth:
@@ -119,7 +119,7 @@ def serve(
     port = _free_port(address, port)
     os.environ["BENCHKIT_STORE"] = run_store.files.address
     os.environ.setdefault("BOKEH_RESOURCES", "server")  # nothing from a CDN
-    try:
+    with needs_extra("show"):
         import panel as pn
 
         from benchkit._compat.bokeh_serializer import install_fast_serializer
@@ -128,8 +128,6 @@ def serve(
         from benchkit.show.dashboard.components.mark_form import MARKS_VARIABLE
         from benchkit.show.dashboard.live import FOLLOW_VARIABLE
         from benchkit.show.dashboard.state.cache import workload_catalogue
-    except ImportError as error:
-        raise MissingExtra("show", str(error.name)) from error
     os.environ[MARKS_VARIABLE] = "1" if allow_marks else ""
     os.environ[FOLLOW_VARIABLE] = follow or ""
     options: dict[str, Any] = {}
@@ -240,7 +238,7 @@ def account_filter(users: Sequence[str]) -> Callable[[Mapping[str, Any] | None],
 
 
 def _check_access(
-    address: str, origins: Sequence[str], basic_auth: str | None, cookie_secret: str | None
+    origins: Sequence[str], basic_auth: str | None, cookie_secret: str | None
 ) -> None:
     # Bokeh accepts every host for `*:5006` and `*:*`, too. With any listening address, also a
     # local one, a foreign web page in a user's browser could then read the store.

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from benchkit.errors import BenchkitError, MissingExtra, UsageError
+from benchkit.errors import BenchkitError, UsageError, needs_extra
 from benchkit.show.issues.sync import LABEL, Issue
 from benchkit.whole_file import write_whole
 
@@ -65,10 +65,8 @@ class GitHubTracker:
     """
 
     def __init__(self, repository: str | None = None) -> None:
-        try:
+        with needs_extra("github", "PyGithub"):
             import github
-        except ImportError as error:
-            raise MissingExtra("github", "PyGithub") from error
         name = repository or os.environ.get(REPOSITORY, "")
         token = os.environ.get(TOKEN, "")
         if not re.fullmatch(r"[\w.-]+/[\w.-]+", name):

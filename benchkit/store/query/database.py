@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from benchkit.errors import MissingExtra, UsageError
+from benchkit.errors import UsageError, needs_extra
 from benchkit.store.query.table_cache import TableCache
 from benchkit.store.query.tables import SCHEMAS
 from benchkit.store.reader import StoreReader
@@ -54,10 +54,8 @@ def query(
     UsageError
         The statement is not a SELECT, or is wrong.
     """
-    try:
+    with needs_extra("query"):
         import duckdb
-    except ImportError as error:
-        raise MissingExtra("query", "duckdb") from error
     with duckdb.connect() as connection:
         _check_select(duckdb, connection, sql)
         problems = _add_views(store, connection, sql, progress)
