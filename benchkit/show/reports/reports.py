@@ -7,7 +7,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from benchkit.errors import MissingExtra
+from benchkit.errors import needs_extra
 from benchkit.experiment.bisect.result import read_bisection
 from benchkit.experiment.environment.environment import CURRENT
 from benchkit.experiment.environment.lookup import find_environment
@@ -51,15 +51,10 @@ def run_report(store: Store, run_id: str = "latest", output: str | Path | None =
     """
     run_id = store.resolve(run_id)
     attrs = store.open(run_id).tree.attrs
-    return _report(
-        store,
-        "run",
-        {"run": run_id},
-        title=f"{attrs.get('workload', 'run')}: {attrs.get('outcome', '')}",
-        output=output,
-        folder=str(attrs.get("experiment") or run_id),
-        name=f"run-{run_id}.html",
-    )
+    title = f"{attrs.get('workload', 'run')}: {attrs.get('outcome', '')}"
+    experiment, name = str(attrs.get("experiment") or run_id), f"run-{run_id}.html"
+    parameters = {"run": run_id}
+    return _report(store, "run", parameters, title, output=output, experiment=experiment, name=name)
 
 
 def ab_report(
@@ -102,18 +97,9 @@ def ab_report(
     parameters: dict[str, Any] = {"experiment": plan_id}
     if metrics:
         parameters["metrics"] = list(metrics)
-    title, page = f"A/B comparison: {arms}", "ab.html"
-    output = Path(folder) / page if folder else None
-    return _report(
-        store,
-        "ab",
-        parameters,
-        title=title,
-        output=output,
-        folder=plan_id,
-        name=page,
-        texts=texts,
-    )
+    title = f"A/B comparison: {arms}"
+    place = {"experiment": plan_id, "folder": folder}
+    return _report(store, "ab", parameters, title, texts=texts, **place)
 
 
 def nightly_report(store: Store, night: str, output: str | Path) -> Path:
@@ -134,7 +120,7 @@ def nightly_report(store: Store, night: str, output: str | Path) -> Path:
         `output`. The executed notebook is in the same folder.
     """
     parameters = {"night": night, "measure": False}
-    return _report(store, "nightly", parameters, title=f"Night {night[:16]}", output=output)
+    return _report(store, "nightly", parameters, f"Night {night[:16]}", output=output)
 
 
 def bisect_report(
@@ -161,43 +147,39 @@ def bisect_report(
     UsageError
         The bisection does not exist.
     """
-    parameters = {"bisection": read_bisection(store, bisection).id}
-    return _report(
-        store,
-        "bisect",
-        parameters,
-        title="Bisection",
-        output=Path(folder) / "bisect.html" if folder else None,
-        folder=parameters["bisection"],
-        name="bisect.html",
-    )
+    bisection = read_bisection(store, bisection).id
+    parameters = {"bisection": bisection}
+    return _report(store, "bisect", parameters, "Bisection", folder=folder, experiment=bisection)
 
 
 def _report(
     store: Store,
     notebook: str,
     parameters: Mapping[str, Any],
-    *,
     title: str,
-    output: str | Path | None,
-    folder: str = "",
+    *,
+    output: str | Path | None = None,
+    folder: str | Path | None = None,
+    experiment: str = "",
     name: str = "",
     texts: Mapping[str, str] = _NO_TEXTS,
 ) -> Path:
     """Write a report on a store, and other texts in the same folder, by suffix.
 
-    The page is `output`, by default a file in a folder of the store.
+    The page is `output`, or `name` (that of the notebook) in `folder`, by default in the folder of
+    an experiment in the store.
     """
     parameters = {"store": store.files.address, **parameters}
-    folder = f"experiments/{folder}/reports"
-    page = store.files.workspace(folder) / name if output is None else Path(output)
+    name = name or f"{notebook}.html"
+    in_store = f"experiments/{experiment}/reports"
+    page = Path(output or Path(folder or store.files.workspace(in_store)) / name)
     notebook_report(notebook, parameters, page, title=title)
     for suffix, text in texts.items():
         write_whole(page.with_suffix(suffix), text)
-    if output is not None:
+    if output or folder:
         return page
-    store.files.publish(folder)
-    return store.files.path(f"{folder}/{name}")
+    store.files.publish(in_store)
+    return store.files.path(f"{in_store}/{name}")
 
 
 def notebook_report(
@@ -230,10 +212,8 @@ def notebook_report(
     MissingExtra
         The plotting packages are not installed.
     """
-    try:
+    with needs_extra("show"):
         from benchkit.show.reports.html import notebook_page
-    except ImportError as error:
-        raise MissingExtra("show", str(error.name)) from error
     output = Path(output)
     executed = output.with_suffix(".ipynb")
     with (
