@@ -10,70 +10,21 @@ import pyarrow as pa
 
 from benchkit.store.run import Run
 from benchkit.store.run_tables import worker_names
+from benchkit.store.tables import read_table
 
 __all__ = ["SCHEMAS", "run_tables"]
 
 _TEXT = pa.dictionary(pa.int32(), pa.string())
 #: Columns that identify the run, in each table.
 _RUN = {"run": _TEXT, "workload": _TEXT, "environment": _TEXT}
-_COLUMNS: dict[str, dict[str, pa.DataType]] = {
-    "tasks": {
-        "task_group": _TEXT,
-        "prefix": _TEXT,
-        "worker": pa.int32(),
-        "thread": pa.int32(),
-        "ok": pa.bool_(),
-        "nbytes": pa.int64(),
-        "start": pa.float64(),
-        "duration": pa.float64(),
-    },
-    "task_groups": {
-        "task_group": _TEXT,
-        "prefix": _TEXT,
-        "n_tasks": pa.int64(),
-        "nbytes": pa.int64(),
-        "start": pa.float64(),
-        "stop": pa.float64(),
-        "duration_median": pa.float64(),
-        "duration_p95": pa.float64(),
-        "duration_max": pa.float64(),
-        "compute": pa.float64(),
-        "transfer": pa.float64(),
-        "disk_read": pa.float64(),
-        "disk_write": pa.float64(),
-        "serialize": pa.float64(),
-        "deserialize": pa.float64(),
-        "failed": pa.float64(),
-        "seceded": pa.float64(),
-        "other": pa.float64(),
-    },
-    "transfers": {
-        "source": pa.int32(),
-        "destination": pa.int32(),
-        "count": pa.float64(),
-        "bytes": pa.float64(),
-        "seconds": pa.float64(),
-    },
-    "workers": {
-        "worker": pa.int32(),
-        "name": pa.string(),
-        "host": _TEXT,
-        "nthreads": pa.int32(),
-        "memory_limit": pa.int64(),
-        "joined": pa.float64(),
-        "left": pa.float64(),
-    },
-    "events": {
-        "time": pa.float64(),
-        "topic": _TEXT,
-        "worker": pa.int32(),
-        "message": pa.string(),
-    },
-}
+_COLUMNS: dict[str, dict[str, pa.DataType]] = {}
+for _row in read_table("query_columns"):
+    _type = _TEXT if _row["type"] == "text" else pa.type_for_alias(_row["type"])
+    _COLUMNS.setdefault(_row["table"], dict(_RUN))[_row["column"]] = _type
 #: Schemas by name of the table. Times are seconds since the clock of the run started, sizes bytes;
 #: workers are numbers, -1 outside of the cluster. `task_groups` has quantiles of the durations of a
 #: group's tasks: a median over 100 million tasks takes seconds, over their groups milliseconds.
-SCHEMAS = {name: pa.schema({**_RUN, **columns}) for name, columns in _COLUMNS.items()}
+SCHEMAS = {name: pa.schema(columns) for name, columns in _COLUMNS.items()}
 
 
 def run_tables(run: Run) -> dict[str, pa.Table]:
