@@ -14,6 +14,7 @@ from typing import Any
 
 from distributed.metrics import time
 
+from benchkit.measure.capture_client import Observer
 from benchkit.measure.prometheus.http import Endpoint, HttpError, find_endpoints, request
 from benchkit.measure.recording import RecordingWriter
 
@@ -35,7 +36,7 @@ NO_METRICS = b"# Prometheus metrics are not available"
 
 
 class Scraper:
-    """Scrape one cluster in a background thread until `stop`.
+    """Scrape one cluster in a background thread, from `begin` to `end`.
 
     Parameters
     ----------
@@ -44,14 +45,21 @@ class Scraper:
     writer : RecordingWriter
         Recording for the tables `scrapes` (local Unix time, instance, compressed text) and
         `endpoints`.
+    observer : Observer
+        Observer of the run: the difference of the clocks.
     add_error : callable
         ``add_error(line)`` is called for each problem.
     """
 
     def __init__(
-        self, client: Any, writer: RecordingWriter, add_error: Callable[[str], None]
+        self,
+        client: Any,
+        writer: RecordingWriter,
+        observer: Observer,
+        add_error: Callable[[str], None],
     ) -> None:
         self.client, self.writer, self.add_error = client, writer, add_error
+        self.observer = observer
         self._endpoints: dict[str, Endpoint] = {}
         self._present: list[Endpoint] = []
         self._silent: dict[str, str] = {}
@@ -61,14 +69,14 @@ class Scraper:
         self._pool = ThreadPoolExecutor(N_THREADS, thread_name_prefix="benchkit-scrape")
         self._thread = threading.Thread(target=self._run, name="benchkit-scraper", daemon=True)
 
-    def start(self) -> None:
+    def begin(self) -> None:
         """Scrape once, so that counters have a first value, and start the thread."""
         self._update_processes()
         self._round()
         self._thread.start()
 
-    def stop(self) -> None:
-        """Scrape a last time and report processes that did not respond."""
+    def end(self) -> None:
+        """Scrape a last time, and report processes that did not respond."""
         self._stop.set()
         self._thread.join(3 * RESPONSE_TIMEOUT_S + SCRAPE_EVERY_S)
         if self._thread.is_alive():
@@ -78,6 +86,7 @@ class Scraper:
         self._pool.shutdown(wait=False, cancel_futures=True)
         for text in self._problems():
             self.add_error(text)
+        self.writer.segment({"scrape_clock": {"ahead": self.observer.clock_ahead}})
 
     def _run(self) -> None:
         rounds = 0

@@ -135,9 +135,9 @@ def record_prometheus(
         if line not in observer.errors:
             observer.errors.append(line)
 
-    session: _ScrapeSession | _ServerSession
+    session: Scraper | _ServerSession
     if source.url == SCRAPE:
-        session = _ScrapeSession(client, writer, observer, add_error)
+        session = Scraper(client, writer, observer, add_error)
     else:
         session = _ServerSession(client, writer, observer, source)
     with _report_errors(add_error):
@@ -159,27 +159,6 @@ def _report_errors(add_error: Callable[[str], None]) -> Iterator[None]:
         add_error(
             f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}".rstrip(": ")[:300]
         )
-
-
-class _ScrapeSession:
-    """Scrape scheduler and workers during the run."""
-
-    def __init__(
-        self,
-        client: Any,
-        writer: RecordingWriter,
-        observer: Observer,
-        add_error: Callable[[str], None],
-    ) -> None:
-        self.writer, self.observer = writer, observer
-        self.scraper = Scraper(client, writer, add_error)
-
-    def begin(self) -> None:
-        self.scraper.start()
-
-    def end(self) -> None:
-        self.scraper.stop()
-        self.writer.segment({"scrape_clock": {"ahead": self.observer.clock_ahead}})
 
 
 class _ServerSession:
