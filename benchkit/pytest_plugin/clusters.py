@@ -64,10 +64,9 @@ def session_environment(name: str) -> Any:
     if arm is not None:
         return arm.environment
     from benchkit.errors import UsageError
-    from benchkit.experiment.environment.lookup import find_environment
-    from benchkit.experiment.paths import folders_of
+    from benchkit.experiment.environment.lookup import as_environment
 
-    environment = find_environment(name, folders_of("environments"))
+    environment = as_environment(name)
     if environment.needs_building:
         raise UsageError(
             f"environment {name!r} has packages, and pytest runs in the present ones: "

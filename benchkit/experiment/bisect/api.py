@@ -17,7 +17,7 @@ from benchkit.experiment.bisect.reuse import MEASUREMENT_OPTIONS, earlier_ends, 
 from benchkit.experiment.bisect.search import Search
 from benchkit.experiment.bisect.session import Bisection
 from benchkit.experiment.environment.environment import CURRENT, Environment
-from benchkit.experiment.environment.lookup import find_environment
+from benchkit.experiment.environment.lookup import as_environment
 from benchkit.experiment.paths import collect_workloads, folders_of
 from benchkit.experiment.run.api import with_parameters
 from benchkit.experiment.run.experiment import Experiment
@@ -203,7 +203,7 @@ def bisect(
     budget_s = check_seconds(budget_s, "budget_s")
     names = {item.name for item in fields(Target)} & set(options)
     target = Target(workload, **{name: options.pop(name) for name in names})
-    base = find_environment(environment, folders_of("environments", target.environment_folders))
+    base = as_environment(environment, target.environment_folders)
     candidates = find_candidates(good, bad, base, package=package, git=git)
     bisection = plan_bisection(target, candidates, base, **options)
     for _ in bisection.run(report=print, budget_s=budget_s):
@@ -239,7 +239,7 @@ def resume_bisection(store: Store | str | Path | None, experiment: str) -> Bisec
     return plan_bisection(
         target,
         [Candidate(**entry) for entry in stored["candidates"]],
-        find_environment(stored["base"], folders_of("environments", target.environment_folders)),
+        as_environment(stored["base"], target.environment_folders),
         store=run_store,
         pinned=stored["held"],
         ends=stored.get("ends", ()),

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import distributions
@@ -17,6 +16,7 @@ from pathlib import Path
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
+from benchkit.captured_process import run_captured
 from benchkit.errors import EnvironmentBuildError, UsageError, did_you_mean
 from benchkit.experiment.environment.environment import Environment
 from benchkit.experiment.environment.install import newest_release
@@ -265,9 +265,7 @@ def _subject(folder: Path, sha: str) -> str:
 
 def _git(folder: Path, *arguments: str, message: str) -> str:
     try:
-        done = subprocess.run(
-            ["git", "-C", str(folder), *arguments], capture_output=True, text=True, check=False
-        )
+        done = run_captured(["git", "-C", str(folder), *arguments])
     except OSError as error:
         raise EnvironmentBuildError(f"git cannot be started: {error}") from error
     if done.returncode:

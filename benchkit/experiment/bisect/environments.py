@@ -16,12 +16,12 @@ from packaging.requirements import Requirement as PackagingRequirement
 
 from benchkit.errors import InvalidEnvironmentError
 from benchkit.experiment.bisect.candidates import Candidate
+from benchkit.experiment.environment.build import preferred_versions
 from benchkit.experiment.environment.environment import Environment
 from benchkit.experiment.environment.install import resolve
 from benchkit.experiment.environment.python import choose_python
 from benchkit.experiment.environment.requirements import (
     DASK,
-    OWN_NAMES,
     Requirement,
     as_of,
     parse_requirement,
@@ -70,11 +70,6 @@ class CandidateEnvironments:
         self.base, self.candidates = base, list(candidates)
         self.python = choose_python(base.python, base.where("python"))
         self._default_lines = _default_lines(requires)
-        self._own = {
-            name: version
-            for name, version in installed_packages().items()
-            if name not in (*DASK, *OWN_NAMES) and "+" not in version
-        }
         self.pinned = dict(pinned) if pinned is not None else self._choose_versions()
 
     def environment(self, position: int) -> Environment:
@@ -114,7 +109,7 @@ class CandidateEnvironments:
         """Return the versions of the good end, changed only where the bad end requires it."""
         first, last = self.candidates[0], self.candidates[-1]
         day = as_of(self._requirements(first), installed_packages())
-        good = self._resolve(first, prefer=None if day else self._own, dated=True)
+        good = self._resolve(first, prefer=None if day else preferred_versions(), dated=True)
         return _versions(self._resolve(last, prefer=_versions(good)), last)
 
     def _resolve(

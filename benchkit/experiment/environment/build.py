@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchkit.captured_process import run_captured
 from benchkit.errors import EnvironmentBuildError, InvalidEnvironmentError
 from benchkit.experiment.environment import cache, probe
 from benchkit.experiment.environment.cache import Built, find_built
@@ -36,7 +37,7 @@ from benchkit.measure.provenance import installed_packages, packages_hash
 from benchkit.whole_file import write_whole
 from benchkit.working_folder import cache_folder
 
-__all__ = ["build", "find_build"]
+__all__ = ["build", "find_build", "preferred_versions"]
 
 #: Limit of a call of the Python of an environment, which takes seconds.
 PROBE_TIMEOUT_S = 120.0
@@ -109,7 +110,7 @@ def find_build(environment: Environment, *, check_sources: bool = False) -> Buil
         resolution = json.loads(_resolution(spec).read_text(encoding="utf-8"))
         if check_sources and resolution["sources"] != _sources(environment):
             return None
-        own = _preferred()
+        own = preferred_versions()
         if any(own.get(name) != version for name, version in resolution["preferred"].items()):
             return None  # versions shared with this interpreter have changed
         return find_built(resolution["environment"])
@@ -144,7 +145,7 @@ def _build(environment: Environment, update: bool, report: Callable[[str], None]
                 built = _build_uv(environment, sources, scratch, report)
         elapsed = time.monotonic() - began
         report(f"ready after {elapsed:.1f} s: Python {built.python_version}, {built.hash}")
-        shared = {} if built.as_of or environment.conda else _preferred()
+        shared = {} if built.as_of or environment.conda else preferred_versions()
         shared = {name: shared[name] for name in built.packages if name in shared}
         content = {"environment": built.hash, "sources": sources, "preferred": shared}
         write_whole(_resolution(spec), json.dumps(content, indent=1))
@@ -183,10 +184,15 @@ def _hash(content: Any) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def _preferred() -> dict[str, str]:
+def preferred_versions() -> dict[str, str]:
     """Return the packages of this interpreter, which an arm uses too unless they conflict.
 
     Arms should differ in Dask only, not in NumPy too.
+
+    Returns
+    -------
+    dict
+        Name -> version, without Dask, benchkit and local versions.
     """
     return {
         name: version
@@ -213,7 +219,7 @@ def _build_uv(
         folder=scratch,
         where=where,
         as_of=day,
-        prefer=None if day else _preferred(),
+        prefer=None if day else preferred_versions(),
     )
     name = _hash([lock, sources, python.version, platform.machine(), sys.platform])
 
@@ -280,14 +286,8 @@ def _call_python(python: Path, arguments: Sequence[str], where: str, *, path: st
     command = [str(python), *([] if path else ["-I"]), *arguments]
     variables = {k: v for k, v in os.environ.items() if not k.startswith(("DASK_", "PYTHON"))}
     try:
-        done = subprocess.run(
-            command,
-            env={**variables, "PYTHONNOUSERSITE": "1", **({"PYTHONPATH": path} if path else {})},
-            capture_output=True,
-            text=True,
-            timeout=PROBE_TIMEOUT_S,
-            check=False,
-        )
+        variables |= {"PYTHONNOUSERSITE": "1", **({"PYTHONPATH": path} if path else {})}
+        done = run_captured(command, env=variables, timeout=PROBE_TIMEOUT_S)
         return json.loads(done.stdout)
     except subprocess.TimeoutExpired as error:
         raise EnvironmentBuildError(f"{where}: its Python did not end in time") from error

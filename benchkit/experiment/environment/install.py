@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from datetime import date
 from pathlib import Path
 
+from benchkit.captured_process import run_captured
 from benchkit.errors import EnvironmentBuildError, InvalidEnvironmentError
 from benchkit.experiment.environment.python import Interpreter, uv_command, venv_python
 from benchkit.experiment.environment.requirements import DASK, Requirement, redacted
@@ -217,14 +218,8 @@ def run_tool(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
     """
     unset = ("VIRTUAL_ENV", "CONDA_PREFIX", "PYTHONPATH", "PYTHONHOME", "UV_SYSTEM_PYTHON")
     variables = {name: value for name, value in os.environ.items() if name not in unset}
-    return subprocess.run(
-        list(command),
-        env={**variables, "NO_COLOR": "1", "GIT_TERMINAL_PROMPT": "0"},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    variables |= {"NO_COLOR": "1", "GIT_TERMINAL_PROMPT": "0"}
+    return run_captured(command, env=variables, stdin=subprocess.DEVNULL)
 
 
 def failure(

@@ -10,9 +10,10 @@ from benchkit.errors import InvalidEnvironmentError, did_you_mean
 from benchkit.experiment.environment.environment import CURRENT, Environment
 from benchkit.experiment.environment.file import EnvironmentFile, read_environment_file
 from benchkit.experiment.environment.validate import check_environment
+from benchkit.experiment.paths import folders_of
 from benchkit.measure.cluster.spec import LOCAL_CLUSTER
 
-__all__ = ["environment_files", "find_environment", "list_environments"]
+__all__ = ["as_environment", "environment_files", "find_environment", "list_environments"]
 
 
 def environment_files(folders: Sequence[Path]) -> list[Path]:
@@ -95,6 +96,33 @@ def find_environment(name: str, folders: Sequence[Path], *, check: bool = True) 
     if check and not environment.needs_building:
         check_environment(environment)
     return environment
+
+
+def as_environment(
+    environment: str | Environment, folders: str | Path | Sequence[str | Path] = ()
+) -> Environment:
+    """Return an environment, read by its name if it is a text.
+
+    Parameters
+    ----------
+    environment : str or Environment
+        Its name, or itself.
+    folders : path or sequence of path, optional
+        Folders that the user chose; default as for `benchkit.experiment.paths.folders_of`.
+
+    Returns
+    -------
+    Environment
+        The environment.
+
+    Raises
+    ------
+    InvalidEnvironmentError
+        The environment does not exist, or its file is invalid.
+    """
+    if isinstance(environment, Environment):
+        return environment
+    return find_environment(environment, folders_of("environments", folders))
 
 
 def _load(path: Path, folders: Sequence[Path], visited: tuple[Path, ...]) -> list[EnvironmentFile]:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from packaging.version import Version
 
+from benchkit.captured_process import run_captured
 from benchkit.errors import EnvironmentBuildError, InvalidEnvironmentError
 from benchkit.experiment.environment.requirements import python_specifier
 
@@ -176,11 +177,8 @@ def _working_pythons(paths: Sequence[Path]) -> list[Interpreter]:
 
 def _uv_pythons() -> list[Path]:
     try:
-        done = subprocess.run(
-            [*uv_command(), "python", "list", "--only-installed", "--no-python-downloads",
-             "--output-format", "json"],
-            capture_output=True, text=True, timeout=60, check=False,
-        )  # fmt: skip
+        options = ("--only-installed", "--no-python-downloads", "--output-format", "json")
+        done = run_captured([*uv_command(), "python", "list", *options], timeout=60)
         return [Path(entry["path"]) for entry in json.loads(done.stdout or "[]") if entry["path"]]
     except (OSError, ValueError, EnvironmentBuildError, subprocess.TimeoutExpired):
         return []
@@ -199,13 +197,7 @@ def _python_paths() -> list[Path]:
 @lru_cache(maxsize=64)
 def _interpreter(path: Path) -> Interpreter | None:
     try:
-        done = subprocess.run(
-            [str(path), "-I", "-c", _VERSION_CODE],
-            capture_output=True,
-            text=True,
-            timeout=20,
-            check=False,
-        )
+        done = run_captured([str(path), "-I", "-c", _VERSION_CODE], timeout=20)
         version, implementation = done.stdout.split()
     except (OSError, ValueError, subprocess.TimeoutExpired):
         return None

@@ -19,6 +19,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
+from benchkit.captured_process import run_captured
 from benchkit.errors import EnvironmentBuildError, InvalidEnvironmentError
 from benchkit.measure.secrets import redact_text
 
@@ -266,14 +267,9 @@ def _state(requirement: Requirement) -> str:
     if re.fullmatch(r"[0-9a-f]{40}", ref):
         return ref
     try:
-        done = subprocess.run(
-            ["git", "ls-remote", address, ref or "HEAD"],
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-            env={**os.environ, "GIT_TERMINAL_PROMPT": "0"},
-        )
+        variables = {**os.environ, "GIT_TERMINAL_PROMPT": "0"}
+        command = ["git", "ls-remote", address, ref or "HEAD"]
+        done = run_captured(command, timeout=60, env=variables)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise EnvironmentBuildError(
             f"{redacted(requirement.text)}: git failed: {redacted(str(error), requirement.text)}"
@@ -313,9 +309,7 @@ def _walk(path: Path) -> list[str]:
 
 def _git(path: Path, *arguments: str) -> str:
     try:
-        done = subprocess.run(
-            ["git", "-C", str(path), *arguments], capture_output=True, text=True, check=False
-        )
+        done = run_captured(["git", "-C", str(path), *arguments])
     except OSError:
         return ""
     return done.stdout if done.returncode == 0 else ""

@@ -25,13 +25,12 @@ from benchkit.analysis.regression.regression import read_ledger
 from benchkit.errors import BenchkitError, UsageError
 from benchkit.experiment.environment.build import build
 from benchkit.experiment.environment.environment import CURRENT, Environment
-from benchkit.experiment.environment.lookup import find_environment
+from benchkit.experiment.environment.lookup import as_environment
 from benchkit.experiment.nightly.confirm import Progress, confirm
 from benchkit.experiment.nightly.detector_cache import read_checkpoints, write_checkpoints
 from benchkit.experiment.nightly.diagnosis import diagnose
 from benchkit.experiment.nightly.group_totals import read_group_totals
 from benchkit.experiment.nightly.night import Night
-from benchkit.experiment.paths import folders_of
 from benchkit.experiment.run.api import Selection, plan_experiment
 from benchkit.experiment.run.events import Finished, Skipped
 from benchkit.experiment.run.experiment import Experiment
@@ -213,10 +212,9 @@ def _built(
     requested: Sequence[str | Environment], folders: Sequence[str | Path], result: Night
 ) -> dict[str, Environment]:
     """Return the environments that could be built; add the others to the failures."""
-    environment_folders = folders_of("environments", folders)
     environments: dict[str, Environment] = {}
     for name in requested:
-        environment = find_environment(name, environment_folders) if isinstance(name, str) else name
+        environment = as_environment(name, folders)
         try:
             build(environment, update=True)
             environments[environment.name] = environment

@@ -13,7 +13,7 @@ import pandas as pd
 from benchkit.errors import InvalidParameterError, UsageError, did_you_mean
 from benchkit.experiment.environment.build import build
 from benchkit.experiment.environment.environment import CURRENT, Environment
-from benchkit.experiment.environment.lookup import find_environment
+from benchkit.experiment.environment.lookup import as_environment
 from benchkit.experiment.paths import collect_workloads, folders_of
 from benchkit.experiment.run.events import finished_records
 from benchkit.experiment.run.experiment import Experiment
@@ -308,10 +308,14 @@ _SAME_NAMES = ("names", "folders", "params", "environments", "environment_folder
 
 
 def _arms(selection: Selection) -> list[Arm]:
-    folders = folders_of("environments", selection.environment_folders)
     if not selection.environments:
         raise UsageError("environments: is empty: name one, such as 'current'")
-    arms = [_arm(environment, folders) for environment in selection.environments]
+    arms = []
+    for given in selection.environments:
+        environment = as_environment(given, selection.environment_folders)
+        if environment.name == NULL_ARM:
+            raise UsageError(f"environment {NULL_ARM!r}: this name is reserved for the null arm")
+        arms.append(Arm(environment.name, environment))
     if selection.sweeps:
         grid = expand(arms[0].environment, selection.sweeps)
         if grid[0].params and len(arms) > 1:
@@ -319,14 +323,6 @@ def _arms(selection: Selection) -> list[Arm]:
         arms = grid if grid[0].params else [*arms, *grid]
     null = replace(arms[0], name=NULL_ARM)
     return [*arms, null] if selection.null else arms
-
-
-def _arm(environment: str | Environment, folders: Sequence[Path]) -> Arm:
-    if isinstance(environment, str):
-        environment = find_environment(environment, folders)
-    if environment.name == NULL_ARM:
-        raise UsageError(f"environment {NULL_ARM!r}: this name is reserved for the null arm")
-    return Arm(environment.name, environment)
 
 
 def _is_word(value: Any) -> bool:

@@ -19,9 +19,8 @@ from benchkit.errors import UsageError
 from benchkit.experiment.environment.build import build
 from benchkit.experiment.environment.cache import Built
 from benchkit.experiment.environment.environment import CURRENT, Environment
-from benchkit.experiment.environment.lookup import find_environment
+from benchkit.experiment.environment.lookup import as_environment
 from benchkit.experiment.environment.validate import check_settings
-from benchkit.experiment.paths import folders_of
 from benchkit.experiment.virtual.graph_of_run import graph_of_run, shape_of_run
 from benchkit.experiment.virtual.process import VirtualSpec, simulate_in_environment
 from benchkit.experiment.virtual.sweep_grid import sweep_grid
@@ -223,9 +222,7 @@ def simulate(
     base = VirtualSpec(model=model or Model())
     if measured is not None:
         base = replace(base, shape=shape_of_run(measured))
-    if isinstance(environment, str):
-        folders = folders_of("environments", environment_folders)
-        environment = find_environment(environment, folders)
+    environment = as_environment(environment, environment_folders)
     simulator = Simulator(graph, build(environment), environment, store)
     names = {name: name.removeprefix("distributed.") for name in config or {}}
     values = {f"distributed.{names[name]}": value for name, value in (config or {}).items()}

@@ -18,8 +18,7 @@ from scipy.optimize import minimize_scalar
 from benchkit.errors import UsageError
 from benchkit.experiment.environment.build import build
 from benchkit.experiment.environment.environment import CURRENT, Environment
-from benchkit.experiment.environment.lookup import find_environment
-from benchkit.experiment.paths import folders_of
+from benchkit.experiment.environment.lookup import as_environment
 from benchkit.experiment.virtual.api import Simulator
 from benchkit.experiment.virtual.graph_of_run import graph_of_run, shape_of_run
 from benchkit.experiment.virtual.process import VirtualSpec
@@ -108,8 +107,7 @@ def fit_model(
         A run cannot be simulated.
     """
     inputs = [(graph_of_run(run), shape_of_run(run)) for run in runs]
-    if isinstance(environment, str):
-        environment = find_environment(environment, folders_of("environments", environment_folders))
+    environment = as_environment(environment, environment_folders)
     built = build(environment)
     simulators = [Simulator(graph, built, environment, None) for graph, _ in inputs]
 

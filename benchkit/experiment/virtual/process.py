@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from benchkit.captured_process import run_captured
 from benchkit.errors import BenchkitError, UsageError
 from benchkit.experiment.environment.cache import Built
 from benchkit.experiment.environment.environment import Environment
@@ -184,14 +185,8 @@ def simulate_in_environment(
         path = Path(private, "request.json")
         path.write_text(json.dumps(request), encoding="utf-8")
         try:
-            ended = subprocess.run(
-                [str(built.python), "-m", "benchkit.simulation.entrypoint", str(path)],
-                env=variables,
-                capture_output=True,
-                text=True,
-                timeout=TIMEOUT_S,
-                check=False,
-            )
+            command = [str(built.python), "-m", "benchkit.simulation.entrypoint", str(path)]
+            ended = run_captured(command, env=variables, timeout=TIMEOUT_S)
         except subprocess.TimeoutExpired as error:
             raise SimulationProcessError(f"no end of the simulation in {TIMEOUT_S:g} s") from error
     recording = folder / f"{facts['id']}.recording"
