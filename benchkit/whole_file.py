@@ -1,13 +1,16 @@
-"""Write a file whole or not at all."""
+"""Write a file whole or not at all, and check before that it can be written."""
 
 from __future__ import annotations
 
 import os
+import tempfile
 from contextlib import suppress
 from pathlib import Path
 from uuid import uuid4
 
-__all__ = ["write_whole"]
+from benchkit.errors import UsageError
+
+__all__ = ["check_folder", "write_whole"]
 
 
 def write_whole(path: Path, content: str | bytes) -> None:
@@ -43,3 +46,31 @@ def write_whole(path: Path, content: str | bytes) -> None:
     finally:
         with suppress(OSError):
             draft.unlink(missing_ok=True)
+
+
+def check_folder(option: str, folder: str) -> None:
+    """Check that results can be written, before a measurement that may take hours.
+
+    Parameters
+    ----------
+    option : str
+        Name of the option, for the message.
+    folder : str
+        The folder; if it is missing, it is missing afterwards, too.
+
+    Raises
+    ------
+    UsageError
+        It cannot be made or written.
+    """
+    made = [path for path in (Path(folder), *Path(folder).parents) if not path.exists()]
+    try:
+        os.makedirs(folder, exist_ok=True)
+        descriptor, draft = tempfile.mkstemp(dir=folder)
+        os.close(descriptor)
+        os.unlink(draft)
+        with suppress(OSError):  # something else was put there
+            for path in made:
+                path.rmdir()
+    except OSError as error:
+        raise UsageError(f"{option} {folder}: cannot be written: {error.strerror}") from error

@@ -9,16 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from benchkit.cli.options import (
-    MEASUREMENT,
-    as_json_text,
-    check_folder,
-    common,
-    complete_names,
-    print_json,
-)
+from benchkit.cli.options import MeasurementOptions, complete_names, measuring
+from benchkit.cli.rows import as_json_text, print_json
 from benchkit.errors import NotEnoughRuns, UsageError
 from benchkit.formatting import counted
+from benchkit.whole_file import check_folder
 
 if TYPE_CHECKING:
     from benchkit.analysis.compare.comparison import Comparison
@@ -60,7 +55,7 @@ WORSE, FAILED, TOO_FEW, INTERRUPTED = 1, 3, 4, 130
 @click.option("--resume", metavar="ID", help="Continue an experiment: its id, or latest.")
 @click.option("--output", metavar="DIR", help="Folder for report and table; default: in the store.")
 @click.option("--no-report", is_flag=True, help="Do not write the report page.")
-@common("select", "set", "virtual", *MEASUREMENT)
+@measuring("select", "set", "virtual")
 def ab(
     names: tuple[str, ...],
     blocks: int | None,
@@ -72,20 +67,10 @@ def ab(
     order: str,
     seed: int,
     metrics: tuple[str, ...],
-    scale: float,
-    params: dict[str, Any],
-    virtual: Any,
-    capture: str,
     resume: str | None,
     output: str | None,
     no_report: bool,
-    quiet: bool,
-    store: str | None,
-    folders: tuple[str, ...],
-    environment_folders: tuple[str, ...],
-    expression: str | None,
-    tags: dict[str, str],
-    as_json: bool,
+    options: MeasurementOptions,
 ) -> None:
     """Compare environments with a baseline (A/B).
 
@@ -112,7 +97,7 @@ def ab(
     from benchkit.analysis.metric_names import check_metrics
     from benchkit.cli.progress import has_failures, measure
     from benchkit.experiment.run.ab import split_names
-    from benchkit.experiment.run.api import Selection, resume_experiment
+    from benchkit.experiment.run.api import resume_experiment
     from benchkit.experiment.run.stopping import parse_budget
     from benchkit.experiment.run.sweep import parse_sweeps
 
@@ -126,44 +111,33 @@ def ab(
     if resume is not None:
         if names:
             raise UsageError(f"--resume {resume}: the arms are stored: give no names")
-        experiment, broken = resume_experiment(store, resume)
+        experiment, broken = resume_experiment(options.store, resume)
     else:
-        environments, workloads = split_names(names, folders, environment_folders)
-        selection = Selection(
-            workloads,
-            select=expression,
-            folders=folders,
-            params=params,
-            environments=environments,
-            environment_folders=environment_folders,
-            null=null_only or not (no_null or virtual),
-            sweeps=parse_sweeps(sweeps),
-        )
+        places = (options.folders, options.environment_folders)
+        environments, workloads = split_names(names, *places)
+        null = null_only or not (no_null or options.virtual)
         experiment, broken = _make_plan(
-            selection,
+            options.selection(workloads, environments, null=null, sweeps=parse_sweeps(sweeps)),
             stop,
             null_only=null_only,
-            store=store,
             order=order,
             seed=seed,
-            scale=scale,
-            capture=capture,
-            tags=tags,
-            virtual=virtual,
+            virtual=options.virtual,
             arguments={"command": shlex.join(sys.argv[1:]), "adaptive": adaptive},
+            **options.how,
         )
     experiment = _limited(experiment, stop, resumed=resume is not None)
-    if not quiet:
+    if not options.quiet:
         print_plan(experiment)
-    records, interrupted = measure(experiment, broken, quiet=quiet)
+    records, interrupted = measure(experiment, broken, quiet=options.quiet)
     if interrupted:
         command = f"`benchkit ab --resume {experiment.id[:13]}` continues"
         text = command if experiment.is_stored else "nothing was measured"
         click.echo(f"interrupted: {text}", err=True)
     policy = experiment.stop_policy
-    if not quiet and policy.n_settled:
+    if not options.quiet and policy.n_settled:
         click.echo(f"skipped {counted(policy.n_settled, 'run')}: verdict already decided", err=True)
-    if not quiet and policy.n_over_budget:
+    if not options.quiet and policy.n_over_budget:
         click.echo(f"skipped {counted(policy.n_over_budget, 'run')}: budget used up", err=True)
     try:
         comparison = compare_experiment(experiment.store.runs(), experiment.id, metrics=chosen)
@@ -173,11 +147,11 @@ def ab(
         if interrupted:
             sys.exit(INTERRUPTED)
         raise
-    if experiment.virtual is not None and not quiet:
+    if experiment.virtual is not None and not options.quiet:
         from benchkit.experiment.virtual.schedules import describe_schedules
 
         click.echo(describe_schedules(experiment.store, records), err=True)
-    if as_json:
+    if options.as_json:
         print_json(comparison.to_records())
     else:
         click.echo(comparison.to_table())
@@ -185,7 +159,7 @@ def ab(
         for warning in comparison.warnings:
             click.echo(f"warning: {warning}", err=True)
     if not no_report:
-        _write_report(experiment, comparison, chosen, output, quiet)
+        _write_report(experiment, comparison, chosen, output, options.quiet)
     if interrupted:
         sys.exit(INTERRUPTED)
     if len(comparison.worse):
@@ -233,7 +207,7 @@ class _StopOptions:
 
 
 def _make_plan(
-    selection: Selection, stop: _StopOptions, *, null_only: bool, store: str | None, **options: Any
+    selection: Selection, stop: _StopOptions, *, null_only: bool, **options: Any
 ) -> tuple[Experiment, list[BrokenFile]]:
     """Return a new experiment, and the workload files that cannot be loaded."""
     from benchkit.experiment.run.api import plan_experiment
@@ -251,7 +225,6 @@ def _make_plan(
         )
     return plan_experiment(
         selection,
-        store=store,
         repeats=LOOKS[-1] if stop.adaptive else stop.blocks or DEFAULT_BLOCKS,
         **options,
     )

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import shlex
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from benchkit.cli.options import MEASUREMENT, common, complete_names, print_json
+from benchkit.cli.options import MeasurementOptions, complete_names, measuring
+from benchkit.cli.rows import print_json
 
 if TYPE_CHECKING:
     from benchkit.experiment.bisect.result import BisectionResult
@@ -45,7 +46,7 @@ GOOD, BAD, SKIP = 0, 1, 125
 @click.option("--timeout", "deadline_s", type=click.FloatRange(0, min_open=True), metavar="S",
               help="Time limit of a run in seconds; a timeout counts as slow.")  # fmt: skip
 @click.option("--resume", metavar="ID", help="Continue a bisection: its id, or latest.")
-@common("set", "virtual", *MEASUREMENT)
+@measuring("set", "virtual")
 def bisect(
     workload: str | None,
     package: str | None,
@@ -60,17 +61,8 @@ def bisect(
     confidence: float,
     budget: str | None,
     deadline_s: float | None,
-    scale: float,
-    params: dict[str, Any],
-    virtual: Any,
-    capture: str,
     resume: str | None,
-    quiet: bool,
-    store: str | None,
-    folders: tuple[str, ...],
-    environment_folders: tuple[str, ...],
-    tags: dict[str, str],
-    as_json: bool,
+    options: MeasurementOptions,
 ) -> None:
     """Find the build that made a workload slower.
 
@@ -96,8 +88,7 @@ def bisect(
     from benchkit.errors import BenchkitError, UsageError
     from benchkit.experiment.bisect.api import Target, plan_bisection, resume_bisection
     from benchkit.experiment.bisect.candidates import find_candidates
-    from benchkit.experiment.environment.lookup import find_environment
-    from benchkit.experiment.paths import folders_of
+    from benchkit.experiment.environment.lookup import as_environment
     from benchkit.experiment.run.stopping import parse_budget
 
     budget_s, budget_usd = parse_budget(budget) if budget else (None, None)
@@ -106,35 +97,32 @@ def bisect(
     if resume is not None:
         if workload or package or checkout:
             raise UsageError(f"--resume {resume}: give no workload, --package or --git with it")
-        bisection = resume_bisection(store, resume)
+        bisection = resume_bisection(options.store, resume)
     else:
         if workload is None:
             raise UsageError("a workload to bisect is missing: see `benchkit list workloads`")
-        environment = find_environment(base, folders_of("environments", environment_folders))
+        environment = as_environment(base, options.environment_folders)
         target = Target(
             workload,
             metric=metric,
-            folders=folders,
-            environment_folders=environment_folders,
-            params=params,
+            folders=options.folders,
+            environment_folders=options.environment_folders,
+            params=options.params,
             search={"confidence": confidence, "fewest": blocks, "max_repeats": max_repeats},
         )
         bisection = plan_bisection(
             target,
             find_candidates(good, bad, environment, package=package, git=checkout, step=git_step),
             environment,
-            store=store,
             ends=None if git_step else (),
-            tags=tags,
             arguments={"command": shlex.join(sys.argv[1:])},
-            scale=scale,
-            capture=capture,
             deadline_s=deadline_s,
-            virtual=virtual,
+            virtual=options.virtual,
+            **options.how,
         )
     interrupted = False
     try:
-        _run(bisection, budget_s, quiet)
+        _run(bisection, budget_s, options.quiet)
     except KeyboardInterrupt:
         interrupted = True
         command = f"`benchkit bisect --resume {bisection.experiment.id[:13]}` continues"
@@ -146,9 +134,9 @@ def bisect(
         click.echo(f"error: {error}", err=True)
         sys.exit(SKIP)
     result = bisection.result()
-    if bisection.out_of_budget and not quiet:
+    if bisection.out_of_budget and not options.quiet:
         click.echo("stopped: budget used up", err=True)
-    if as_json:
+    if options.as_json:
         print_json(result.to_records())
     else:
         _print(result)

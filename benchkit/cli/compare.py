@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from benchkit.cli.options import common, print_json
+from benchkit.cli.options import common
+from benchkit.cli.rows import open_store, print_json
 
 if TYPE_CHECKING:
     from benchkit.analysis.compare.comparison import Comparison
@@ -56,9 +57,8 @@ def compare_command(
     Exit code 1: a metric is worse; 4: too few runs to compare.
     """
     from benchkit.analysis.compare.run_groups import with_composition
-    from benchkit.store.store import Store
 
-    run_store = Store(store, create=False)
+    run_store = open_store(store)
     comparison = compare_selections(run_store, baseline, contenders, null=null, metrics=metrics)
     comparison = with_composition(comparison, run_store.load)
     if as_json:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from benchkit.cli.options import common
+from benchkit.cli.rows import open_store
 
 __all__ = ["dashboard"]
 
@@ -49,21 +52,7 @@ PORT = 5006
 @click.option("--follow", is_flag=False, flag_value="latest", metavar="[EXPERIMENT]",
               help="Open a running experiment; default: the latest.")  # fmt: skip
 @common("store")
-def dashboard(
-    port: int,
-    address: str,
-    show: bool,
-    num_procs: int,
-    origins: tuple[str, ...],
-    basic_auth: str | None,
-    cookie_secret: str | None,
-    oauth_users: tuple[str, ...],
-    allow_marks: bool,
-    insecure: bool,
-    follow: str | None,
-    store: str | None,
-    **oauth: str | None,
-) -> None:
+def dashboard(store: str | None, follow: str | None, **options: Any) -> None:
     """Show the runs of a store in a browser.
 
     Ctrl-C stops it. Only this machine can connect unless --address is given. A public address needs
@@ -80,24 +69,10 @@ def dashboard(
     from benchkit.experiment.run.plan import read_plan
     from benchkit.show.dashboard.server import serve
     from benchkit.show.grafana.link import chosen_template
-    from benchkit.store.store import Store
 
     chosen_template()  # reject an invalid template before serving
     if follow not in (None, "", "latest"):  # reject an unknown experiment too
-        follow = str(read_plan(Store(store, create=False), follow)["id"])
-    serve(
-        store,
-        port=port,
-        address=address,
-        show=show,
-        origins=origins,
-        basic_auth=basic_auth,
-        cookie_secret=cookie_secret,
-        oauth={name.removeprefix("oauth_"): value for name, value in oauth.items() if value},
-        oauth_users=oauth_users,
-        allow_marks=allow_marks,
-        insecure=insecure,
-        follow=follow,
-        num_procs=num_procs,
-        ready=lambda url: click.echo(url),
-    )
+        follow = str(read_plan(open_store(store), follow)["id"])
+    names = [name for name in options if name.startswith("oauth_") and name != "oauth_users"]
+    oauth = {name.removeprefix("oauth_"): options.pop(name) for name in names}
+    serve(store, follow=follow, oauth=oauth, ready=click.echo, **options)

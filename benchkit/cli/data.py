@@ -8,7 +8,8 @@ from typing import Any
 
 import click
 
-from benchkit.cli.options import common, print_json
+from benchkit.cli.options import common
+from benchkit.cli.rows import print_json
 from benchkit.errors import UsageError
 
 __all__ = ["data"]

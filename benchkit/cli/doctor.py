@@ -6,7 +6,8 @@ import sys
 
 import click
 
-from benchkit.cli.options import common, print_json
+from benchkit.cli.options import common
+from benchkit.cli.rows import print_json
 
 __all__ = ["doctor"]
 

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from benchkit.cli.options import common, complete_names, print_json
+from benchkit.cli.options import common, complete_names
+from benchkit.cli.rows import print_json, print_rows
+from benchkit.table import Table
 
 if TYPE_CHECKING:
     from benchkit.experiment.environment.cache import Built
@@ -80,7 +82,6 @@ def list_env(environment_folders: tuple[str, ...], as_json: bool) -> None:
     from benchkit.experiment.environment.describe import environment_rows
     from benchkit.experiment.paths import folders_of
     from benchkit.formatting import format_bytes
-    from benchkit.table import Table
 
     searched = folders_of("environments", environment_folders)
     print_replaced(searched)
@@ -123,12 +124,7 @@ def build_env(
         row["python"] = built.python_version
         row |= {"dask": built.packages.get("dask", ""), "packages": len(built.packages)}
         rows.append(row | {"executable": str(built.python)})
-    if as_json:
-        print_json(rows)
-        return
-    from benchkit.table import Table
-
-    click.echo(Table(rows).to_text())
+    print_rows(rows, as_json=as_json)
 
 
 @env.command("show")
@@ -213,8 +209,6 @@ def diff_env(a: str, b: str, environment_folders: tuple[str, ...], as_json: bool
 def _print_differences(rows: list[dict[str, Any]], first: str, second: str) -> None:
     """Print a table, long values below it; packages of only one side are counted."""
     import textwrap
-
-    from benchkit.table import Table
 
     names = {"a": first, "b": second if second != first else f"{second} (b)"}
     extra = {

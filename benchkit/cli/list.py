@@ -12,8 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from benchkit.cli.options import common, print_json, print_json_texts
-from benchkit.cli.stored_runs import as_records, matching_runs, runs_as_json
+from benchkit.cli.options import common
+from benchkit.cli.rows import (
+    as_records,
+    matching_runs,
+    open_store,
+    print_json,
+    print_json_texts,
+    runs_as_json,
+)
 from benchkit.formatting import format_bytes, format_change, format_seconds, short_group
 from benchkit.table import Table
 
@@ -89,9 +96,8 @@ def list_command(
         last, count = _last_runs(store, expression, None if everything else _DEFAULT_RUNS, filters)
         if last.empty:
             from benchkit.store.selector import explain_no_runs
-            from benchkit.store.store import Store
 
-            run_store = Store(store, create=False)
+            run_store = open_store(store)
             reason = explain_no_runs(run_store, filters)
             empty = reason or (f"none of {len(run_store)} runs matches" if len(run_store) else "")
         if len(last) < count:
@@ -125,14 +131,14 @@ def _workloads(
     environment_folders: Sequence[str],
 ) -> list[dict[str, Any]]:
     """Return a row per variant; broken files are rows too, with their reason."""
-    from benchkit.experiment.environment.lookup import find_environment
-    from benchkit.experiment.paths import collect_workloads, folders_of
+    from benchkit.experiment.environment.lookup import as_environment
+    from benchkit.experiment.paths import collect_workloads
     from benchkit.experiment.run.estimate import size_text
 
     collection = collect_workloads(folders)
     for name in collection.replaced:
         click.echo(f"note: {name} of ./workloads replaces the shipped one", err=True)
-    arm = find_environment(environment, folders_of("environments", environment_folders))
+    arm = as_environment(environment, environment_folders)
     rows = [
         {
             "name": variant.name,
@@ -149,17 +155,8 @@ def _workloads(
     ]
     for broken in collection.broken:
         where = f"{broken.path}:{broken.line}"
-        rows.append(
-            {
-                "name": where,
-                "category": "",
-                "size": "",
-                "tags": [],
-                "description": "",
-                "available": False,
-                "reason": broken.reason,
-            }
-        )
+        empty = {"category": "", "size": "", "tags": [], "description": ""}
+        rows.append({"name": where, **empty, "available": False, "reason": broken.reason})
     if not rows:
         collection.require()  # raises an error that names the folders
     return rows

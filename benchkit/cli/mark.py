@@ -7,7 +7,8 @@ from typing import Any
 
 import click
 
-from benchkit.cli.options import common, print_json, read_pairs
+from benchkit.cli.options import common, read_pairs
+from benchkit.cli.rows import open_store, print_json
 
 __all__ = ["mark"]
 
@@ -46,11 +47,9 @@ def _selection_options(function: Any) -> Any:
 
 
 def _write(kind: str, store: str | None, by: str | None, **what: Any) -> None:
-    from benchkit.store.store import Store
-
     if "where" in what:
         what["where"] = what["where"] or None
-    run_store = Store(store, create=False)
+    run_store = open_store(store)
     name = run_store.mark(kind, by=by or getpass.getuser(), **what)
     click.echo(name)
     click.echo(f"marked; `benchkit mark undo {name} -m WHY` undoes it", err=True)
@@ -114,9 +113,8 @@ def accept(
     """
     from benchkit.analysis.regression.regression import read_ledger
     from benchkit.errors import UsageError, did_you_mean
-    from benchkit.store.store import Store
 
-    run_store = Store(store, create=False)
+    run_store = open_store(store)
     regressions = read_ledger(run_store.events(), run_store.marks())
     if "." not in what and what not in (regression.id for regression in regressions):
         known = [regression.id for regression in regressions]
@@ -166,10 +164,9 @@ def undo(store: str | None, by: str | None, name: str, reason: str) -> None:
 def list_marks(store: str | None, as_json: bool) -> None:
     """List all marks, including undone ones."""
     from benchkit.store.marks import active_marks
-    from benchkit.store.store import Store
     from benchkit.table import Table
 
-    marks = Store(store, create=False).marks()
+    marks = open_store(store).marks()
     active = {mark["id"] for mark in active_marks(marks)}
     if as_json:
         print_json([{**mark, "active": mark["id"] in active} for mark in marks])

@@ -11,16 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from benchkit.cli.options import (
-    MEASUREMENT,
-    as_json_text,
-    check_folder,
-    common,
-    complete_names,
-    print_json,
-)
+from benchkit.cli.options import MeasurementOptions, complete_names, measuring
+from benchkit.cli.rows import as_json_text, print_json
 from benchkit.errors import BenchkitError, UsageError, describe_error
-from benchkit.whole_file import write_whole
+from benchkit.whole_file import check_folder, write_whole
 
 if TYPE_CHECKING:
     from benchkit.experiment.nightly.night import Night
@@ -61,7 +55,7 @@ RELEASE_BLOCKS = 3
               show_default=True,
               help="Post changes and failures to the URL in $BENCHKIT_WEBHOOK: all facts, or a "
               "message for Slack and services like it.")  # fmt: skip
-@common("select", *MEASUREMENT)
+@measuring("select")
 def nightly_command(
     names: tuple[str, ...],
     environments: tuple[str, ...],
@@ -70,8 +64,6 @@ def nightly_command(
     repeats: int,
     budget: str | None,
     metrics: tuple[str, ...],
-    scale: float,
-    capture: str,
     night: str | None,
     no_measure: bool,
     no_confirm: bool,
@@ -81,13 +73,7 @@ def nightly_command(
     site: str | None,
     issues: str,
     webhook: str,
-    quiet: bool,
-    store: str | None,
-    folders: tuple[str, ...],
-    environment_folders: tuple[str, ...],
-    expression: str | None,
-    tags: dict[str, str],
-    as_json: bool,
+    options: MeasurementOptions,
 ) -> None:
     """Measure, and judge against the history.
 
@@ -109,7 +95,6 @@ def nightly_command(
     from benchkit.analysis.regression.history import DEFAULT_METRICS
     from benchkit.cli.progress import show_progress
     from benchkit.experiment.nightly.nightly import nightly
-    from benchkit.experiment.run.api import Selection
     from benchkit.experiment.run.stopping import parse_budget
     from benchkit.show.issues.sync import sync_issues
     from benchkit.show.issues.trackers import tracker_for
@@ -122,20 +107,10 @@ def nightly_command(
         from benchkit.cli.release import check_release
 
         check_release(
-            Selection(
-                names,
-                select=expression,
-                folders=folders,
-                environment_folders=environment_folders,
-            ),
-            Path(output),
-            store=store,
-            quiet=quiet,
-            repeats=repeats if repeats > 1 else RELEASE_BLOCKS,
-            scale=scale,
-            capture=capture,
+            options, names, Path(output), repeats=repeats if repeats > 1 else RELEASE_BLOCKS
         )
         return
+    expression = options.expression
     if profile:
         expression = f"profile:{profile}" + (f" and ({expression})" if expression else "")
     budget_s, budget_usd = parse_budget(budget) if budget else (None, None)
@@ -151,17 +126,14 @@ def nightly_command(
         control=control,
         repeats=repeats,
         budget_s=budget_s,
-        store=store,
         metrics=check_metrics(metrics or DEFAULT_METRICS),
         measure=not no_measure,
         confirming=not no_confirm,
         night=night,
-        scale=scale,
-        capture=capture,
-        tags=tags,
-        folders=folders,
-        environment_folders=environment_folders,
-        progress=partial(show_progress, quiet=quiet),
+        folders=options.folders,
+        environment_folders=options.environment_folders,
+        progress=partial(show_progress, quiet=options.quiet),
+        **options.how,
     )
     parts: dict[str, Callable[[], Any]] = {}
     if tracker is not None:
@@ -172,10 +144,10 @@ def nightly_command(
     if publish:
         parts["site"] = partial(build_site, result.store, publish, address=site)
     parts["summary"] = partial(_write_summary, result, Path(output))
-    _publish(result, parts, quiet=quiet)
+    _publish(result, parts, quiet=options.quiet)
     if hook is not None:
-        _post(result, hook, site, quiet=quiet)
-    if as_json:
+        _post(result, hook, site, quiet=options.quiet)
+    if options.as_json:
         print_json([_row(event) for event in result.changes])
     else:
         click.echo(repr(result))

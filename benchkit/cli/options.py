@@ -1,66 +1,53 @@
-"""Options and JSON output that commands share."""
+"""Options that commands share."""
 
 from __future__ import annotations
 
-import json
 import os
-import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, fields
+from functools import wraps
 from importlib.util import find_spec
-from itertools import islice
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.shell_completion import CompletionItem
 
 from benchkit.errors import MissingExtra, UsageError
-from benchkit.store.schema import RECORD_FIELDS
-from benchkit.values import json_safe
+
+if TYPE_CHECKING:
+    from benchkit.experiment.run.api import Selection
 
 __all__ = [
-    "MEASUREMENT",
-    "as_json_text",
-    "check_folder",
+    "MeasurementOptions",
     "common",
     "complete_names",
-    "print_json",
-    "print_json_texts",
+    "measuring",
     "read_numbers",
     "read_pairs",
     "yaml_value",
 ]
 
-#: Fields of records that are stored as JSON text.
-_JSON_FIELDS = tuple(name for name, kind in RECORD_FIELDS.items() if kind == "json")
 #: Key of the suites of tests among the data of a command.
 _SUITES = "benchkit.suites"
-#: Rows of JSON that are written at once.
-_ROWS_PER_WRITE = 1000
 #: Options of the commands that measure.
-MEASUREMENT = "scale capture prometheus store workloads pytest environments tag quiet json".split()
+_MEASUREMENT = "scale capture prometheus store workloads pytest environments tag quiet json".split()
 
 
-class CaptureLevel(click.ParamType):
-    """A level of capture, and extra files to store with the run."""
+def _check_capture(context: click.Context, parameter: click.Parameter, value: str) -> str:
+    """Return the value if it is a level of capture, with or without extra files."""
+    from benchkit.measure.artifacts import parse_capture
 
-    name = "capture"
+    parse_capture(value)
+    return value
 
-    def convert(self, value: Any, param: Any, ctx: Any) -> str:
-        """Return the value if it is a valid level."""
-        from benchkit.measure.artifacts import parse_capture
 
-        parse_capture(str(value))
-        return str(value)
+def _complete_capture(context: Any, parameter: Any, incomplete: str) -> list[CompletionItem]:
+    """Complete levels, and extras after a plus."""
+    from benchkit.measure.artifacts import EXTRAS, LEVELS
 
-    def shell_complete(self, ctx: Any, param: Any, incomplete: str) -> list[CompletionItem]:
-        """Complete levels, and extras after a plus."""
-        from benchkit.measure.artifacts import EXTRAS, LEVELS
-
-        head, plus, last = incomplete.rpartition("+")
-        choices = EXTRAS if plus else LEVELS
-        return [CompletionItem(head + plus + word) for word in choices if word.startswith(last)]
+    head, plus, last = incomplete.rpartition("+")
+    choices = EXTRAS if plus else LEVELS
+    return [CompletionItem(head + plus + word) for word in choices if word.startswith(last)]
 
 
 def complete_names(*kinds: str) -> Callable[..., list[str]]:
@@ -220,179 +207,173 @@ def _parse_virtual(context: click.Context, parameter: click.Parameter, value: An
     return parse_shape(value)
 
 
+#: Options that several commands have.
+_COMMON: dict[str, Sequence[Callable[..., Any]]] = {
+    "store": [click.option(
+        "--store", metavar="FOLDER|URL",
+        help="Store of runs, or s3://bucket/prefix, gs://..., az://...; default "
+        "$BENCHKIT_STORE, ./benchkit-store.")],
+    "workloads": [click.option(
+        "--workloads", "folders", multiple=True, metavar="DIR", callback=_with_suites,
+        help="Folder of workloads; default ./workloads and shipped ones.")],
+    "pytest": [click.option(
+        "--pytest", "suites", multiple=True, metavar="PATH", is_eager=True,
+        expose_value=False, callback=_keep_suites,
+        help="Measure the tests of pytest in this folder or file as workloads.")],
+    "environment": [click.option(
+        "-e", "environment", default="current", show_default=True, metavar="ENV",
+        help="Environment to use.", shell_complete=complete_names("environments"))],
+    "environments": [click.option(
+        "--environments", "environment_folders", multiple=True, metavar="DIR",
+        help="Folder of environments; default ./environments and shipped ones.")],
+    "select": [click.option(
+        "-k", "expression", metavar="EXPR",
+        help="Select by name, category:, tag: or profile:, with and/or/not, as in pytest.")],
+    "tag": [click.option(
+        "--tag", "tags", multiple=True, metavar="K=V", callback=read_pairs,
+        help="Tag of the runs.")],
+    "scale": [click.option(
+        "--scale", default=1.0, show_default=True, type=click.FloatRange(0, 1, min_open=True),
+        help="Share of the full size of the data.")],
+    "set": [click.option(
+        "--set", "params", multiple=True, metavar="P=V", callback=read_pairs,
+        help="Set a workload's parameter.")],
+    "capture": [click.option(
+        "--capture", default="full", show_default=True, metavar="LEVEL[+EXTRA]",
+        callback=_check_capture, shell_complete=_complete_capture,
+        help="Detail of the capture: full, light or off; extra files stored with the run: "
+        "performance-report, cluster-dump, memray.")],
+    "prometheus": [
+        click.option(
+            "--prometheus", envvar="BENCHKIT_PROMETHEUS", metavar="URL|scrape",
+            expose_value=False, callback=_set_variable,
+            help="Store the series of this Prometheus server with each run, or scrape "
+            "scheduler and workers; default $BENCHKIT_PROMETHEUS."),
+        click.option(
+            "--prometheus-match", envvar="BENCHKIT_PROMETHEUS_MATCH", metavar="SELECTOR",
+            expose_value=False, callback=_set_variable,
+            help="Selector of the cluster's series; default: by its HTTP addresses."),
+    ],
+    "virtual": [click.option(
+        "--virtual", metavar="SHAPE", callback=_parse_virtual,
+        help="Simulate on a virtual cluster: workers=1000,threads=2,memory=4GiB; also constants "
+        "of the model, such as bandwidth=1e9.")],
+    "quiet": [click.option("-q", "--quiet", is_flag=True, help="Do not show progress.")],
+    "json": [click.option("--json", "as_json", is_flag=True, help="Print a JSON array.")],
+}  # fmt: skip
+
+
 def common(*names: str) -> Callable[..., Any]:
     """Return a decorator that adds shared options to a command.
 
     Parameters
     ----------
     *names : str
-        Names of options: ``store``, ``workloads``, ``pytest``, ``environment``, ``environments``,
-        ``select``, ``tag``, ``scale``, ``set``, ``quiet``, ``capture``, ``prometheus``,
-        ``virtual``, ``json``.
+        Names in `_COMMON`.
 
     Returns
     -------
     callable
         Decorator of a click command function.
     """
-    options = {
-        "store": [
-            click.option("--store", metavar="FOLDER|URL",
-                         help="Store of runs, or s3://bucket/prefix, gs://..., az://...; default "
-                         "$BENCHKIT_STORE, ./benchkit-store."),
-        ],
-        "workloads": [
-            click.option("--workloads", "folders", multiple=True, metavar="DIR",
-                         callback=_with_suites,
-                         help="Folder of workloads; default ./workloads and shipped ones."),
-        ],
-        "pytest": [
-            click.option("--pytest", "suites", multiple=True, metavar="PATH", is_eager=True,
-                         expose_value=False, callback=_keep_suites,
-                         help="Measure the tests of pytest in this folder or file as workloads."),
-        ],
-        "environment": [
-            click.option("-e", "environment", default="current", show_default=True, metavar="ENV",
-                         help="Environment to use.",
-                         shell_complete=complete_names("environments")),
-        ],
-        "environments": [
-            click.option("--environments", "environment_folders", multiple=True, metavar="DIR",
-                         help="Folder of environments; default ./environments and shipped ones."),
-        ],
-        "select": [
-            click.option("-k", "expression", metavar="EXPR",
-                         help="Select by name, category:, tag: or profile:, with and/or/not, as in "
-                         "pytest."),
-        ],
-        "tag": [
-            click.option("--tag", "tags", multiple=True, metavar="K=V", callback=read_pairs,
-                         help="Tag of the runs."),
-        ],
-        "scale": [
-            click.option("--scale", default=1.0, show_default=True,
-                         type=click.FloatRange(0, 1, min_open=True),
-                         help="Share of the full size of the data."),
-        ],
-        "set": [
-            click.option("--set", "params", multiple=True, metavar="P=V", callback=read_pairs,
-                         help="Set a workload's parameter."),
-        ],
-        "capture": [
-            click.option("--capture", type=CaptureLevel(), default="full", show_default=True,
-                         metavar="LEVEL[+EXTRA]",
-                         help="Detail of the capture: full, light or off; extra files stored with "
-                         "the run: performance-report, cluster-dump, memray."),
-        ],
-        "prometheus": [
-            click.option("--prometheus", envvar="BENCHKIT_PROMETHEUS", metavar="URL|scrape",
-                         expose_value=False, callback=_set_variable,
-                         help="Store the series of this Prometheus server with each run, or scrape "
-                         "scheduler and workers; default $BENCHKIT_PROMETHEUS."),
-            click.option("--prometheus-match", envvar="BENCHKIT_PROMETHEUS_MATCH",
-                         metavar="SELECTOR", expose_value=False, callback=_set_variable,
-                         help="Selector of the cluster's series; default: by its HTTP addresses."),
-        ],
-        "virtual": [
-            click.option("--virtual", metavar="SHAPE", callback=_parse_virtual,
-                         help="Simulate on a virtual cluster: workers=1000,threads=2,memory=4GiB; "
-                         "also constants of the model, such as bandwidth=1e9."),
-        ],
-        "quiet": [click.option("-q", "--quiet", is_flag=True, help="Do not show progress.")],
-        "json": [click.option("--json", "as_json", is_flag=True, help="Print a JSON array.")],
-    }  # fmt: skip
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         option_names = [*names, *(["environments"] if "environment" in names else [])]
         for name in reversed(dict.fromkeys(option_names)):
-            for option in reversed(options[name]):
+            for option in reversed(_COMMON[name]):
                 function = option(function)
         return function
 
     return decorate
 
 
-def check_folder(option: str, folder: str) -> None:
-    """Check that results can be written, before a measurement that may take hours.
+@dataclass(frozen=True)
+class MeasurementOptions:
+    """Values of the shared options of a command that measures.
 
     Parameters
     ----------
-    option : str
-        Name of the option, for the message.
-    folder : str
-        The folder; if it is missing, it is missing afterwards, too.
-
-    Raises
-    ------
-    UsageError
-        It cannot be made or written.
+    scale, capture, tags : float, str, dict
+        How to measure.
+    store : str or None
+        Store of the runs.
+    folders, environment_folders : sequence of str
+        Folders of workloads and of environments.
+    quiet, as_json : bool
+        What to print.
+    expression, params, virtual, environment : optional
+        What to measure, for commands with these options.
     """
-    made = [path for path in (Path(folder), *Path(folder).parents) if not path.exists()]
-    try:
-        os.makedirs(folder, exist_ok=True)
-        descriptor, draft = tempfile.mkstemp(dir=folder)
-        os.close(descriptor)
-        os.unlink(draft)
-        with suppress(OSError):  # something else was put there
-            for path in made:
-                path.rmdir()
-    except OSError as error:
-        raise UsageError(f"{option} {folder}: cannot be written: {error.strerror}") from error
+
+    scale: float
+    capture: str
+    tags: dict[str, str]
+    store: str | None
+    folders: tuple[str, ...]
+    environment_folders: tuple[str, ...]
+    quiet: bool
+    as_json: bool
+    expression: str | None = None
+    params: dict[str, Any] = field(default_factory=dict)
+    virtual: Any = None
+    environment: str = ""
+
+    @property
+    def how(self) -> dict[str, Any]:
+        """Arguments of the functions that plan: store, scale, capture and tags."""
+        return {name: getattr(self, name) for name in ("store", "scale", "capture", "tags")}
+
+    def selection(
+        self, names: Sequence[str], environments: Sequence[str], **more: Any
+    ) -> Selection:
+        """Return workloads in environments.
+
+        Parameters
+        ----------
+        names, environments : sequence of str
+            Names of both.
+        **more
+            Further arguments of `Selection`.
+
+        Returns
+        -------
+        Selection
+            To plan an experiment.
+        """
+        from benchkit.experiment.run.api import Selection
+
+        return Selection(
+            names,
+            select=self.expression,
+            folders=self.folders,
+            params=self.params,
+            environments=environments,
+            environment_folders=self.environment_folders,
+            **more,
+        )
 
 
-def print_json(rows: Iterable[dict[str, Any]]) -> None:
-    """Print rows as one JSON array; missing values are null, JSON stored as text is decoded.
+def measuring(*names: str) -> Callable[..., Any]:
+    """Return a decorator that adds the options of a command that measures, as one argument.
 
     Parameters
     ----------
-    rows : iterable of dict
-        Column name -> value.
-    """
-    print_json_texts(map(_json_text, rows))
-
-
-def print_json_texts(texts: Iterable[str]) -> None:
-    """Print JSON texts as one JSON array.
-
-    Parameters
-    ----------
-    texts : iterable of str
-        Elements of the array; printed in parts, so that not all are in memory.
-    """
-    pieces = _json_pieces(texts)
-    while part := "".join(islice(pieces, _ROWS_PER_WRITE)):
-        click.echo(part, nl=False)
-    click.echo()
-
-
-def as_json_text(rows: Iterable[dict[str, Any]]) -> str:
-    """Return rows as the text that `print_json` prints.
-
-    Parameters
-    ----------
-    rows : iterable of dict
-        Column name -> value.
+    *names : str
+        Options before those that all such commands have.
 
     Returns
     -------
-    str
-        A JSON array.
+    callable
+        Decorator of a click command function with an argument `options`.
     """
-    return "".join(_json_pieces(map(_json_text, rows)))
 
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(function)
+        def command(**arguments: Any) -> Any:
+            shared = [item.name for item in fields(MeasurementOptions) if item.name in arguments]
+            options = MeasurementOptions(**{name: arguments.pop(name) for name in shared})
+            return function(**arguments, options=options)
 
-def _json_pieces(texts: Iterable[str]) -> Iterator[str]:
-    """Yield the text of a JSON array in pieces, one for each element and one for the end."""
-    start = "[\n "
-    for text in texts:
-        yield start + text.replace("\n", "\n ")
-        start = ",\n "
-    yield "[]" if start == "[\n " else "\n]"
+        return common(*names, *_MEASUREMENT)(command)
 
-
-def _json_text(row: dict[str, Any]) -> str:
-    row = {
-        name: json.loads(value) if name in _JSON_FIELDS and isinstance(value, str) else value
-        for name, value in row.items()
-    }
-    return json.dumps(json_safe(row), default=str, indent=1)
+    return decorate

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from benchkit.cli.options import common, print_json
+from benchkit.cli.options import common
+from benchkit.cli.rows import open_store, print_json
 
 if TYPE_CHECKING:
     from benchkit.analysis.regression.regression import Regression
@@ -22,13 +23,7 @@ __all__ = ["regressions", "select_regressions"]
               help="Only in this state: open, grown, recovered, accepted, ended.")  # fmt: skip
 @click.option("--open", "only_open", is_flag=True, help="Only regressions that are still present.")
 @common("store", "json")
-def regressions(
-    since: str | None,
-    states: tuple[str, ...],
-    only_open: bool,
-    store: str | None,
-    as_json: bool,
-) -> None:
+def regressions(store: str | None, as_json: bool, **chosen: Any) -> None:
     """List regressions, the last seen first.
 
     \b
@@ -36,12 +31,9 @@ def regressions(
       benchkit regressions --open
       benchkit regressions --since 30d --json
     """
-    from benchkit.store.store import Store
     from benchkit.table import Table
 
-    selected = select_regressions(
-        Store(store, create=False), since=since, states=states, only_open=only_open
-    )
+    selected = select_regressions(open_store(store), **chosen)
     if as_json:
         print_json([regression.to_dict() for regression in selected])
         return

@@ -16,7 +16,7 @@ from benchkit.formatting import counted
 from benchkit.whole_file import write_whole
 
 if TYPE_CHECKING:
-    from benchkit.experiment.run.api import Selection
+    from benchkit.cli.options import MeasurementOptions
     from benchkit.store.store import Store
 
 __all__ = ["check_release"]
@@ -28,7 +28,7 @@ WORSE, FAILED, INTERRUPTED = 1, 3, 130
 
 
 def check_release(
-    selection: Selection, output: Path, *, store: str | None, quiet: bool, **options: Any
+    options: MeasurementOptions, names: Sequence[str], output: Path, *, repeats: int
 ) -> None:
     """Compare the next pinned environment with the previous, and export it if it was tested.
 
@@ -37,16 +37,14 @@ def check_release(
 
     Parameters
     ----------
-    selection : Selection
-        Workloads, by default those of the profile "release", and folders. Its arms are replaced.
+    options : MeasurementOptions
+        Options of the command.
+    names : sequence of str
+        Workloads, by default those of the profile "release".
     output : path
         Folder for the report and the exported environment.
-    store : str or None
-        Store for the runs.
-    quiet : bool
-        Show no progress.
-    **options
-        Fields of `benchkit.experiment.run.experiment.Experiment`.
+    repeats : int
+        Number of blocks.
     """
     from benchkit.analysis.compare.compare_runs import compare_experiment
     from benchkit.cli.ab import print_plan
@@ -55,21 +53,17 @@ def check_release(
     from benchkit.experiment.run.api import plan_experiment
     from benchkit.show.reports.reports import ab_report
 
-    profile = None if selection.names else "profile:release"
+    profile = None if names else "profile:release"
+    options = replace(options, expression=options.expression or profile)
     experiment, broken = plan_experiment(
-        replace(
-            selection,
-            select=selection.select or profile,
-            environments=[PREVIOUS, RUNTIME],
-            null=True,
-        ),
-        store=store,
+        options.selection(names, [PREVIOUS, RUNTIME], null=True),
+        repeats=repeats,
         arguments={"command": "nightly --profile release", "adaptive": False},
-        **options,
+        **options.how,
     )
-    if not quiet:
+    if not options.quiet:
         print_plan(experiment)
-    records, interrupted = measure(experiment, broken, quiet=quiet)
+    records, interrupted = measure(experiment, broken, quiet=options.quiet)
     comparison = None
     try:
         comparison = compare_experiment(experiment.store.runs(), experiment.id)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import click
 
-from benchkit.cli.options import common, print_json
+from benchkit.cli.options import common
+from benchkit.cli.rows import open_store, print_json
 from benchkit.whole_file import write_whole
 
 __all__ = ["report"]
@@ -41,11 +43,10 @@ def report_run(ids: tuple[str, ...], output: str | None, store: str | None, as_j
     """
     from benchkit.errors import UsageError
     from benchkit.show.reports.reports import run_report
-    from benchkit.store.store import Store
 
     if output is not None and len(ids) > 1:
         raise UsageError(f"--output {output!r}: one file cannot hold {len(ids)} runs: give one id")
-    run_store = Store(store, create=False)
+    run_store = open_store(store)
     rows = []
     for run_id in [run_store.resolve(run_id) for run_id in ids or ("latest",)]:
         page = run_report(run_store, run_id, output)
@@ -80,9 +81,8 @@ def report_trace(
       benchkit report trace 0198f -o run.speedscope.json
     """
     from benchkit.store.interchange.export import export_run
-    from benchkit.store.store import Store
 
-    run = Store(store, create=False).open(run_id)
+    run = open_store(store).open(run_id)
     form = export_run(run, output, form=form)
     print_json([{"id": run.id, "file": output}]) if as_json else click.echo(output)
     click.echo(f"open it with {_VIEWERS[form]}", err=True)
@@ -111,9 +111,8 @@ def report_ab(
       benchkit report ab latest
     """
     from benchkit.show.reports.reports import ab_report
-    from benchkit.store.store import Store
 
-    page = ab_report(Store(store, create=False), experiment, metrics=metrics, folder=output)
+    page = ab_report(open_store(store), experiment, metrics=metrics, folder=output)
     print_json([{"report": str(page)}]) if as_json else click.echo(page)
 
 
@@ -131,9 +130,8 @@ def report_bisect(bisection: str, output: str | None, store: str | None, as_json
       benchkit report bisect latest
     """
     from benchkit.show.reports.reports import bisect_report
-    from benchkit.store.store import Store
 
-    page = bisect_report(Store(store, create=False), bisection, output)
+    page = bisect_report(open_store(store), bisection, output)
     print_json([{"report": str(page)}]) if as_json else click.echo(page)
 
 
@@ -148,12 +146,7 @@ def report_bisect(bisection: str, output: str | None, store: str | None, as_json
 )
 @common("store", "json")
 def report_site(
-    output: str,
-    metrics: tuple[str, ...],
-    title: str,
-    address: str | None,
-    store: str | None,
-    as_json: bool,
+    output: str, metrics: tuple[str, ...], store: str | None, as_json: bool, **options: Any
 ) -> None:
     """Write all results as a static site.
 
@@ -166,15 +159,9 @@ def report_site(
     """
     from benchkit.analysis.metric_names import check_metrics
     from benchkit.show.site import SITE_METRICS, build_site
-    from benchkit.store.store import Store
 
-    page = build_site(
-        Store(store, create=False),
-        output,
-        metrics=check_metrics(metrics) if metrics else SITE_METRICS,
-        title=title,
-        address=address,
-    )
+    chosen = check_metrics(metrics) if metrics else SITE_METRICS
+    page = build_site(open_store(store), output, metrics=chosen, **options)
     print_json([{"report": str(page)}]) if as_json else click.echo(page)
 
 
@@ -223,8 +210,7 @@ def report_annotations(ids: tuple[str, ...], store: str | None) -> None:
           -H "Content-Type: application/json" -d @- https://grafana.example/api/annotations
     """
     from benchkit.show.grafana.board import annotation
-    from benchkit.store.store import Store
 
-    run_store = Store(store, create=False)
+    run_store = open_store(store)
     for run_id in ids or ("latest",):
         click.echo(json.dumps(annotation(run_store.open(run_id))))

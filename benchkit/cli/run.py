@@ -5,11 +5,11 @@ from __future__ import annotations
 import shlex
 import sys
 import textwrap
-from typing import Any
 
 import click
 
-from benchkit.cli.options import MEASUREMENT, common, complete_names, print_json
+from benchkit.cli.options import MeasurementOptions, complete_names, measuring
+from benchkit.cli.rows import print_json
 from benchkit.formatting import counted
 
 __all__ = ["run"]
@@ -25,23 +25,8 @@ MOST_ERROR = 60
 @click.argument("names", nargs=-1, shell_complete=complete_names("workloads"))
 @click.option("-n", "repeats", default=1, show_default=True, type=click.IntRange(1),
               help="Number of repetitions.")  # fmt: skip
-@common("environment", "select", "set", "virtual", *MEASUREMENT)
-def run(
-    names: tuple[str, ...],
-    repeats: int,
-    scale: float,
-    params: dict[str, Any],
-    virtual: Any,
-    capture: str,
-    quiet: bool,
-    store: str | None,
-    folders: tuple[str, ...],
-    environment: str,
-    environment_folders: tuple[str, ...],
-    expression: str | None,
-    tags: dict[str, str],
-    as_json: bool,
-) -> None:
+@measuring("environment", "select", "set", "virtual")
+def run(names: tuple[str, ...], repeats: int, options: MeasurementOptions) -> None:
     """Measure workloads and store the runs.
 
     NAMES are workloads or variants, globs allowed; default: all workloads. The column `change`
@@ -59,32 +44,21 @@ def run(
     """
     from benchkit.cli.list import run_row
     from benchkit.cli.progress import has_failures, measure
-    from benchkit.experiment.run.api import Selection, plan_experiment
+    from benchkit.experiment.run.api import plan_experiment
     from benchkit.table import Table
 
-    selection = Selection(
-        names,
-        select=expression,
-        folders=folders,
-        params=params,
-        environments=[environment],
-        environment_folders=environment_folders,
-    )
     experiment, broken = plan_experiment(
-        selection,
-        store=store,
+        options.selection(names, [options.environment]),
         repeats=repeats,
-        scale=scale,
-        capture=capture,
-        tags=tags,
-        virtual=virtual,
+        virtual=options.virtual,
         keep_going=True,
         arguments={"command": shlex.join(sys.argv[1:])},
+        **options.how,
     )
-    records, interrupted = measure(experiment, broken, quiet=quiet)
+    records, interrupted = measure(experiment, broken, quiet=options.quiet)
     if interrupted:
         click.echo(f"interrupted: {counted(len(records), 'run')} stored", err=True)
-    if as_json:
+    if options.as_json:
         print_json(records)
     elif records:
         runs = experiment.store.runs()

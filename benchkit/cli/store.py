@@ -6,7 +6,8 @@ import sys
 
 import click
 
-from benchkit.cli.options import common, print_json
+from benchkit.cli.options import common
+from benchkit.cli.rows import open_store, print_json
 from benchkit.formatting import counted
 
 __all__ = ["store_group"]
@@ -27,9 +28,8 @@ def store_info(store: str | None, as_json: bool) -> None:
       benchkit store info --json
     """
     from benchkit.formatting import format_bytes
-    from benchkit.store.store import Store
 
-    info = Store(store, create=False).info()
+    info = open_store(store).info()
     if as_json:
         print_json([info])
     else:
@@ -54,11 +54,9 @@ def store_check(quick: bool, set_aside: bool, store: str | None, as_json: bool) 
 
     Exit code 3: files are damaged.
     """
-    from benchkit.store.store import Store
-
     if quick and set_aside:
         raise click.UsageError("--set-aside reads all files: omit --quick")
-    report = Store(store, create=False).check(quick=quick, set_aside=set_aside)
+    report = open_store(store).check(quick=quick, set_aside=set_aside)
     print_json([report.to_dict()]) if as_json else click.echo(str(report))
     if not report.healthy:
         sys.exit(3)
@@ -73,9 +71,7 @@ def store_compact(store: str | None, as_json: bool) -> None:
     Example:
       benchkit store compact
     """
-    from benchkit.store.store import Store
-
-    done = dict(Store(store, create=False).compact())
+    done = dict(open_store(store).compact())
     if as_json:
         print_json([done])
     else:
@@ -162,9 +158,8 @@ def store_export(
     """
     from benchkit.store.interchange.export import export_runs
     from benchkit.store.selector import select_runs
-    from benchkit.store.store import Store
 
-    run_store = Store(store, create=False)
+    run_store = open_store(store)
     selected = select_runs(run_store, selection) if selection else None
     done = export_runs(run_store, file, selected, form=form)
     print_json([{"file": file, "runs": done}]) if as_json else click.echo(
@@ -193,9 +188,8 @@ def store_prune(
     from benchkit.formatting import format_bytes
     from benchkit.store.runfile.file import run_name
     from benchkit.store.selector import select_runs
-    from benchkit.store.store import Store
 
-    run_store = Store(store, create=False)
+    run_store = open_store(store)
     if bool(ids) == bool(selection):
         raise UsageError("select runs by id, or by --runs SEL such as until:365d")
     chosen = [run_store.resolve(run_id) for run_id in ids]

@@ -9,7 +9,7 @@ from helpers.synthetic_runs import make_record
 
 import benchkit.cli.list as list_module
 from benchkit.cli.main import benchkit
-from benchkit.cli.options import print_json
+from benchkit.cli.rows import print_json
 from benchkit.measure.run_ids import new_id
 from benchkit.store.store import Store
 

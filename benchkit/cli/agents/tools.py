@@ -111,7 +111,7 @@ class StoreTools:
             JSON; durations in s, memory in B.
         """
         from benchkit.cli.list import metric_rows
-        from benchkit.cli.stored_runs import as_records
+        from benchkit.cli.rows import as_records
         from benchkit.experiment.run.known_workloads import noise_table
         from benchkit.store.selector import select_runs
 
@@ -143,7 +143,7 @@ class StoreTools:
         str
             JSON with the sections record, problems, quality, task_groups (the longest first).
         """
-        from benchkit.cli.stored_runs import as_records
+        from benchkit.cli.rows import as_records
         from benchkit.store.schema import RECORD_FIELDS
         from benchkit.values import decode_json
 

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from benchkit.cli.options import common, print_json
+from benchkit.cli.options import common
+from benchkit.cli.rows import open_store, print_json
 
 if TYPE_CHECKING:
     from benchkit.analysis.insight.diagnose import Diagnosis
@@ -30,9 +31,7 @@ def diagnose_command(selection: str, store: str | None, as_json: bool) -> None:
       benchkit diagnose
       benchkit diagnose experiment:latest --json
     """
-    from benchkit.store.store import Store
-
-    found = diagnose_runs(Store(store, create=False), selection)
+    found = diagnose_runs(open_store(store), selection)
     if as_json:
         print_json([row for diagnosis in found for row in diagnosis.to_records()])
         return

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import click
 
-from benchkit.cli.options import common, print_json
+from benchkit.cli.options import common
+from benchkit.cli.rows import open_store, print_json, print_rows
 
 __all__ = ["query_command"]
 
@@ -31,7 +32,6 @@ def query_command(
     from benchkit.cli.progress import bar
     from benchkit.store.query.database import query
     from benchkit.store.query.tables import SCHEMAS
-    from benchkit.store.store import Store
     from benchkit.table import Table
 
     if tables:
@@ -41,12 +41,12 @@ def query_command(
         rows.insert(
             0, {"table": "runs", "columns": "id, workload, ...: see `benchkit list metrics`"}
         )
-        print_json(rows) if as_json else click.echo(Table(rows).to_text())
+        print_rows(rows, as_json=as_json)
         return
     if not sql:
         raise click.UsageError("give a SELECT statement, or --tables")
     with bar("reading runs", quiet=quiet) as update_bar:
-        answer = query(Store(store, create=False), sql, progress=update_bar)
+        answer = query(open_store(store), sql, progress=update_bar)
     for problem in answer.attrs["problems"]:
         click.echo(f"left out: {problem}", err=True)
     if as_json:

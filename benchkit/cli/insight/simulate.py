@@ -6,7 +6,8 @@ from typing import Any
 
 import click
 
-from benchkit.cli.options import common, print_json, read_numbers, read_pairs, yaml_value
+from benchkit.cli.options import common, read_numbers, read_pairs, yaml_value
+from benchkit.cli.rows import open_store, print_json, print_rows
 
 __all__ = ["simulate"]
 
@@ -32,13 +33,8 @@ __all__ = ["simulate"]
 @common("environment", "store", "json")
 def simulate(
     runs: tuple[str, ...],
-    workers: list[int] | None,
-    threads: list[int] | None,
     memory: str | None,
-    bandwidth: list[float] | None,
-    latency: float | None,
     config: dict[str, Any],
-    draws: int,
     model_name: str | None,
     fit: bool,
     figure: str | None,
@@ -46,6 +42,7 @@ def simulate(
     environment_folders: tuple[str, ...],
     store: str | None,
     as_json: bool,
+    **options: Any,
 ) -> None:
     """Simulate a kept run on other clusters.
 
@@ -71,7 +68,7 @@ def simulate(
     from benchkit.table import Table
 
     folder = folders_of("environments", environment_folders)[0]
-    opened = Store(store, create=False) if not runs[0].startswith("graph.") else Store(store)
+    opened = open_store(store) if not runs[0].startswith("graph.") else Store(store)
     if fit:
         if model_name is None:
             raise UsageError("--fit: name the file with --model NAME")
@@ -80,8 +77,7 @@ def simulate(
             [opened.open(run) for run in runs], environment, environment_folders=environment_folders
         )
         path = write_model(fitted, folder, model_name)
-        rows = fitted.rows()
-        print_json(rows) if as_json else click.echo(Table(rows).to_text())
+        print_rows(fitted.rows(), as_json=as_json)
         click.echo(f"constants written to {path}", err=True)
         return
     if len(runs) != 1:
@@ -92,17 +88,13 @@ def simulate(
         raise UsageError(f"--memory {memory!r}: must be a size, such as 4GiB") from None
     simulation = api.simulate(
         api.graph_of_name(runs[0]) if runs[0].startswith("graph.") else opened.open(runs[0]),
-        workers=workers,
-        threads=threads,
         memory_limit=limit,
-        bandwidth=bandwidth,
-        latency=latency,
         model=read_model(folder, model_name) if model_name else None,
         config={name: _read_values(value) for name, value in config.items()},
         environment=environment,
         environment_folders=environment_folders,
-        draws=draws,
         store=opened,
+        **options,
     )
     if as_json:
         print_json(simulation.table.to_dict("records"))

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
-from benchkit.cli.options import common, print_json, read_numbers
+from benchkit.cli.options import common, read_numbers
+from benchkit.cli.rows import open_store, print_json
 
 __all__ = ["whatif"]
 
@@ -44,17 +47,7 @@ def _group_factors(
               help="Factor of the durations of a task group or prefix; repeatable.")  # fmt: skip
 @click.option("--no-spill", is_flag=True, help="No task waits for spilled data.")
 @common("store", "json")
-def whatif(
-    run: str,
-    workers: list[int] | None,
-    threads: list[int] | None,
-    transfers: float | None,
-    bandwidth: float | None,
-    groups: dict[str, float],
-    no_spill: bool,
-    store: str | None,
-    as_json: bool,
-) -> None:
+def whatif(run: str, store: str | None, as_json: bool, **changes: Any) -> None:
     """Predict the duration of a run after a change.
 
     Replays the recorded graph of RUN (an id, the beginning of one, or `latest`) with its recorded
@@ -67,17 +60,8 @@ def whatif(
       benchkit whatif latest --group "sum=0.5" --transfers 0
     """
     from benchkit.analysis.insight.whatif import what_if
-    from benchkit.store.store import Store
 
-    answer = what_if(
-        Store(store, create=False).open(run),
-        workers=workers,
-        threads=threads,
-        transfers=transfers,
-        bandwidth=bandwidth,
-        groups=groups,
-        no_spill=no_spill,
-    )
+    answer = what_if(open_store(store).open(run), **changes)
     if as_json:
         print_json(answer.to_records())
     else:

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import click
 
-from benchkit.cli.options import common, print_json
+from benchkit.cli.options import common
+from benchkit.cli.rows import print_json
 from benchkit.errors import UsageError
 from benchkit.whole_file import write_whole
 

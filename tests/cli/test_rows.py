@@ -2,8 +2,8 @@ import json
 
 import pytest
 
-import benchkit.cli.stored_runs as stored_runs
-from benchkit.cli.stored_runs import as_records, runs_as_json
+import benchkit.cli.rows as stored_runs
+from benchkit.cli.rows import as_records, runs_as_json
 from benchkit.measure.run_ids import new_id
 from benchkit.store.store import Store
 

@@ -1,24 +1,66 @@
-"""Read the runs of a store for commands, and convert them to JSON in parts."""
+"""The rows that commands print: read from a store, and written as a table or as JSON."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from itertools import pairwise
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice, pairwise
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import click
+
+from benchkit.store.schema import RECORD_FIELDS
+from benchkit.table import Table
 from benchkit.values import decode_json, json_safe
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["as_records", "matching_runs", "runs_as_json"]
+    from benchkit.store.store import Store
 
+__all__ = [
+    "as_json_text",
+    "as_records",
+    "matching_runs",
+    "open_store",
+    "print_json",
+    "print_json_texts",
+    "print_rows",
+    "runs_as_json",
+]
+
+#: Fields of records that are stored as JSON text.
+_JSON_FIELDS = tuple(name for name, kind in RECORD_FIELDS.items() if kind == "json")
+#: Rows of JSON that are written at once.
+_ROWS_PER_WRITE = 1000
 #: Runs read at once, with all fields and metrics.
 _RUNS_PER_PART = 20_000
 #: Runs whose texts are in memory at once.
 _TEXTS_PER_PART = 2000
+
+
+def open_store(address: str | None) -> Store:
+    """Return an existing store; imports what `--help` does not need.
+
+    Parameters
+    ----------
+    address : str or None
+        Folder or URL; None is the default store.
+
+    Returns
+    -------
+    Store
+        The store.
+
+    Raises
+    ------
+    InvalidStoreError
+        There is none.
+    """
+    from benchkit.store.store import Store
+
+    return Store(address, create=False)
 
 
 def matching_runs(store: str | None, expression: str | None = None, **filters: Any) -> pd.DataFrame:
@@ -39,9 +81,8 @@ def matching_runs(store: str | None, expression: str | None = None, **filters: A
         As from `Store.runs`, oldest first.
     """
     from benchkit.measure.expression import matcher
-    from benchkit.store.store import Store
 
-    frame = Store(store, create=False).runs(**filters)
+    frame = open_store(store).runs(**filters)
     if expression is None or frame.empty:
         return frame
     matches = matcher(expression)
@@ -93,8 +134,6 @@ def _json_texts(frame: pd.DataFrame) -> Iterator[str]:
 
 def _json_column(name: str, values: pd.Series) -> list[str]:
     """Return the line of each value in the JSON text of its row; equal values are encoded once."""
-    from benchkit.store.schema import RECORD_FIELDS
-
     start, is_json = f" {json.dumps(name)}: ", RECORD_FIELDS.get(name) == "json"
     encode = json.JSONEncoder(default=str, indent=1).encode
 
@@ -138,10 +177,79 @@ def as_records(frame: pd.DataFrame) -> list[dict[str, Any]]:
     list of dict
         Column name -> value.
     """
-    from benchkit.store.schema import RECORD_FIELDS
-
     rows = frame.astype(object).where(frame.notna(), None).to_dict("records")
     return [
         {k: decode_json(v) if RECORD_FIELDS.get(k) == "json" else v for k, v in row.items()}
         for row in rows
     ]
+
+
+def print_json(rows: Iterable[dict[str, Any]]) -> None:
+    """Print rows as one JSON array; missing values are null, JSON stored as text is decoded.
+
+    Parameters
+    ----------
+    rows : iterable of dict
+        Column name -> value.
+    """
+    print_json_texts(map(_json_text, rows))
+
+
+def print_json_texts(texts: Iterable[str]) -> None:
+    """Print JSON texts as one JSON array.
+
+    Parameters
+    ----------
+    texts : iterable of str
+        Elements of the array; printed in parts, so that not all are in memory.
+    """
+    pieces = _json_pieces(texts)
+    while part := "".join(islice(pieces, _ROWS_PER_WRITE)):
+        click.echo(part, nl=False)
+    click.echo()
+
+
+def print_rows(rows: Sequence[dict[str, Any]], *, as_json: bool) -> None:
+    """Print rows as JSON or as a table.
+
+    Parameters
+    ----------
+    rows : sequence of dict
+        The rows.
+    as_json : bool
+        Print JSON.
+    """
+    print_json(rows) if as_json else click.echo(Table(rows).to_text())
+
+
+def as_json_text(rows: Iterable[dict[str, Any]]) -> str:
+    """Return rows as the text that `print_json` prints.
+
+    Parameters
+    ----------
+    rows : iterable of dict
+        Column name -> value.
+
+    Returns
+    -------
+    str
+        A JSON array.
+    """
+    return "".join(_json_pieces(map(_json_text, rows)))
+
+
+def _json_pieces(texts: Iterable[str]) -> Iterator[str]:
+    """Yield the text of a JSON array in pieces, one for each element and one for the end."""
+    start = "[\n "
+    for text in texts:
+        yield start + text.replace("\n", "\n ")
+        start = ",\n "
+    yield "[]" if start == "[\n " else "\n]"
+
+
+def _json_text(row: dict[str, Any]) -> str:
+    row = {
+        name: json.loads(value) if name in _JSON_FIELDS and isinstance(value, str) else value
+        for name, value in row.items()
+    }
+    return json.dumps(json_safe(row), default=str, indent=1)
