@@ -12,7 +12,6 @@ import time
 import traceback
 from collections.abc import Mapping
 from contextlib import ExitStack
-from types import TracebackType
 from typing import Any
 
 from distributed import Client, default_client
@@ -175,12 +174,7 @@ class Recorder:
         self._begin(describe(self.client, "as found"))
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         self._end(error)
 
     # -- asynchronous -------------------------------------------------------------------------
@@ -199,12 +193,7 @@ class Recorder:
         await asyncio.to_thread(self._begin, description)
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         await asyncio.to_thread(self._end, error)
 
     # -- both ---------------------------------------------------------------------------------

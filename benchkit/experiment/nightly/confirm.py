@@ -7,7 +7,7 @@ regression can be reported on its first night, and a slow machine is not reporte
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -56,13 +56,10 @@ class Confirmation:
         if measured again, with the ratio and interval of the re-run in ``again``.
     failures : list of str
         Re-runs that failed, one line each.
-    experiments : list of str
-        Ids of the re-run experiments in the store.
     """
 
     events: list[dict[str, Any]]
-    failures: list[str] = field(default_factory=list)
-    experiments: list[str] = field(default_factory=list)
+    failures: list[str]
 
 
 #: Displays the events of an experiment and returns them.
@@ -107,7 +104,6 @@ def confirm(
     """
     events = [{**event, "confirmed": event.get("confirmed")} for event in proposed]
     failures: list[str] = []
-    experiments: list[str] = []
     workloads = _ordered_workloads(events)
     first, others = workloads[:REPRESENTATIVES], workloads[REPRESENTATIVES:MAX_WORKLOADS]
     for names in (first, others):
@@ -131,14 +127,13 @@ def confirm(
                     scale=float(group[0]["scale"]),
                     tags={"confirm": night},
                 )
-                experiments.append(experiment.id)
                 for _ in progress(experiment.run(_until_decided(experiment, group))):
                     pass
             except KeyError:
                 failures.append(f"{name}: not confirmed: environment not measured in this night")
             except BenchkitError as error:
                 failures.append(f"{name}: not confirmed: {error}")
-    return Confirmation(events, failures, experiments)
+    return Confirmation(events, failures)
 
 
 def _ordered_workloads(events: Sequence[Mapping[str, Any]]) -> list[str]:

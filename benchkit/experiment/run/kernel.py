@@ -11,6 +11,7 @@ import os
 import signal
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -152,35 +153,22 @@ class MeasuringKernel:
         Folder of the log, stored with the experiment.
     name : str, optional
         Name of the arm, for its log; default the name of the environment.
-    built : Built, optional
-        Result of `benchkit.experiment.environment.build.build`; by default the environment is
-        built when the process first starts, and used again when it is restarted.
     """
 
-    def __init__(
-        self,
-        environment: Environment,
-        folder: Path,
-        name: str = "",
-        *,
-        built: Built | None = None,
-    ) -> None:
+    def __init__(self, environment: Environment, folder: Path, name: str = "") -> None:
         self.environment = environment
         self.folder = Path(folder)
         self.name = name or environment.name
-        self._built = built
         self._manager: _Manager | None = None
         self._private: TemporaryDirectory[str] | None = None
         remember_secrets(
             environment.dask, environment.variables, environment.cluster, environment.clusters
         )
 
-    @property
+    @cached_property
     def built(self) -> Built:
-        """Built environment of the process; built on first access."""
-        if self._built is None:
-            self._built = build(self.environment)
-        return self._built
+        """Environment of the process: built when it first starts, used again when it restarts."""
+        return build(self.environment)
 
     def start(self) -> None:
         """Start the process; do nothing if it is already running."""

@@ -8,7 +8,6 @@ a file system without locks both processes make the dataset, and the second copy
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import inspect
 import json
@@ -16,6 +15,7 @@ import os
 import shutil
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -285,18 +285,13 @@ def clear(name: str | None = None) -> list[Dataset]:
         find_recipe(name)
     folder, removed = data_folder(), []
     for item in chosen:
-        with (
-            contextlib.suppress(DatasetError),
-            dataset_lock(folder, item.path.name, timeout_s=0),
-        ):
+        with suppress(DatasetError), dataset_lock(folder, item.path.name, timeout_s=0):
             _discard(item.path)
             removed.append(item)
     for path in (folder / "tmp").glob("*") if name is None else ():
         # Drafts of killed processes; a running process holds its lock.
-        with (
-            contextlib.suppress(DatasetError),
-            dataset_lock(data_folder(), path.name.split(".")[0], timeout_s=0),
-        ):
+        key = path.name.split(".")[0]
+        with suppress(DatasetError), dataset_lock(folder, key, timeout_s=0):
             shutil.rmtree(path, ignore_errors=True)
     return removed
 

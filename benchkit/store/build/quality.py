@@ -112,7 +112,7 @@ def quality_notes(
         notes += _sampling(groups, metrics, duration, facts)
         notes += _processes(groups["workers"], duration)
         notes += _time(metrics, facts)
-        notes += _losses(groups, metrics)
+        notes += _losses(metrics)
         notes += _tasks(groups, metrics, facts)
         notes += _neighbours(groups["workers"], metrics, facts)
     return notes + _unmeasured(metrics, notes, facts)
@@ -236,7 +236,7 @@ def _time(metrics: Mapping[str, float], facts: CaptureFacts) -> list[Note]:
     return notes
 
 
-def _losses(groups: Mapping[str, xr.Dataset], metrics: Mapping[str, float]) -> list[Note]:
+def _losses(metrics: Mapping[str, float]) -> list[Note]:
     n_lost = int(metrics.get("n_workers_lost", 0))
     if not n_lost:
         return []
