@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
@@ -30,6 +31,10 @@ CAUSES = {
 #: Threads are idle in most of the cluster below this share of busy threads.
 FEW_BUSY = 0.5
 
+
+#: Results of one worker are fetched together, and the transfer is noted for one of the tasks that
+#: wait for them: the others start within this time of its end.
+TOGETHER_S = 0.02
 
 #: Action of a task event -> cause of a wait.
 _WAITS = {"transfer": "transfer", "disk-read": "disk", "disk-write": "disk"}
@@ -188,6 +193,13 @@ class _Waits:
         self.start = events["start"].values[chosen][order]
         self.stop = events["stop"].values[chosen][order]
         self.paused = _paused(run)
+        #: By worker: ends and starts of its transfers, ordered.
+        self.transfers: dict[int, list[tuple[float, float]]] = {}
+        is_transfer = self.kind == "transfer"
+        ends, begins = self.stop[is_transfer].tolist(), self.start[is_transfer].tolist()
+        workers = np.where(self.node >= 0, graph.worker[self.node], -1)[is_transfer].tolist()
+        for worker, end, begin in sorted(zip(workers, ends, begins, strict=True)):
+            self.transfers.setdefault(worker, []).append((end, begin))
 
     def steps(self, node: int, ready: float, start: float) -> Iterator[_Step]:
         """Yield the causes of a wait, the last first; together they reach back to `ready`."""
@@ -196,6 +208,12 @@ class _Waits:
         first, last = np.searchsorted(self.node, [node, node + 1])
         columns = (values[first:last].tolist() for values in (self.start, self.stop, self.kind))
         spans += zip(*columns, strict=True)
+        if start - ready > TOGETHER_S and self._needs_others(node, worker):
+            ended = self.transfers.get(worker, [])
+            place = bisect_right(ended, (start + TOGETHER_S, np.inf))
+            while place and ended[place - 1][0] >= start - TOGETHER_S:
+                place -= 1
+                spans.append((ended[place][1], min(ended[place][0], start), "transfer"))
         end = start
         for begin, stop, kind in sorted(spans, key=lambda span: -span[1]):
             stop, begin = min(stop, end), max(begin, ready)
@@ -205,6 +223,11 @@ class _Waits:
             yield _Step(begin, kind, node)
             end = begin
         yield _Step(ready, "scheduler", node)
+
+    def _needs_others(self, node: int, worker: int) -> bool:
+        """Return whether a task needs a result that is not known to be made by its worker."""
+        inputs = self.graph.indices[self.graph.indptr[node] : self.graph.indptr[node + 1]]
+        return bool((self.graph.worker[inputs] != worker).any())
 
 
 def _paused(run: Run) -> dict[int, list[tuple[float, float]]]:

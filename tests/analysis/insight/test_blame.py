@@ -51,6 +51,23 @@ def test_transfer_and_disk_are_causes_of_a_wait(tmp_path):
     ]
 
 
+@pytest.mark.parametrize(("place", "seconds"), [(0, 0.89), (1, 0.0)])
+def test_transfer_of_several_results_is_a_cause_for_each_task(tmp_path, place, seconds):
+    # The transfer is noted for the second task; the first waited for it, too, unless its input is
+    # on its own worker.
+    tasks = [
+        MadeTask("a-0", 0, 1, worker=place, thread=place),
+        MadeTask("a-1", 1, 2),
+        MadeTask("b-0", 3, 4, ["a-0"], worker=1, thread=1),
+        MadeTask("b-1", 4, 5, ["a-1"], worker=1, thread=1, events=[("transfer", 2.1, 2.99)]),
+    ]
+    run = graph_run(tmp_path, tasks, duration=5, n_workers=2)
+
+    found = {cause: stop - start for start, stop, cause, _ in segments(run)}
+
+    assert found.get("transfer", 0.0) == pytest.approx(seconds)
+
+
 def test_task_that_waited_for_its_thread_blames_the_task_before(tmp_path):
     tasks = tasks_of(("a-0", 0, 1, ""), ("long-0", 1, 6, ""), ("b-0", 6, 7, "a-0"))
     run = graph_run(tmp_path, tasks, duration=7)
