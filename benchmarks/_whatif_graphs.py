@@ -13,6 +13,7 @@ from dask.base import tokenize
 from distributed import Client
 
 from benchkit.measure.capture_client import Observer
+from benchkit.measure.provenance import host_info
 from benchkit.measure.recording import RecordingWriter
 from benchkit.measure.run_ids import new_id
 from benchkit.store.build.run_from_recording import run_from_recording
@@ -94,7 +95,8 @@ def measure(client: Client, name: str, work: Callable[[], Any]) -> Run:
     folder = Path(tempfile.mkdtemp())
     writer = RecordingWriter(folder, new_id())
     run_id = writer.path.name.partition(".")[0]
-    writer.head(id=run_id, started=time.time(), workload=name, capture="full")
+    facts = {"workload": name, "capture": "full", "host": host_info()}  # its number of cores
+    writer.head(id=run_id, started=time.time(), **facts)
     observer = Observer(client, writer, f"benchkit-{run_id}")
     observer.install()
     observer.clock_on()

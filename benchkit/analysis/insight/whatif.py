@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from benchkit.analysis.insight.contention import Contention
 from benchkit.analysis.insight.replay import ReplayInput, replay
 from benchkit.analysis.insight.replay_input import event_seconds, replay_input
 from benchkit.errors import UsageError
@@ -25,11 +26,12 @@ MIN_REACH = 0.05
 #: Half-widths, as logarithms, that hold 90 % of predictions of another shape of the cluster, for
 #: tasks that wait and for tasks that compute and share caches and cores (`benchmarks/whatif.py`).
 WAITING_REACH, COMPUTING_REACH = 0.12, 0.35
-#: Tasks that compute on one machine with twice the threads take 2**SHARING times as long: they
-#: share caches, memory and the clock of the processor (`benchmarks/whatif.py --runs`).
-SHARING = 0.26
 #: An assumed bandwidth may be wrong by this factor.
 BANDWIDTH_FACTOR = 5
+#: Waits of tasks for processors that sharing may explain / those by chance.
+MOST_WAITS = 2.0
+#: Replays of another shape: the seconds of its tasks depend on its duration.
+N_ROUNDS = 2
 #: Dask spills results beyond this share of a worker's memory.
 SPILLING_SHARE = 0.6
 #: Share of the tasks' seconds, or of the run if that is longer, in which tasks wait for spilled
@@ -151,12 +153,10 @@ class WhatIf:
         self.n_workers, self.nthreads = len(nthreads), round(float(nthreads.mean()))
         self.disk = event_seconds(run, self.graph, ("disk-read", "disk-write"))
         self.given, self.fetched = replay_input(run, self.graph, self.disk)
-        cpu, compute = (run.metrics.get(name, np.nan) for name in ("cpu_time", "compute_time"))
-        #: CPU seconds per second of computing; unknown: 1, which gives the widest interval.
-        self.cpu = min(1.0, cpu / compute) if compute > 0 and np.isfinite(cpu) else 1.0
-        #: All workers on one machine: then more threads share its processors.
-        self.one_host = len(set(run.tree["workers"].to_dataset()["host"].values.tolist())) == 1
+        self.contention = Contention.of(run)
         self.base = replay(self.given, self.n_workers, self.nthreads)
+        #: Share of the tasks' seconds in which they compute or wait for a processor or the GIL.
+        self.computing = self._computing(self.contention.gil)[0]
         self.error = self.base / self.duration - 1
         if abs(self.error) > MAX_ERROR:
             raise UsageError(
@@ -234,16 +234,11 @@ class WhatIf:
         given = replace(given, seconds=seconds)
         shape = workers or self.n_workers, threads or self.nthreads
         self._check_memory(shape[0], no_spill=no_spill)
-        low, predicted, high = self._replays(given, *shape)
-        slowdown = self._slowdown(*shape)
-        if slowdown != 1:
-            shared = replace(given, seconds=given.seconds * slowdown)
-            least, predicted, _ = self._replays(shared, *shape)
-            low, high = min(low, least), max(high, predicted)
+        low, predicted, high = self._replays(given, shape)
         scale = self.duration / self.base
         reach = max(MIN_REACH, abs(np.log(scale)))
         if shape != (self.n_workers, self.nthreads):
-            reach = max(reach, WAITING_REACH + self.cpu * (COMPUTING_REACH - WAITING_REACH))
+            reach = max(reach, WAITING_REACH + self.computing * (COMPUTING_REACH - WAITING_REACH))
         return Prediction(
             change=" ".join(shown) or "no change",
             seconds=predicted * scale,
@@ -268,36 +263,49 @@ class WhatIf:
                 f"would spill beyond {format_quantity(SPILLING_SHARE * limit * n_workers, 'B')}"
             )
 
-    def _slowdown(self, n_workers: int, nthreads: int) -> float:
-        """Return how many times as long tasks compute on a cluster of another shape."""
-        threads = nthreads / self.nthreads
-        if self.one_host:
-            threads *= n_workers / self.n_workers
-        return float(threads ** (SHARING * self.cpu))
+    def _computing(self, gil: float) -> tuple[float, float]:
+        """Return the share of the tasks' seconds that sharing can change, and by what it did."""
+        seconds = float(self.given.seconds.sum())
+        shape = self.n_workers, self.nthreads
+        stretch = self.contention.stretch(*shape, seconds, self.duration, gil)
+        # Processes that wait for each other compute at the same time more often than by chance.
+        most = 1 + MOST_WAITS * (stretch - 1)
+        stretch = min(max(1.0, 1 / max(self.contention.computing, 1e-9)), most)
+        return min(1.0, self.contention.computing * stretch), stretch
 
-    def _replays(
-        self, given: ReplayInput, n_workers: int, nthreads: int
-    ) -> tuple[float, float, float]:
-        """Return the duration at best, the predicted one, and at worst, as far as is known.
+    def _replays(self, given: ReplayInput, shape: tuple[int, int]) -> tuple[float, float, float]:
+        """Return the duration at best, the predicted one, and at worst.
 
-        Unknown is the bandwidth of a run that fetched nothing, and whether tasks hold the GIL:
-        then the threads of a worker compute one after the other.
+        Unknown is the bandwidth of a run that fetched nothing, and for how long tasks hold the GIL.
         """
-        predicted = replay(given, n_workers, nthreads)
-        low, high = predicted, predicted
-        if not self.fetched and n_workers > 1 and np.isfinite(given.bandwidth):
-            low = replay(replace(given, bandwidth=np.inf, latency=0.0), n_workers, nthreads)
+        alone = replay(given, *shape)
+        predicted = self._shared(given, shape, alone, self.contention.gil, N_ROUNDS)
+        durations = [predicted]
+        if not self.fetched and shape[0] > 1 and np.isfinite(given.bandwidth):
             slow = given.bandwidth / BANDWIDTH_FACTOR
-            high = replay(replace(given, bandwidth=slow), n_workers, nthreads)
-        other = predicted
-        if nthreads > self.nthreads:
-            other = replay(given, n_workers, self.nthreads)
-        elif nthreads < self.nthreads:
-            seconds = given.seconds * (nthreads / self.nthreads)
-            other = replay(replace(given, seconds=seconds), n_workers, nthreads)
-        # Tasks that only wait do not compete: the more of their time is CPU, the more they may.
-        limit = predicted * (other / predicted) ** self.cpu
-        return min(low, limit), float(np.sqrt(predicted * limit)), max(high, limit)
+            for bandwidth, latency in ((np.inf, 0.0), (slow, given.latency)):
+                slow_or_free = replace(given, bandwidth=bandwidth, latency=latency)
+                durations.append(replay(slow_or_free, *shape))
+        if shape[1] != self.nthreads:
+            durations += [self._shared(given, shape, alone, gil, 1) for gil in (0.0, 1.0)]
+        return min(durations), predicted, max(durations)
+
+    def _shared(
+        self, given: ReplayInput, shape: tuple[int, int], duration: float, gil: float, rounds: int
+    ) -> float:
+        """Return the duration with processors and the GIL shared; `duration` is that without."""
+        if shape == (self.n_workers, self.nthreads):
+            return duration
+        seconds = given.seconds
+        computing, base = self._computing(gil)
+        for _ in range(rounds):  # the shorter the run, the more the scheduler computes in it
+            wall = duration * self.duration / self.base
+            stretch = self.contention.stretch(*shape, float(seconds.sum()), wall, gil)
+            seconds = given.seconds * (1 + computing * (stretch / base - 1))
+            # Between two tasks, scheduler and event loops compute, which share the same.
+            delay = given.delay * (stretch / base)
+            duration = replay(replace(given, seconds=seconds, delay=delay), *shape)
+        return duration
 
 
 def what_if(

@@ -8,17 +8,18 @@ import pytest
 from helpers.graph_runs import MadeTask, graph_run, tasks_of
 from helpers.synthetic_recordings import MB, ON
 
-from benchkit.analysis.insight.whatif import SHARING, WhatIf, what_if
+from benchkit.analysis.insight.contention import LEAST_SHARE
+from benchkit.analysis.insight.whatif import WhatIf, what_if
 from benchkit.errors import NotRecorded, UnreadableRun, UsageError
 
 
-def eight_tasks(tmp_path, *, second_group=0.0):
+def eight_tasks(tmp_path, *, second_group=0.0, **tables):
     """Return a run of 8 independent tasks of 1 s on 2 x 1 threads, then one that joins them."""
     tasks = [MadeTask(f"a-{n}", n // 2, n // 2 + 1, worker=n % 2, thread=n % 2) for n in range(8)]
     end = 4 + second_group
     if second_group:
         tasks.append(MadeTask("join-0", 4, end, [task.key for task in tasks]))
-    return graph_run(tmp_path, tasks, duration=end, n_workers=2)
+    return graph_run(tmp_path, tasks, duration=end, n_workers=2, **tables)
 
 
 @pytest.mark.parametrize(("workers", "threads", "expected"), [
@@ -128,32 +129,90 @@ def test_threads_of_tasks_that_compute_may_bring_nothing(tmp_path, cpu, low, hig
     assert found.high == pytest.approx(high * exp(reach), rel=0.01)
 
 
+def machine_samples(seconds, duration):
+    """Return heartbeats of two workers of a machine that computes for some seconds."""
+    return [
+        {"time": ON + t, "worker": number, "process_number": number, "machine_number": 1,
+         "machine_cpu_time": seconds * t / duration, "cpu_time": t}
+        for t in (0.0, duration) for number in (0, 1)
+    ]  # fmt: skip
+
+
+def on_cores(run, cpu, cores=2, hosts=("127.0.0.1", "127.0.0.1")):
+    """Set the seconds in which tasks compute, and the machines of two workers."""
+    run.tree["cpu_time"] = cpu
+    run.tree.attrs["host_json"] = f'{{"cores": {cores}}}'
+    workers = run.tree["workers"].to_dataset()
+    run.tree["workers"] = workers.assign(host=("worker", list(hosts)))
+    return run
+
+
 @pytest.mark.parametrize(
-    ("cpu", "hosts", "shape", "expected"),
+    ("cpu", "cores", "shape", "expected"),
     [
-        (0, 1, (1, 1), 8.0),  # tasks that sleep share nothing
-        (8, 1, (2, 1), 4.0),
-        (8, 1, (1, 1), 8.0 / 2**SHARING),
-        (8, 1, (4, 1), 2.0 * 2**SHARING),
-        (4, 1, (4, 1), 2.0 * 2 ** (SHARING / 2)),
-        (8, 2, (4, 1), 2.0),  # more workers are on more machines
+        (0, 2, (4, 1), 2.0),  # tasks that sleep share nothing
+        (8, 2, (1, 1), 8.0),
+        (8, 2, (4, 1), 4.0),
+        (8, 4, (4, 1), 2.0),
+        # Each task computes for half of its time: with two of the other three, or with all, it
+        # has to wait.
+        (4, 2, (4, 1), 2.0 * (1 + 0.5 * (0.375 * 0.5 + 0.125 * 1.0))),
     ],
 )
 def test_tasks_that_compute_on_one_machine_share_its_processors(
-    tmp_path, cpu, hosts, shape, expected
+    tmp_path, cpu, cores, shape, expected
 ):
-    run = eight_tasks(tmp_path)
-    run.tree["cpu_time"] = cpu
-    run.tree["workers"] = (
-        run.tree["workers"]
-        .to_dataset()
-        .assign(host=("worker", [f"host-{n % hosts}" for n in range(2)]))
-    )
+    run = on_cores(eight_tasks(tmp_path, samples=machine_samples(cpu, 4)), cpu, cores)
 
     found = WhatIf(run).predict(workers=shape[0], threads=shape[1])
 
-    assert found.seconds == pytest.approx(expected, rel=1e-3)
+    assert found.seconds == pytest.approx(expected, rel=0.01)
     assert found.low < expected < found.high
+
+
+def test_more_workers_on_more_machines_share_no_processors(tmp_path):
+    run = eight_tasks(tmp_path, samples=machine_samples(8, 4))
+    run = on_cores(run, 8, hosts=["127.0.0.1", "10.0.0.1"])
+
+    assert WhatIf(run).predict(workers=4).seconds == pytest.approx(2.0)
+
+
+def test_tasks_that_waited_for_processors_wait_less_on_a_smaller_cluster(tmp_path):
+    seconds = {}
+    for others in (0, 4):  # of the scheduler and the event loops
+        run = eight_tasks(tmp_path / str(others), samples=machine_samples(6 + others, 4))
+        seconds[others] = WhatIf(on_cores(run, 6)).predict(workers=1).seconds
+
+    # Without others there were processors enough: what tasks waited for takes as long as before.
+    assert seconds[0] == pytest.approx(8.0)
+    assert 6.0 < seconds[4] < 7.0
+
+
+def lags(milliseconds, duration):
+    """Return heartbeats of worker 0 with the longest delay of its timer."""
+    moments = [0.5 * n for n in range(1, int(2 * duration) + 1)]
+    return [
+        {"time": ON + t, "worker": 0, "tick_max": milliseconds / 1000, "cpu_time": t}
+        for t in moments
+    ]
+
+
+@pytest.mark.parametrize(("late", "expected"), [(1, 4 * (1 + LEAST_SHARE**2)), (12, 8.0)])
+def test_late_timers_say_that_tasks_hold_the_gil(tmp_path, late, expected):
+    tasks = [MadeTask(f"a-{n}", n, n + 1) for n in range(8)]
+    run = graph_run(tmp_path, tasks, duration=8, samples=lags(late, 8))
+    run.tree["cpu_time"] = 8
+
+    assert WhatIf(run).predict(threads=2).seconds == pytest.approx(expected, rel=0.05)
+
+
+@pytest.mark.parametrize(("cpu", "expected"), [(0, 8.0), (4, 4.0), (6, 6.0)])
+def test_threads_that_waited_for_each_other_do_not_with_one_thread(tmp_path, cpu, expected):
+    tasks = [MadeTask(f"a-{n}", n // 2, n // 2 + 1, thread=n % 2) for n in range(8)]
+    run = graph_run(tmp_path, tasks, duration=4, nthreads=2)
+    run.tree["cpu_time"] = cpu  # of 8 thread-seconds
+
+    assert WhatIf(run).predict(threads=1).seconds == pytest.approx(expected, rel=0.02)
 
 
 def test_second_graph_waits_for_the_results_of_the_first(tmp_path):
