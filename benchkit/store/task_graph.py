@@ -50,7 +50,7 @@ class TaskGraph:
     submissions : DataFrame
         A row per submitted graph; times in s after clock on: received by the scheduler,
         materialized (NaN before distributed 2024.5), ordered (the same), started (first tasks
-        sent to workers); first_node, n_nodes, and wanted, an array of nodes.
+        sent to workers); first_node, n_nodes, nbytes (-1: unknown), and wanted, an array of nodes.
     calls : DataFrame
         A row per graph that the client sent, s after clock on: optimised (begin; NaN: nothing to
         optimise), serialised (begin), sent.
@@ -119,6 +119,7 @@ class TaskGraph:
         times = ("received", "materialized", "ordered", "started")
         frame = pd.DataFrame({name: sent[name].values for name in times})
         frame["first_node"], frame["n_nodes"] = first, n_new
+        frame["nbytes"] = sent["nbytes"].values if "nbytes" in sent else -1
         ends = np.cumsum(sent["n_wanted"].values)
         frame["wanted"] = pd.Series(np.split(sent["wanted"].values, ends)[:-1], dtype=object)
         options = zip(sent["option_node"].values.tolist(), sent["options"].values, strict=True)

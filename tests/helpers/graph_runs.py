@@ -45,6 +45,7 @@ def graph_run(
     calls: Sequence[tuple[float | None, float, float]] = (),
     wanted: Sequence[Sequence[int]] = (),
     left: Mapping[int, float] | None = None,
+    graph_bytes: int = 0,
     **tables: Any,
 ) -> Run:
     """Return a run of these tasks.
@@ -52,7 +53,7 @@ def graph_run(
     A submission is the time at which its first tasks were sent to workers and its number of tasks;
     by default all tasks are submitted at 0. Of each submission, `calls` are the client's phases,
     and `wanted` the places of the tasks that the client wants. `left` are times at which workers
-    left.
+    left, and each submission has `graph_bytes`.
     """
     names = list(dict.fromkeys(task.group for task in tasks))
     places = {task.key: place for place, task in enumerate(tasks)}
@@ -70,6 +71,7 @@ def graph_run(
                 "ordered": ON + started - 0.1 * bool(started),
                 "started": ON + started,
                 "first_node": first,
+                "nbytes": graph_bytes,
                 "n_wanted": len(wanted[len(rows)]) if wanted else 0,
             }
         )

@@ -11,8 +11,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import xarray as xr
+from numpy.typing import ArrayLike
 
-from benchkit.analysis.insight.limits import Limits, run_limits
+from benchkit.analysis.insight.contention import is_new_heartbeat
+from benchkit.analysis.insight.limits import Limits, run_limits, seconds_covered
 from benchkit.analysis.insight.whatif import Prediction, WhatIf
 from benchkit.errors import NotRecorded, UsageError
 from benchkit.store.run import Run
@@ -22,6 +24,9 @@ __all__ = ["MIN_S", "MIN_SHARE", "Case", "Finding"]
 #: Findings that cost less than this share of the duration, or less than these seconds, are not
 #: reported. A single collection of garbage, a late heartbeat and an import take 0.1 s each.
 MIN_SHARE, MIN_S = 0.03, 0.2
+#: Bytes per task of a graph from which on the scheduler needs longer for the data than for the task
+#: itself: up to 1 ms a task; graphs with data in them came and went with 160 to 400 MB/s.
+DATA_BYTES = 300_000
 
 
 @dataclass(frozen=True)
@@ -199,23 +204,44 @@ class Case:
         """Whether other processes used so much that processes of the cluster had to wait."""
         return self.other_cores > 0.5
 
-    def blamed(self, *causes: str) -> float:
-        """Return the seconds of the duration that some causes took; 0 without a task graph.
+    def blamed(self, *causes: str, window: tuple[float, float] | None = None) -> float:
+        """Return the seconds that some causes took.
 
         Parameters
         ----------
         *causes : str
             Keys of `CAUSES`.
+        window : tuple of float, optional
+            Start and end in s of a part of the run; None: the duration.
 
         Returns
         -------
         float
-            Their sum in s.
+            Their sum in s. Without a task graph 0, and with a window its length.
         """
         if self.limits is None:
+            return 0.0 if window is None else self.seconds_within([window[0]], [window[1]])
+        if window is None:
+            seconds = self.limits.causes["seconds"]
+            return float(sum(seconds.get(cause, 0.0) for cause in causes))
+        blame = self.limits.blame
+        length = (blame["stop"] - blame["start"]).where(blame["cause"].isin(causes), 0.0)
+        until = np.append(0.0, length.cumsum())
+        before, after = np.interp(window, np.append(0.0, blame["stop"]), until)
+        return float(after - before)
+
+    @cached_property
+    def data_waits(self) -> float:
+        """Seconds that tasks waited for the scheduler to send data that was in their graph."""
+        if self.limits is None:
             return 0.0
-        seconds = self.limits.causes["seconds"]
-        return float(sum(seconds.get(cause, 0.0) for cause in causes))
+        graph, blame = self.run.task_graph(), self.limits.blame
+        sent = graph.submissions
+        has_data = sent["nbytes"] > DATA_BYTES * sent["n_nodes"]
+        rows = blame[(blame["cause"] == "scheduler") & (blame["node"] >= 0)]
+        number = graph.submission[rows["node"]]
+        chosen = rows[np.isin(number, np.flatnonzero(has_data))]
+        return float((chosen["stop"] - chosen["start"]).sum())
 
     def longest_span(self, *causes: str) -> tuple[float, float] | None:
         """Return the longest part of the run with some causes and no others.
@@ -273,8 +299,10 @@ class Case:
         predicted = self.predict(**changes)
         return None if predicted is None else max(0.0, self.duration - predicted.seconds)
 
-    def increase(self, dataset: xr.Dataset, name: str) -> np.ndarray:
-        """Return the growth of a cumulative counter while the clock ran.
+    def increase(
+        self, dataset: xr.Dataset, name: str, window: tuple[float, float] | None = None
+    ) -> np.ndarray:
+        """Return the growth of a cumulative counter in a part of the run.
 
         Parameters
         ----------
@@ -282,6 +310,9 @@ class Case:
             Group of the run with the counter over time.
         name : str
             Name of the counter.
+        window : tuple of float, optional
+            Start and end in s; None: while the clock ran. What grew between two values of which
+            one lies outside is divided by their times.
 
         Returns
         -------
@@ -290,9 +321,35 @@ class Case:
         """
         if name not in dataset:
             return np.zeros(1)
-        values = dataset[name].values
+        values, times = dataset[name].values, dataset["time"].values
         values = values[:, None] if values.ndim == 1 else values
         known = np.isfinite(values)
-        highest = np.where(known, values, -np.inf).max(axis=0, initial=-np.inf)
-        lowest = np.where(known, values, np.inf).min(axis=0, initial=np.inf)
-        return np.where(known.any(axis=0), highest - lowest, 0.0)
+        if "address" in dataset.coords:
+            known &= self.heartbeats
+        edges = (0.0, self.duration) if window is None else window
+        out = np.zeros(values.shape[1])
+        for column in np.flatnonzero(known.any(axis=0)):
+            rows = known[:, column]
+            low, high = np.interp(edges, times[rows], values[rows, column])
+            out[column] = max(0.0, high - low)
+        return out
+
+    @cached_property
+    def heartbeats(self) -> np.ndarray:
+        """Rows of `workers` that are new heartbeats, by time and worker; others repeat values."""
+        return is_new_heartbeat(self.workers)
+
+    def seconds_within(self, start: ArrayLike, stop: ArrayLike) -> float:
+        """Return the seconds of the run that at least one interval covers.
+
+        Parameters
+        ----------
+        start, stop : array_like of float
+            Begin and end of each interval in s; intervals with NaN are left out.
+
+        Returns
+        -------
+        float
+            At most the duration of the run.
+        """
+        return seconds_covered(np.clip(start, 0, self.duration), np.clip(stop, 0, self.duration))

@@ -26,7 +26,7 @@ BOUNDS = {
     "critical path": "longest chain of dependent tasks",
     "network": "time in which the busiest worker fetched results",
     "disk": "time in which the busiest worker read or wrote spilled data",
-    "scheduler": "time in which the scheduler's thread was busy",
+    "scheduler": "time in which the scheduler's process was busy, which may be the client's, too",
 }
 
 
@@ -198,11 +198,12 @@ def run_limits(run: Run) -> Limits:
     if not run.metrics.get("duration", 0.0) > 0:
         raise NotRecorded(f"run {run.id}: it has no duration: its outcome is {run.outcome}")
     duration = run.metrics["duration"]
-    seconds = np.nan_to_num(graph.duration)
+    within = np.clip(graph.stop, 0.0, duration) - np.clip(graph.start, 0.0, duration)
+    seconds = np.nan_to_num(within)  # clocks of workers differ, and tasks may outlast the clock
     path, length = critical_path(graph.indptr, graph.indices, seconds)
     workers = run.tree["workers"].to_dataset()
     n_threads = max(1, int(workers["nthreads"].values.sum()))
-    fetching, spilling = _busiest_worker(run)
+    fetching, spilling = _busiest_worker(run, duration)
     bounds = {
         "compute": float(run.metrics.get("compute_time", seconds.sum())) / n_threads,
         "critical path": length,
@@ -222,12 +223,12 @@ def run_limits(run: Run) -> Limits:
     )
 
 
-def _busiest_worker(run: Run) -> tuple[float, float]:
+def _busiest_worker(run: Run, duration: float) -> tuple[float, float]:
     """Return the seconds in which the busiest worker fetched results, and used the disk."""
     events = run.tree["task_events"].to_dataset()
     actions = event_actions(events)
     worker = run.tree["tasks"].to_dataset()["worker"].values[events["task"].values]
-    begins, ends = events["start"].values, events["stop"].values
+    begins, ends = (np.clip(events[name].values, 0.0, duration) for name in ("start", "stop"))
     out = []
     for names in (("transfer",), ("disk-read", "disk-write")):
         codes = [actions.index(name) for name in names]

@@ -8,7 +8,7 @@ import threading
 import traceback
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from time import perf_counter, process_time
+from time import perf_counter, process_time, thread_time
 from typing import Any
 
 from benchkit.measure.capture.columns import text
@@ -107,6 +107,8 @@ class LoopWatch:
         self.thread_id = threading.get_ident()
         self.stack = ""
         self.n_stacks = 0
+        #: CPU seconds of the loop's thread and of the process at the last tick.
+        self.cpu = thread_time(), process_time()
         self.stopped = threading.Event()
         lag.on_tick = self._tick
         self.thread = threading.Thread(target=self._watch, name="benchkit-loop-watch", daemon=True)
@@ -121,12 +123,15 @@ class LoopWatch:
                     self.stack = _lines(frame)
 
     def _tick(self) -> None:
+        before, self.cpu = self.cpu, (thread_time(), process_time())
         if self.stack:
             stack, self.stack = self.stack, ""
             blocked_s = self.lag.loop.time() - self.lag.due
             if blocked_s > BLOCKED_S and self.n_stacks < MAX_STACKS:
                 self.n_stacks += 1
-                self.add_event("loop-blocked", None, {"seconds": blocked_s, "stack": stack})
+                own, process = (now - then for now, then in zip(self.cpu, before, strict=True))
+                message = {"seconds": blocked_s, "own_cpu": own, "process_cpu": process}
+                self.add_event("loop-blocked", None, {**message, "stack": stack})
 
     def stop(self) -> None:
         """Stop watching."""

@@ -39,6 +39,12 @@ def event(topic, worker=-1, moment=1.0, **message):
     return [ON + moment, topic, worker, json.dumps(message)]
 
 
+def later(seconds, tasks=None):
+    """Return tasks that start this much later."""
+    tasks = busy() if tasks is None else tasks
+    return [task._replace(start=task.start + seconds, stop=task.stop + seconds) for task in tasks]
+
+
 def alone():
     """Return tasks of which the last one runs alone for most of the time."""
     return [*busy(8), MadeTask("work-8", 0.5, 9.5, thread=0)]
@@ -132,21 +138,23 @@ PLANTED = {
         ]
     },
     "blocked_loop": {
-        "events": [event("loop-blocked", seconds=0.8, stack="parse (x.py:1)\nread (y.py:2)")]
+        "tasks": later(1.2),
+        "duration": 3.7,
+        "events": [event("loop-blocked", seconds=0.8, stack="parse (x.py:1)\nread (y.py:2)")],
     },
-    "blocked_worker": {"samples": [sample(t, 0, tick_max=0.9) for t in (1, 2)]},
+    "blocked_worker": {"samples": [sample(t, 0, tick_max=0.9, cpu_time=t) for t in (1, 2)]},
     "garbage": {
         "tasks": [MadeTask(f"t-{n}", n * 0.1, n * 0.1 + 0.03) for n in range(25)],
         "scheduler": [{"time": ON + t, "gc_time": 10 + 0.4 * t} for t in (0, 1, 2)],
     },
     "slow_start": {
-        "tasks": [task._replace(start=task.start + 3, stop=task.stop + 3) for task in busy()],
+        "tasks": later(3),
         "duration": 5.5,
         "submissions": [(2.9, 40)],
         "calls": [(2.0, 2.2, 2.5)],
     },
     "large_graph": {
-        "tasks": [task._replace(start=task.start + 3, stop=task.stop + 3) for task in busy()],
+        "tasks": later(3),
         "duration": 5.5,
         "submissions": [(2.9, 40)],
         "calls": [(0.1, 0.2, 2.5)],
@@ -213,17 +221,20 @@ SIMILAR = {
         "samples": [sample(t, i, unmanaged_old=600 * MB) for t in (1, 2) for i in (0, 1)]
     },
     "blocked_loop": {  # garbage collection has a rule of its own
-        "events": [event("loop-blocked", seconds=0.8, stack="_gc_callback (x.py:1)\nrun (y.py:2)")]
+        **PLANTED["blocked_loop"],
+        "scheduler": [
+            {"time": ON + t, "gc_time": gc} for t, gc in ((0.1, 0), (1.1, 0.7), (1.3, 0.7))
+        ],
     },
     "blocked_worker": {"samples": [sample(t, 0, tick_max=0.4) for t in (1, 2)]},
     "garbage": {"scheduler": [{"time": ON + t, "gc_time": 10 + 0.05 * t} for t in (0, 1, 2)]},
     "slow_start": {  # the first attempts failed: only later ones are in the list of tasks
-        "tasks": [task._replace(start=task.start + 1, stop=task.stop + 1) for task in busy()],
+        "tasks": later(1),
         "duration": 3.5,
         "submissions": [(0.05, 40)],
     },
     "large_graph": {  # 40 graphs at the same time, of which each takes 0.3 s
-        "tasks": [task._replace(start=task.start + 7, stop=task.stop + 7) for task in busy()],
+        "tasks": later(7),
         "duration": 9.5,
         "submissions": [(1.0 + 0.001 * n, 1) for n in range(40)],
     },
@@ -357,15 +368,79 @@ def test_garbage_of_the_scheduler_costs_nothing_while_threads_work(tmp_path):
 def test_findings_below_a_fifth_of_a_second_are_not_reported(tmp_path):
     def of_seconds(folder, seconds):
         stack = "parse (x.py:1)\nread (y.py:2)"
-        events = [event("loop-blocked", moment=0.1, seconds=seconds, stack=stack)]
-        return diagnose(run_of(folder, busy(8), duration=0.5, events=events)).findings
+        events = [event("loop-blocked", moment=0.22, seconds=seconds, stack=stack)]
+        tasks = later(0.25, busy(8))
+        return diagnose(run_of(folder, tasks, duration=0.75, events=events)).findings
 
     assert [found.rule for found in of_seconds(tmp_path / "a", 0.21)] == ["blocked_loop"]
     assert of_seconds(tmp_path / "b", 0.19) == []
 
 
+@pytest.mark.parametrize(
+    ("own", "process", "words"),
+    [
+        (0.8, 0.8, "event loop was blocked"),  # its own code, for which the client may wait
+        (0.0, 0.0, "event loop was blocked"),  # it sleeps
+        (0.01, 0.8, ""),  # the client computes, and the scheduler has nothing to do
+    ],
+)
+def test_blocked_loop_costs_what_waits_for_the_scheduler(tmp_path, own, process, words):
+    stack = "parse (x.py:1)\nread (y.py:2)"
+    blocked = event("loop-blocked", seconds=0.8, stack=stack, own_cpu=own, process_cpu=process)
+    sent = {"submissions": [(2.9, 40)], "calls": [(2.0, 2.2, 2.5)], "duration": 5.5}
+    find = all_rules()["blocked_loop"]
+
+    found = find(Case(run_of(tmp_path, later(3), events=[blocked], **sent)))
+
+    assert (words in found.what) if words else found is None
+    if not words:  # the scheduler has a graph, and needs the GIL for it
+        at_graph = [[ON + 3.0, *blocked[1:]]]
+        found = find(Case(run_of(tmp_path / "graph", later(3), events=at_graph, **sent)))
+        assert found.what.endswith("held the GIL")
+        assert found.seconds == pytest.approx(0.4)
+    # While tasks compute, nothing waits for it.
+    assert find(Case(run_of(tmp_path / "busy", events=[blocked]))) is None
+
+
+def test_delays_of_a_worker_count_once_and_while_the_clock_runs(tmp_path):
+    # Rows of other workers repeat a worker's last values; 29 s passed before the clock started.
+    samples = [sample(0.0, 0, cpu_time=0.0), sample(1.0, 0, tick_max=30.0, cpu_time=0.1)]
+    samples += [sample(1.1 + 0.1 * n, 1, tick_max=0.01, cpu_time=0.1 * n) for n in range(10)]
+    samples += [sample(3.5, 0, tick_max=1.5, cpu_time=0.2)]  # 0.5 s of it
+
+    found = all_rules()["blocked_worker"](Case(run_of(tmp_path, samples=samples)))
+
+    assert found.evidence.startswith("worker 0: at least 1.50 s,")
+
+
+def test_counters_grow_while_the_clock_runs(tmp_path):
+    samples = [sample(t, 0, gc_time=gc, cpu_time=t) for t, gc in ((-1, 0), (1, 2), (2, 3), (3, 8))]
+    case = Case(run_of(tmp_path, samples=samples))
+
+    # Half of what grew across each edge.
+    assert case.increase(case.workers, "gc_time").tolist() == pytest.approx([1 + 1 + 2.5, 0])
+
+
+def test_collections_because_memory_is_full_are_not_those_of_many_objects(tmp_path):
+    samples = [sample(t, 0, gc_time=gc, gc_max=0.4, cpu_time=t) for t, gc in ((0, 0), (2.5, 0.5))]
+    paused = PLANTED["paused_workers"]["events"]
+    find = all_rules()["garbage"]
+
+    assert find(Case(run_of(tmp_path / "objects", samples=samples))) is not None
+    assert find(Case(run_of(tmp_path / "full", samples=samples, events=paused))) is None
+
+
+def test_data_in_a_graph_is_not_a_scheduler_with_many_tasks(tmp_path):
+    run = run_of(tmp_path, **PLANTED["scheduler_busy"], graph_bytes=30 * 5 * MB)
+
+    assert all_rules()["scheduler_busy"](Case(run)) is None
+    found = all_rules()["large_graph"](Case(run))
+    assert found.evidence.endswith("s to send data in tasks to workers")
+    assert found.seconds > 1
+
+
 def test_large_graph_counts_the_time_between_client_and_scheduler(tmp_path):
-    tasks = [task._replace(start=task.start + 3, stop=task.stop + 3) for task in busy()]
+    tasks = later(3)
     run = run_of(tmp_path, tasks, duration=5.5, submissions=[(2.9, 40)], calls=[(0.1, 0.2, 0.25)])
 
     found = all_rules()["large_graph"](Case(run))
@@ -374,7 +449,7 @@ def test_large_graph_counts_the_time_between_client_and_scheduler(tmp_path):
 
 
 def test_large_graph_is_found_after_a_long_preparation_in_the_client(tmp_path):
-    tasks = [task._replace(start=task.start + 9, stop=task.stop + 9) for task in busy()]
+    tasks = later(9)
     run = run_of(tmp_path, tasks, duration=11.5, submissions=[(8.9, 40)], calls=[(0.1, 8.0, 8.25)])
 
     found = all_rules()["large_graph"](Case(run))

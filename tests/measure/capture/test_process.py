@@ -53,6 +53,8 @@ def test_loop_watch_records_the_stack_of_a_blocked_loop():
     assert (topic, worker) == ("loop-blocked", None)
     assert 0.3 < message["seconds"] < 5
     assert message["stack"].splitlines()[0].startswith("block (")
+    assert 0 <= message["own_cpu"] < 0.5 * message["seconds"]  # it slept
+    assert message["own_cpu"] <= message["process_cpu"] + 0.01
 
 
 @pytest.mark.parametrize(

@@ -202,7 +202,7 @@ def test_run_head_shows_usual_values(nightly_store):
 def test_conclusion_links_findings_to_their_window(tmp_path):
     stack = "parse (x.py:1)\nread (y.py:2)"
     message = json.dumps({"seconds": 0.8, "stack": stack})
-    tasks = [MadeTask("work-0", 0.0, 2.5)]
+    tasks = [MadeTask("work-0", 1.2, 2.5)]
     run = graph_run(tmp_path, tasks, duration=2.5, events=[[ON + 1.0, "loop-blocked", -1, message]])
     window = Window(run, TaskTimeline(run.tree), {})
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from benchkit.analysis.insight.findings import Case, Finding
-from benchkit.analysis.insight.limits import seconds_covered
 from benchkit.formatting import format_quantity
 
 __all__ = ["find"]
@@ -32,21 +31,26 @@ def find(case: Case) -> Finding | None:
         return None
     graph = case.run.task_graph()
     calls, sent = graph.calls, graph.submissions
-    packing = seconds_covered(calls["serialised"], calls["sent"])
-    unpacking = seconds_covered(sent["received"], sent["started"])
+    packing = case.seconds_within(calls["serialised"], calls["sent"])
+    unpacking = case.seconds_within(sent["received"], sent["started"])
     sending = 0.0
     if len(calls) == len(sent):  # of one client: the graphs arrive in the order of sending
-        sending = seconds_covered(np.sort(calls["sent"]), np.sort(sent["received"]))
+        sending = case.seconds_within(np.sort(calls["sent"]), np.sort(sent["received"]))
+    onwards = case.data_waits
     before = float(np.nan_to_num(calls["serialised"].min()))
     rest = case.duration - before
-    if packing + sending + unpacking < MIN_SHARE * case.disturbance * rest:
+    if packing + sending + unpacking + onwards < MIN_SHARE * case.disturbance * rest:
         return None
+    known = sent["nbytes"].clip(lower=0).sum()
+    size = f", {format_quantity(known, 'B')}" if known else ""
+    cost = min(packing + sending + unpacking, case.blamed("client", "graph"))
     return Finding(
         what="graphs take long to send and to unpack",
-        seconds=min(packing + sending + unpacking, case.blamed("client", "graph")),
+        seconds=cost + onwards,
         evidence=f"{format_quantity(packing, 's')} to serialise, "
         f"{format_quantity(sending, 's')} to send, "
-        f"{format_quantity(unpacking, 's')} on the scheduler ({len(graph)} tasks)",
+        f"{format_quantity(unpacking, 's')} on the scheduler ({len(graph)} tasks{size}), "
+        f"{format_quantity(onwards, 's')} to send data in tasks to workers",
         change="no data in the graph: scatter or load it in tasks; fewer, larger tasks",
         window=case.longest_span("client", "graph"),
     )

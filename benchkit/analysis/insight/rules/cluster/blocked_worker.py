@@ -26,11 +26,14 @@ def find(case: Case) -> Finding | None:
     Finding or None
         None: nothing found.
     """
-    ticks = case.workers["tick_max"].values
-    if not np.isfinite(ticks).any():
-        return None
+    ticks = np.where(case.heartbeats, case.workers["tick_max"].values, np.nan)
     long = LONG_IF_DISTURBED_S if case.is_disturbed else LONG_S
-    seconds = np.nansum(np.where(ticks > long, ticks, 0.0), axis=0)
+    ticks[~(ticks > long)] = np.nan
+    # Heartbeats may report one delay twice, or a delay from before the clock started.
+    times = case.workers["time"].values
+    seconds = np.array([case.seconds_within(times - column, times) for column in ticks.T])
+    if not seconds.size:
+        return None
     worker = int(seconds.argmax())
     if seconds[worker] < 0.1 * case.duration:
         return None
@@ -38,8 +41,8 @@ def find(case: Case) -> Finding | None:
     return Finding(
         what="the event loop of a worker was blocked",
         seconds=float(seconds[worker]) / 2,
-        evidence=f"worker {name}: {format_quantity(float(seconds[worker]), 's')}, in which it "
-        "sends and fetches nothing",
+        evidence=f"worker {name}: at least {format_quantity(float(seconds[worker]), 's')}, in "
+        "which it sends and fetches nothing",
         change="code that holds the GIL or writes spilled data blocks it: more processes with "
         "fewer threads",
         worker=name,

@@ -27,9 +27,10 @@ def find(case: Case) -> Finding | None:
     if case.limits is None:
         return None
     busy = case.limits.bounds["scheduler"]
-    # Time in which it unpacks graphs is the finding of another rule.
-    waits, unpacking = case.blamed("scheduler"), case.blamed("graph")
-    if busy < BUSY * case.duration or waits < unpacking:
+    # Time in which it unpacks graphs and sends data in them is the finding of another rule.
+    unpacking = case.blamed("graph")
+    waits = case.blamed("scheduler") - case.data_waits
+    if busy < BUSY * case.duration or waits < max(unpacking, case.data_waits):
         return None
     n_tasks = int(case.metric("n_tasks"))
     return Finding(
