@@ -35,6 +35,7 @@ from _diagnosis_tasks import (
     late_start,
     layer,
     leak,
+    long_last,
     lose_results,
     make,
     nap,
@@ -51,7 +52,7 @@ from _diagnosis_tasks import (
 )
 from distributed import Client
 
-__all__ = ["FAULTS", "HEALTHY", "NAPS", "NO_SPILL", "SMALL", "Fault"]
+__all__ = ["FAULTS", "HEALTHY", "NAPS", "NOT_ENDED", "NO_SPILL", "SMALL", "Fault"]
 
 
 @dataclass(frozen=True)
@@ -138,7 +139,7 @@ FAULTS = [
     Fault("six workers for two chains", ("too_many_threads",), chain(nap, 12, 0.3, width=2),
           cluster={"n_workers": 6, "threads_per_worker": 1}, allowed=(*NAPS, "too_few_tasks")),
     Fault("a long task at the end", ("stragglers", "skew"),
-          uneven(spin, *[0.1] * 24, 2.0), allowed=("skew", "too_few_tasks", "stragglers"),
+          long_last(spin, 24, 0.1, 2.0), allowed=("skew", "too_few_tasks", "stragglers"),
           mended=uneven(spin, *[0.1] * 44)),
     Fault("two long tasks of four at the end", ("stragglers", "skew"),
           uneven(nap, *[0.2] * 30, 2.5), cluster=FOUR,
@@ -180,8 +181,10 @@ FAULTS = [
           mended=graph(("read", layer(nap, 20, 0.3)),
                        ("sum", layer(spin, 20, 0.02, lambda n: [n]))),
           mended_cluster={"n_workers": 2, "threads_per_worker": 2}),
+    # The nanny ends a worker that does not spill fast enough: its results are computed again.
     Fault("results twice the memory", ("spilling",), hold_all(24, 30 * MB), cluster=SMALL,
-          allowed=("blocked_worker", "paused_workers", "large_results"),
+          allowed=("blocked_worker", "paused_workers", "large_results", "lost_workers",
+                   "recomputed"),
           mended=by_batches(24, 30 * MB, 2), mended_cluster=SMALL),
     Fault("few large results spilled", ("spilling",), hold_all(10, 60 * MB), cluster=SMALL,
           config=NOT_ENDED,
@@ -273,9 +276,11 @@ FAULTS = [
           config={**NOT_ENDED, "distributed.worker.memory.target": 0.03,
                   "distributed.worker.memory.spill": False},
           allowed=("unmanaged", "paused_workers", "spilling", *NAPS)),
-    # Fifty graphs, each submitted when the result of the one before has arrived.
+    # Fifty graphs, each submitted when the result of the one before has arrived. After every tenth
+    # the workload collects garbage in the client, whose process is that of the scheduler.
     Fault("memory.leak_slope", ("tiny_tasks", "too_few_tasks", "slow_start"), None,
-          allowed=("tiny_tasks", "too_few_tasks", "slow_start", "scheduler_busy", "large_graph")),
+          allowed=("tiny_tasks", "too_few_tasks", "slow_start", "scheduler_busy", "large_graph",
+                   "garbage")),
     # The only worker that computes is retired: its results move to the other one.
     Fault("memory.amm_retire", ("too_few_tasks", "network"), None,
           allowed=("too_few_tasks", "network", "too_many_threads", "slow_worker")),

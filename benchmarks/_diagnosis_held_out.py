@@ -1,13 +1,14 @@
-"""Held-out faults for `benchmarks/diagnosis.py`: no rule or threshold was chosen with them.
+"""Faults for `benchmarks/diagnosis.py` that were held out until November 2026.
 
-What has to be found was written down before the first measurement. Change a rule because of one of
-these faults only together with new faults here.
+What has to be found was written down before the first measurement. Since then, four rules were
+changed because of findings here and in `_diagnosis_faults` (blocked_loop, garbage, scheduler_busy,
+large_graph), and true consequences were added: both sets are in-sample. `_diagnosis_fresh` is not.
 
 First measurement, one pass on 2 cores that other processes used too: found 23 of 28 faults (of the
 26 that can be found without gilknocker, which was not installed), 41 of 47 findings true, 0 of 4
-healthy runs flagged. Missed: a worker that takes 1.8 times as long, `fault.slow_net`, 120 MB in a
-graph. False: `slow_start` and `scheduler_busy` for work of the client, `spilling` that took 3 ms,
-`too_many_threads` in a run of one task, `tiny_tasks` and `network` in `shuffle.skew`.
+healthy runs flagged. Before the rules were changed, on a quiet machine: 25 of 28 faults, 43 of 51
+findings true, 1 of 27 healthy runs flagged; the same recordings with the changed rules and lists,
+in-sample: 27 of 28 (the plant of the other one was without effect), 49 of 49, 0 of 27.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from _diagnosis_tasks import (
     kill_one,
     late_start,
     layer,
+    long_last,
     nap,
     objects,
     pause,
@@ -58,7 +60,7 @@ HELD_OUT = [
     Fault("three workers for a chain", ("too_many_threads", "too_few_tasks"),
           chain(nap, 10, 0.4), cluster=THREE, allowed=(*NAPS, "too_few_tasks")),
     Fault("a long task among 60 short ones", ("stragglers", "skew"),
-          uneven(spin, *[0.05] * 60, 3.0), allowed=("skew", "too_few_tasks", "stragglers")),
+          long_last(spin, 60, 0.05, 3.0), allowed=("skew", "too_few_tasks", "stragglers")),
     Fault("two large partitions of thirty", ("skew",),
           graph(("part", [(spin, (1.5 if n in (7, 29) else 0.08,), []) for n in range(30)]),
                 ("sum", [(spin, (0.05,), None)])), cluster=THREE,
@@ -85,17 +87,22 @@ HELD_OUT = [
           allowed=("too_few_tasks",)),
     Fault("a scheduler blocked three times", ("blocked_loop",), both(4, block_scheduler(0.55, 3)),
           allowed=("scheduler_busy", "too_few_tasks")),
+    # Six results fill a worker so far that it spills: to pickle four of them took 1.1 s.
     Fault("objects in each result", ("garbage",), flat(objects, 12, 250_000),
-          allowed=("blocked_worker", "large_results")),
+          allowed=("blocked_worker", "large_results", "spilling")),
     Fault("a client that prepares for 3 s", ("slow_start",),
           late_start(3.0, tree(spin, 24, 0.1))),
-    Fault("120 MB in a graph", ("large_graph",), send_data(120, 1), allowed=("slow_start",)),
+    # A graph of one task: the second worker has nothing to do.
+    Fault("120 MB in a graph", ("large_graph",), send_data(120, 1),
+          allowed=("slow_start", "too_many_threads")),
     Fault("three neighbours", ("neighbours",), with_neighbours(3, tree(spin, 32, 0.1)),
           allowed=("slow_worker", *NAPS)),
     Fault("fault.worker_kill", ("lost_workers", "recomputed"),
           None, allowed=(*NAPS, "slow_worker", "stragglers")),
+    # First it fills a worker by `Client.run`, which runs in the worker's event loop.
     Fault("fault.pause", ("paused_workers",),
-          None, allowed=(*NAPS, "unmanaged", "large_results", "too_few_tasks")),
+          None, allowed=(*NAPS, "unmanaged", "large_results", "too_few_tasks", "slow_start",
+                         "blocked_worker")),
     Fault("fault.nanny_restart", ("lost_workers",),
           None, allowed=(*NAPS, "recomputed", "unmanaged", "paused_workers", "large_results",
                          "too_few_tasks")),
@@ -103,8 +110,10 @@ HELD_OUT = [
           None, allowed=("slow_worker", "stragglers", *NAPS)),
     Fault("fault.slow_net", ("network",),
           None, allowed=(*NAPS, "too_few_tasks", "slow_worker")),
-    Fault("shuffle.skew[method=tasks]", ("skew", "stragglers", "too_few_tasks"),
-          None, allowed=("skew", "stragglers", "too_few_tasks", "large_results")),
+    # At this size 721 tasks take 2.5 ms on average, and the largest partition 0.12 s of 2.3 s: the
+    # number of tasks costs more than the skew.
+    Fault("shuffle.skew[method=tasks]", ("skew", "stragglers", "too_few_tasks", "tiny_tasks"),
+          None, allowed=("skew", "stragglers", "too_few_tasks", "tiny_tasks", "large_results")),
     Fault("spill.spilling[data=uncompressible,end=keep]", ("spilling",),
           None, allowed=("blocked_worker", "paused_workers", *NAPS)),
     Fault("spill.dot_product[data=uncompressible]", ("spilling",),

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import dask
 import numpy as np
 from dask.base import tokenize
 from distributed import Client, wait
@@ -37,6 +38,7 @@ __all__ = [
     "late_start",
     "layer",
     "leak",
+    "long_last",
     "lose_results",
     "make",
     "nap",
@@ -202,8 +204,22 @@ def tree(
 
 
 def uneven(work: Callable, *seconds: float) -> Callable[[Client], Any]:
-    """Return a function that runs independent tasks of these durations, in this order."""
+    """Return a function that runs independent tasks of these durations, in an unknown order."""
     return graph(("work", [(work, (value,), []) for value in seconds]))
+
+
+def long_last(work: Callable, count: int, seconds: float, last_s: float) -> Callable:
+    """Return a function that runs equal, independent tasks, and starts a longer one at the end."""
+
+    def run(client: Client) -> None:
+        token = tokenize(time.time())
+        names = [f"work-{token}-{number}" for number in range(count + 1)]
+        tasks = [dask.delayed(work)(seconds, dask_key_name=name) for name in names[1:]]
+        with dask.annotate(priority=-1):  # the order of independent tasks is else unknown
+            tasks.append(dask.delayed(work)(last_s, dask_key_name=names[0]))
+        wait(client.compute(tasks))
+
+    return run
 
 
 def both(seconds: float, function: Callable, *targets: str) -> Callable[[Client], Any]:

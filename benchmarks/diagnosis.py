@@ -2,9 +2,10 @@
 
 Prints results, asserts nothing. Plants the faults of `_diagnosis_faults`, runs healthy workloads,
 those that leave nothing behind on the same cluster; prints recall and precision of each rule, and
-for faults whose advice can be carried out the promised saving next to the saving that came. The
-same table for the faults of `_diagnosis_held_out`, with which no rule was chosen, comes from
-``--set held-out``; ``--set STORE`` counts findings in a store of runs in which nothing was planted.
+for faults whose advice can be carried out the promised saving next to the saving that came.
+``--set held-out`` takes the faults of `_diagnosis_held_out`, and ``--set fresh`` those of
+`_diagnosis_fresh`, with which no rule was chosen; ``--set STORE`` counts findings in a store of
+runs in which nothing was planted.
 
 Run it on a quiet machine: findings of the rule `neighbours` that were not planted are counted
 separately where the counters of the machine confirm them. ``--json FILE --minutes 12`` writes the
@@ -14,6 +15,7 @@ results and stops in time; the same command continues. ``gil`` needs the package
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import logging
 import tempfile
@@ -31,6 +33,7 @@ import cloudpickle
 import dask
 from _diagnosis_clusters import CLUSTER, Clusters
 from _diagnosis_faults import FAULTS, HEALTHY, Fault
+from _diagnosis_fresh import FRESH, FRESH_HEALTHY
 from _diagnosis_held_out import HELD_OUT, HELD_OUT_HEALTHY
 from _diagnosis_score import NEIGHBOURS, other_processes, problem_of, summarise
 from distributed import Client
@@ -43,6 +46,12 @@ from benchkit.measure.run_ids import new_id
 from benchkit.store.build.run_from_recording import run_from_recording
 from benchkit.store.run import Run
 
+#: Faults and healthy runs by the name of ``--set``.
+SETS = {
+    "tuned": (FAULTS, HEALTHY),
+    "held-out": (HELD_OUT, HELD_OUT_HEALTHY),
+    "fresh": (FRESH, FRESH_HEALTHY),
+}
 #: Seconds after which a fault is no longer waited for, such as one whose workers stay paused.
 DEADLINE_S = 40.0
 
@@ -83,6 +92,7 @@ def _record(client: Client, work: Callable[[Client], Any]) -> Run:
     writer.head(id=run_id, started=time.time(), workload="diagnosis.fault", capture="full")
     observer = Observer(client, writer, f"benchkit-{run_id}")
     observer.install()
+    gc.collect()  # as before the clock of each run: not what earlier diagnoses left behind
     observer.clock_on()
     error = ""
     pool = ThreadPoolExecutor(1)
@@ -158,17 +168,16 @@ def main() -> None:
     parser.add_argument("--details", action="store_true", help="print all findings of each run")
     parser.add_argument("--json", help="file of the results; runs that it has are not repeated")
     parser.add_argument("--minutes", type=float, default=60.0, help="start no run after these")
-    parser.add_argument("--set", default="tuned", help='"tuned", "held-out" or a store of runs')
+    parser.add_argument("--set", default="tuned", help=f"{', '.join(SETS)} or a store of runs")
     given = parser.parse_args()
     cloudpickle.register_pickle_by_value(tasks)
     warnings.filterwarnings("ignore")
     logging.disable(logging.CRITICAL)
-    if given.set not in ("tuned", "held-out"):
+    if given.set not in SETS:
         count_findings(Path(given.set))
         return
-    faults = [*FAULTS, *HEALTHY * given.repeats]
-    if given.set == "held-out":
-        faults = [*HELD_OUT, *HELD_OUT_HEALTHY * given.repeats]
+    planted, healthy = SETS[given.set]
+    faults = [*planted, *healthy * given.repeats]
     file = Path(given.json or tempfile.mkdtemp(), *([] if given.json else ["results.json"]))
     results = json.loads(file.read_text()) if file.exists() else {"set": given.set, "rows": []}
     if results["set"] != given.set:
