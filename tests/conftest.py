@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import multiprocessing
 import os
 import shutil
 import sys
@@ -15,6 +16,11 @@ import pytest
 from helpers import s3_server
 from helpers.fault_proxy import FaultProxy
 from hypothesis import settings
+
+# Workers of local clusters are forks of a process that has imported Dask: they start in 0.3 instead
+# of 2 s, in the commands that tests run, too; not in named environments. Windows has no fork.
+if "forkserver" in multiprocessing.get_all_start_methods():
+    os.environ.setdefault("DASK_DISTRIBUTED__WORKER__MULTIPROCESSING_METHOD", "forkserver")
 
 settings.register_profile("default", deadline=None, derandomize=True, max_examples=40)
 settings.register_profile("long", deadline=None, max_examples=5000)

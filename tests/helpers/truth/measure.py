@@ -17,12 +17,15 @@ __all__ = ["measure"]
 
 @contextmanager
 def _cluster(options: dict[str, Any]) -> Iterator[Any]:
+    import dask
     from distributed import Client, LocalCluster
 
     defaults = {"dashboard_address": None, "memory_limit": "2 GiB"}
     options = {**defaults, **options}
     limits = options.pop("adapt", None)
-    with LocalCluster(**options) as cluster, Client(cluster) as client:
+    # Not forks, which share memory with the process that they come from.
+    spawn = dask.config.set({"distributed.worker.multiprocessing-method": "spawn"})
+    with spawn, LocalCluster(**options) as cluster, Client(cluster) as client:
         if limits:
             cluster.adapt(minimum=limits[0], maximum=limits[1], interval="100ms")
         if options["n_workers"]:
