@@ -4,6 +4,7 @@ import sys
 
 import click
 import pytest
+from click.testing import CliRunner
 
 from benchkit.cli.main import benchkit as root
 
@@ -12,6 +13,10 @@ def benchkit(*arguments):
     return subprocess.run(
         [sys.executable, "-m", "benchkit", *arguments], capture_output=True, text=True, timeout=240
     )
+
+
+def invoke(*arguments):
+    return CliRunner().invoke(root, arguments)
 
 
 def _commands(group):
@@ -59,21 +64,21 @@ def test_run_is_stored_and_listed(tmp_path):
     (record,) = json.loads(done.stdout)
     assert record["outcome"] == "ok"
     assert record["n_tasks"] == 1000
-    (listed,) = json.loads(benchkit("list", "runs", "--store", store, "--json").stdout)
+    (listed,) = json.loads(invoke("list", "runs", "--store", store, "--json").stdout)
     assert listed["id"] == record["id"]
 
 
 def test_data_originals_lists_rows_and_rejects_broken_file(tmp_path):
-    rows = json.loads(benchkit("data", "originals", "--json").stdout)
+    rows = json.loads(invoke("data", "originals", "--json").stdout)
     assert "tpch.q*" in [name for row in rows for name in row["workloads"]]
-    assert rows[0]["url"] in benchkit("data", "originals").stdout
+    assert rows[0]["url"] in invoke("data", "originals").stdout
 
     where = ["data", "originals", "--workloads", str(tmp_path)]
-    assert "no originals.json" in benchkit(*where).stderr
+    assert "no originals.json" in invoke(*where).stderr
     for broken in ("{", "[1]", '[{"url": "s3://x"}]'):
         (tmp_path / "originals.json").write_text(broken)
-        done = benchkit(*where)
-        assert done.returncode == 2
+        done = invoke(*where)
+        assert done.exit_code == 2
         assert len(done.stderr.strip().splitlines()) == 1
         assert "must be a list of objects" in done.stderr
 
@@ -81,19 +86,19 @@ def test_data_originals_lists_rows_and_rejects_broken_file(tmp_path):
 def test_data_make_list_clear(tmp_path, monkeypatch):
     monkeypatch.setenv("BENCHKIT_DATA", str(tmp_path / "data"))
 
-    assert benchkit("data", "make", "h2o", "--size", "tiny").returncode == 0
-    (listed,) = json.loads(benchkit("data", "list", "--json").stdout)
+    assert invoke("data", "make", "h2o", "--size", "tiny").exit_code == 0
+    (listed,) = json.loads(invoke("data", "list", "--json").stdout)
     assert listed["bytes"] > 0
-    table = benchkit("data", "list")
+    table = invoke("data", "list")
     head, row = table.stdout.splitlines()
     assert head.split() == ["name", "size", "folder"]
     assert row.startswith(listed["name"])
     assert table.stderr == f"1 dataset in {tmp_path / 'data'}\n"
-    assert benchkit("data", "clear").returncode == 0
-    assert json.loads(benchkit("data", "list", "--json").stdout) == []
+    assert invoke("data", "clear").exit_code == 0
+    assert json.loads(invoke("data", "list", "--json").stdout) == []
 
 
 def test_list_environments_starts_with_current():
-    listed = json.loads(benchkit("list", "environments", "--json").stdout)
+    listed = json.loads(invoke("list", "environments", "--json").stdout)
 
     assert [row["name"] for row in listed][:2] == ["current", "baseline"]

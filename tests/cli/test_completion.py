@@ -10,15 +10,15 @@ import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
+
+from benchkit.cli.main import benchkit as main
 
 
 def complete(instruction, *words):
     variables = {"COMP_WORDS": " ".join(words), "COMP_CWORD": str(len(words) - 1)}
-    return subprocess.run(
-        [sys.executable, "-m", "benchkit"],
-        env={**os.environ, **variables, "_BENCHKIT_COMPLETE": instruction},
-        capture_output=True, text=True, timeout=60,
-    )  # fmt: skip
+    runner = CliRunner(env={**variables, "_BENCHKIT_COMPLETE": instruction})
+    return runner.invoke(main, prog_name="benchkit")
 
 
 @pytest.mark.parametrize(

@@ -132,9 +132,10 @@ def test_run_rejects_arguments_before_writing(tmp_path, folder, arguments, messa
 
 def test_run_rejects_file_as_store(tmp_path, folder):
     (tmp_path / "file").write_text("x")
-    done = benchkit("run", "bad.fine", "--workloads", folder, "--store", str(tmp_path / "file"))
+    arguments = ["bad.fine", "--workloads", folder, "--store", str(tmp_path / "file")]
+    done = CliRunner().invoke(main, ["run", *arguments])
 
-    assert done.returncode in (2, 3)
+    assert done.exit_code in (2, 3)
     (line,) = done.stderr.strip().splitlines()
     assert line.startswith("error: ")
 
@@ -222,9 +223,9 @@ def test_commands_without_workloads_exit_with_2(tmp_path, command):
     (tmp_path / "w").mkdir()
     (tmp_path / "w" / "a.py").write_text("from benchkit import workload\n1 / 0\n")
     arguments = ["--workloads", str(tmp_path / "w"), "--store", str(tmp_path / "new")]
-    done = benchkit(*command, *arguments)
+    done = CliRunner().invoke(main, [*command, *arguments])
 
-    assert done.returncode == 2
+    assert done.exit_code == 2
     reason = f"no workloads in {tmp_path}/w: {tmp_path}/w/a.py:2: ZeroDivisionError"
     assert done.stderr.startswith(f"error: {reason}")
     assert [path.name for path in tmp_path.iterdir()] == ["w"]

@@ -3,8 +3,10 @@ import subprocess
 import sys
 
 import pytest
+from click.testing import CliRunner
 from helpers.git_package import PROJECT, git
 
+from benchkit.cli.main import benchkit as main
 from benchkit.store.store import Store
 
 #: Placement on the busiest worker: a regression of the scheduler.
@@ -89,9 +91,9 @@ def test_simulate_prints_a_row_per_cluster(folder):
     ],
 )
 def test_wrong_arguments_give_one_line(folder, words, message):
-    done = benchkit(folder, *words)
+    done = CliRunner().invoke(main, [*words, "--store", str(folder / "store")])
 
-    assert done.returncode == 2
+    assert done.exit_code == 2
     assert message in done.stderr
     assert done.stderr.count("\n") == 1
     assert len(Store(folder / "store").runs(workload="sched.tree")) == 0
