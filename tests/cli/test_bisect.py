@@ -22,7 +22,7 @@ N_COMMITS = 9
 SLOW = 6
 #: A commit that cannot be built, and a commit that cannot be imported.
 UNBUILDABLE, BROKEN = 4, 5
-CLUSTER = "cluster: {n_workers: 1, threads_per_worker: 1, memory_limit: 512 MiB}\n"
+CLUSTER = "cluster: {n_workers: 1, threads_per_worker: 1, processes: false}\n"
 
 
 @pytest.fixture(scope="module")
