@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
-from scipy.stats import theilslopes
 
 from benchkit.errors import NotEnoughRuns, UsageError
 from benchkit.formatting import format_quantity, short_group
@@ -101,6 +100,9 @@ def memory_growth(runs: Sequence[Run]) -> pd.DataFrame:
     if len(kinds) > 1:
         names = " and ".join(sorted(f"{workload} in {name}" for workload, name in kinds)[:2])
         raise UsageError(f"growth of memory: runs differ ({names}): select one workload")
+    # Takes 0.5 s, which reports and the dashboard would wait at their start.
+    from scipy.stats import theilslopes
+
     ordered = sorted(runs, key=lambda run: str(run.tree.attrs.get("started")))
     values = pd.DataFrame([_memory_of(run) for run in ordered])
     rows = {}
