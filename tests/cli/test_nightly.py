@@ -63,7 +63,7 @@ def project(tmp_path_factory):
     git(folder / "naplib", "init", "-q", "-b", "main")
     git(folder / "naplib", "add", ".")
     git(folder / "naplib", "commit", "-qm", "one")
-    cluster = "cluster: {n_workers: 1, threads_per_worker: 1, memory_limit: 512 MiB}\n"
+    cluster = "cluster: {n_workers: 1, threads_per_worker: 1, processes: false}\n"
     (folder / "e" / "tip.yaml").write_text(
         f"packages: [dask, distributed, 'naplib @ git+{(folder / 'naplib').as_uri()}@main']\n"
         + cluster
@@ -147,7 +147,7 @@ def test_nightly_rejects_arguments_before_measuring(project, monkeypatch):
 
 @pytest.mark.slow
 def test_nightly_release_exports_tested_environment(project):
-    cluster = "cluster: {n_workers: 1, threads_per_worker: 1, memory_limit: 512 MiB}\n"
+    cluster = "cluster: {n_workers: 1, threads_per_worker: 1, processes: false}\n"
     (project / "e" / "runtime.yaml").write_text(cluster)
     (project / "e" / "runtime-previous.yaml").write_text(cluster)
     arguments = [

@@ -34,7 +34,7 @@ def folder(tmp_path):
     (tmp_path / "w").mkdir()
     (tmp_path / "w" / "own.py").write_text(WORKLOAD)
     (tmp_path / "e").mkdir()
-    cluster = "cluster: {n_workers: 1, threads_per_worker: 1, memory_limit: 512 MiB}\n"
+    cluster = "cluster: {n_workers: 1, threads_per_worker: 1, processes: false}\n"
     (tmp_path / "e" / "base.yaml").write_text(cluster)
     (tmp_path / "e" / "slow.yaml").write_text("extends: base\nvariables: {NAP: '0.3'}\n")
     return tmp_path
