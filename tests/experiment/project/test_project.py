@@ -104,11 +104,11 @@ def test_workflow_of_a_project_keeps_the_store_of_a_night_with_a_regression(tmp_
 @pytest.mark.slow
 def test_project_measures_its_variants_at_once(tmp_path):
     CliRunner().invoke(main, ["init", str(tmp_path)])
-    command = [sys.executable, "-m", "benchkit", "ab", "two-workers", "own.sums", "-n", "2"]
-    sweep = ["--sweep", "param.method=single,batched", "-q"]
-    done = subprocess.run([*command, *sweep], cwd=tmp_path, capture_output=True, text=True)
+    command = [sys.executable, "-m", "benchkit", "ab", "two-workers", "own.sums", "-n", "1"]
+    options = ["--sweep", "param.method=single,batched", "-q", "--no-null", "--no-report"]
+    done = subprocess.run([*command, *options], cwd=tmp_path, capture_output=True, text=True)
 
-    assert done.returncode in (0, 1, 4), done.stdout + done.stderr
+    assert done.returncode == 4, done.stdout + done.stderr  # a pair gives no verdict
     runs = Store(tmp_path / "benchkit-store").runs()
     assert set(runs["outcome"]) == {"ok"}
     assert set(runs["workload"]) == {"own.sums[method=single]", "own.sums[method=batched]"}
