@@ -26,11 +26,15 @@ def store(tmp_path_factory, a_run):
     return store
 
 
-def test_run_report_has_figures_without_code_or_urls(store, a_run):
-    page = run_report(store)
-    text = page.read_text()
+@pytest.fixture(scope="module")
+def report(store):
+    return run_report(store)
 
-    assert page.parent.parent.parent.name == "experiments"
+
+def test_run_report_has_figures_without_code_or_urls(report, a_run):
+    text = report.read_text()
+
+    assert report.parent.parent.parent.name == "experiments"
     assert a_run.attrs["workload"] in text
     assert text.count("data-root-id") >= 3
     assert "wall time" in text
@@ -45,14 +49,14 @@ def test_run_report_has_figures_without_code_or_urls(store, a_run):
     assert re.search(r">memory_limit<.*?>[\d.]+ [KMG]iB<", text)
     assert ">quality<" not in text
     assert not ADDRESS.search(text)
-    executed = nbformat.read(page.with_suffix(".ipynb"), as_version=4)
+    executed = nbformat.read(report.with_suffix(".ipynb"), as_version=4)
     assert executed.metadata["benchkit"]["status"] == "completed"
 
 
 @pytest.mark.browser
-def test_run_report_fits_the_screen_of_a_telephone(store, browser):
+def test_run_report_fits_the_screen_of_a_telephone(report, browser):
     page = browser.new_page(viewport={"width": 390, "height": 800})
-    page.goto(f"file://{run_report(store)}")
+    page.goto(f"file://{report}")
     page.wait_for_function("window.Bokeh && Bokeh.documents.every(d => d.is_idle)")
 
     assert page.evaluate("document.documentElement.scrollWidth") == 390
@@ -69,12 +73,12 @@ def test_run_report_fits_the_screen_of_a_telephone(store, browser):
 
 
 @pytest.mark.browser
-def test_run_report_draws_figures_without_requests(store, browser, artifacts):
+def test_run_report_draws_figures_without_requests(report, browser, artifacts):
     page = browser.new_page()
     asked, errors = [], []
     page.on("request", lambda r: asked.append(r.url))
     page.on("pageerror", lambda e: errors.append(str(e)))
-    page.goto(f"file://{run_report(store)}")
+    page.goto(f"file://{report}")
     page.wait_for_function("window.Bokeh && Bokeh.documents.every(d => d.is_idle)")
 
     assert page.locator("canvas").count() >= 3
