@@ -59,7 +59,7 @@ ELSEWHERE = [
     ("tests", "audit", ".ci/audit"),
 ]
 #: Two environments of the interpreter of the tests: nothing is installed.
-CLUSTER = "cluster: {class: dask.distributed.LocalCluster, n_workers: 1, threads_per_worker: 1}\n"
+CLUSTER = "cluster: {n_workers: 1, threads_per_worker: 1, processes: false}\n"
 
 
 @pytest.fixture
