@@ -122,5 +122,8 @@ WRONG = {
 
 
 @pytest.mark.parametrize("variant", proved_here(WRONG), ids=lambda variant: variant.name)
-def test_check_rejects_wrong_results(client, variant):
+def test_check_rejects_wrong_results(client, variant, monkeypatch):
+    names = variant.workload.main.__globals__
+    if "N_PASSES" in names:  # all passes do the same
+        monkeypatch.setitem(names, "N_PASSES", 2)
     prove(client, variant, WRONG, SMALL)
