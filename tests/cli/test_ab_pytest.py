@@ -5,7 +5,9 @@ import subprocess
 import sys
 
 import pytest
+from click.testing import CliRunner
 
+from benchkit.cli.main import benchkit as main
 from benchkit.store.store import Store
 
 MODULE = """
@@ -90,10 +92,11 @@ def test_nightly_measures_tests_and_reports_those_that_fail(project, tmp_path):
         ),
     ],
 )
-def test_ab_refuses_tests_that_it_cannot_measure(project, arguments, message):
-    done = run(project, "ab", "base", "slow", *arguments)
+def test_ab_refuses_tests_that_it_cannot_measure(project, monkeypatch, arguments, message):
+    monkeypatch.chdir(project)
+    done = CliRunner().invoke(main, ["ab", "base", "slow", *arguments, "--store", "store"])
 
-    assert done.returncode == 2
+    assert done.exit_code == 2
     assert done.stderr.startswith("error: ")
     assert done.stderr.endswith(f"{message}\n")
     assert done.stderr.count("\n") == 1

@@ -63,10 +63,20 @@ def fine(client, scale, *, n, word):
     return str(folder)
 
 
+@pytest.fixture
+def light(tmp_path):
+    """Return the words that select an environment whose only worker starts at once."""
+    folder = tmp_path / "environments"
+    folder.mkdir()
+    cluster = "cluster: {n_workers: 1, threads_per_worker: 1, processes: false}\n"
+    (folder / "light.yaml").write_text(cluster)
+    return ["--environments", str(folder), "-e", "light"]
+
+
 @pytest.mark.slow
-def test_run_failures_are_rows_and_exit_with_3(tmp_path, folder):
+def test_run_failures_are_rows_and_exit_with_3(tmp_path, folder, light):
     store = str(tmp_path / "store")
-    done = benchkit("run", "--workloads", folder, "--store", store, "--json")
+    done = benchkit("run", *light, "--workloads", folder, "--store", store, "--json")
 
     assert done.returncode == 3
     outcomes = {row["workload"]: row["outcome"] for row in json.loads(done.stdout)}
@@ -83,11 +93,11 @@ def test_run_failures_are_rows_and_exit_with_3(tmp_path, folder):
 
 
 @pytest.mark.slow
-def test_run_passes_parameters_capture_and_tags(tmp_path, folder):
+def test_run_passes_parameters_capture_and_tags(tmp_path, folder, light):
     store = str(tmp_path / "store")
     done = benchkit(
         *("run", "bad.fine", "--workloads", folder, "--store", store, "-n", "2"),
-        *("--set", "n=41", "--capture", "off", "--tag", "user=me"),
+        *("--set", "n=41", "--capture", "off", "--tag", "user=me", *light),
     )
 
     assert done.returncode == 0, done.stderr
@@ -170,7 +180,7 @@ def test_run_ctrl_c_keeps_runs_and_ends_processes(tmp_path):
 
 
 @pytest.mark.slow
-def test_run_retries_after_killed_kernel(tmp_path):
+def test_run_retries_after_killed_kernel(tmp_path, light):
     folder = tmp_path / "w"
     folder.mkdir()
     (folder / "kill.py").write_text(
@@ -187,7 +197,8 @@ def b_fine(client, scale):
     "Be fine."
 """
     )
-    done = benchkit("run", "--workloads", str(folder), "--store", str(tmp_path / "s"), "--json")
+    folders = ["--workloads", str(folder), "--store", str(tmp_path / "s")]
+    done = benchkit("run", *light, *folders, "--json")
 
     assert done.returncode == 3
     outcomes = [row["outcome"] for row in json.loads(done.stdout)]
@@ -196,8 +207,9 @@ def b_fine(client, scale):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL], ids=["Ctrl-C", "kill -9"])
-def test_run_stopped_at_once_leaves_usable_store(tmp_path, folder, how):
-    arguments = ["bad.fine", "--workloads", folder, "--store", str(tmp_path / "new"), "-q"]
+def test_run_stopped_at_once_leaves_usable_store(tmp_path, folder, light, how):
+    arguments = ["bad.fine", *light, "--workloads", folder, "-q"]
+    arguments += ["--store", str(tmp_path / "new")]
     process = subprocess.Popen(
         [sys.executable, "-m", "benchkit", "run", *arguments],
         start_new_session=True,
@@ -232,7 +244,7 @@ def test_commands_without_workloads_exit_with_2(tmp_path, command):
 
 
 @pytest.mark.slow
-def test_run_binds_tuple_and_prints_what_was_not_captured(tmp_path):
+def test_run_binds_tuple_and_prints_what_was_not_captured(tmp_path, light):
     (tmp_path / "w").mkdir()
     (tmp_path / "w" / "mine.py").write_text(
         "from benchkit import workload\n"
@@ -245,7 +257,7 @@ def test_run_binds_tuple_and_prints_what_was_not_captured(tmp_path):
         "    assert result == len(shape)\n"
     )
     (tmp_path / "memray.py").write_text("raise ImportError('not here')\n")
-    arguments = ["--workloads", "w", "--store", "store", "-q", "--json"]
+    arguments = [*light, "--workloads", "w", "--store", "store", "-q", "--json"]
     options = {"cwd": tmp_path, "env": {**os.environ, "PYTHONPATH": _path(tmp_path)}}
     done = benchkit(
         "run", "mine.size[shape=(1, 2)]", *arguments, "--capture", "full+memray", **options
