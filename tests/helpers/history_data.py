@@ -54,6 +54,7 @@ def fill(
     names = [*_NAMES, *(f"more.work_{i:02d}" for i in range(n_more)), SLOWER, FASTER, FAILING, NEW]
     base = {name: float(rng.uniform(2, 60)) for name in names}
     noise = {name: float(rng.uniform(0.008, 0.03)) for name in names}
+    indexed: list[dict[str, Any]] = []
     for night in range(n_nights):
         ago = n_nights - 1 - night
         when = LAST - pd.Timedelta(days=ago)
@@ -78,11 +79,15 @@ def fill(
                     }
                     if facts["outcome"] != "ok":
                         facts = {k: v for k, v in facts.items() if k not in METRICS}
-                    _add(store, facts, whole if ago < 2 and host == hosts[0] else None)
+                    if ago < 2 and host == hosts[0]:
+                        _add(store, facts, whole)
+                    else:
+                        indexed.append(facts)
         if never_ok and ago < 2:
             facts = _facts(never_ok, environments[0], hosts[0], when, ago, len(names))
             _add(store, facts | {"outcome": "failed", "error": "ValueError: never"}, whole)
     _ledger(store, environments[0], hosts[0], base[SLOWER])
+    store.catalogue.add_many(indexed)
     store.compact()
     return store
 
@@ -128,10 +133,7 @@ def _facts(
     }
 
 
-def _add(store: Store, facts: dict[str, Any], whole: xr.DataTree | None) -> None:
-    if whole is None:
-        store.catalogue.add(facts)
-        return
+def _add(store: Store, facts: dict[str, Any], whole: xr.DataTree) -> None:
     tree = whole.copy(deep=False)
     record = {**json.loads(whole.attrs["record"]), **facts}
     metrics = {name for name in METRICS if name in record}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+
 import pytest
 from helpers.dashboard_server import (
     served,
@@ -36,8 +38,15 @@ def own_site(own_store, page):
         yield url
 
 
+@pytest.fixture(scope="session")
+def twelve_nights(tmp_path_factory, a_run):
+    """Return the folder of a store of twelve nights, which tests only copy."""
+    return fill(tmp_path_factory.mktemp("nightly") / "store", a_run, n_nights=12).path
+
+
 @pytest.fixture
-def nightly_store(tmp_path, a_run, monkeypatch):
-    store = fill(tmp_path / "store", a_run, n_nights=12)
+def nightly_store(tmp_path, twelve_nights, monkeypatch):
+    """Return a store of twelve nights that a test may change."""
+    store = Store(shutil.copytree(twelve_nights, tmp_path / "store"))
     monkeypatch.setenv("BENCHKIT_STORE", str(store.path))
     return store
