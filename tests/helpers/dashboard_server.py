@@ -96,7 +96,8 @@ def wait_for_plots(page, least):
         const data = canvases[at].getContext("2d").getImageData(0, 0, width, height).data;
         let n = 0; for (let i = 3; i < data.length; i += 4) n += data[i] > 0;
         return n > 500; }).length >= least; }"""
-    page.wait_for_function(ink, arg=least)
+    # Not at each frame, the default: reading the pixels takes most of a processor.
+    page.wait_for_function(ink, arg=least, polling=250)
 
 
 def brush(page, plot):
