@@ -153,10 +153,15 @@ def main() -> None:
     import tempfile
 
     import pandas  # noqa: F401
+    import papermill  # noqa: F401
     import xarray  # noqa: F401
 
+    import benchkit.analysis.compare.compare_runs
+    import benchkit.analysis.insight.diagnose
     import benchkit.cli.main
     import benchkit.experiment.nightly.nightly
+    import benchkit.experiment.run.api
+    import benchkit.show.reports.html
     import benchkit.show.reports.reports
     import benchkit.show.site
     import benchkit.store.store  # noqa: F401
