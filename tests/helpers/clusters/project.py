@@ -108,18 +108,28 @@ class Project:
         assert run["cluster"]["memory_limit"] == memory
         return run
 
-    def assert_ab_has_verdict(self, first: str, second: str) -> None:
-        """Compare two environments in three blocks; check that a verdict comes out."""
-        done = self.command("ab", first, second, "-n", "3", "--output", "out", timeout_s=900)
+    def assert_ab_has_verdict(self, first: str, second: str, *options: str, n_workers: int):
+        """Compare two environments in two blocks; check the verdict, and the cluster of each run.
+
+        Parameters
+        ----------
+        first, second : str
+            The environments.
+        *options : str
+            More words of the command.
+        n_workers : int
+            Size of each cluster.
+        """
+        before = len(self.runs())
+        words = (first, second, "-n", "2", "--json", *options)
+        done = self.command("ab", *words, timeout_s=900)
         assert done.returncode in (0, 1), done.stdout + done.stderr
-        rows = json.loads((self.folder / "out" / "ab.json").read_text())
-        (verdict,) = {
-            row["verdict"]
-            for row in rows
-            if row["metric"] == "duration" and row["workload"] == "own.naps"
-        }
-        assert verdict in ("same", "undecided", "slower", "faster"), rows
-        assert (self.folder / "out" / "ab.html").exists()
+        rows = [row for row in json.loads(done.stdout) if row["metric"] == "duration"]
+        assert [row["workload"] for row in rows] == ["own.naps"]
+        assert rows[0]["verdict"] in ("same", "undecided", "slower", "faster"), rows
+        measured = [(run["outcome"], run["cluster"]["n_workers"]) for run in self.runs()[before:]]
+        assert len(measured) >= 4
+        assert set(measured) == {("ok", n_workers)}
 
     def assert_refused(self, environment: str, *texts: str) -> str:
         """Run on a cluster that cannot start: one line, in bounded time, and no run is stored.

@@ -39,8 +39,8 @@ def test_tls_run_measures_all_workers(project):
 
 
 def test_tls_ab_ends_with_verdict(project):
-    project.assert_ab_has_verdict("a", "b")
-    assert {run["cluster"]["n_workers"] for run in project.runs()[-9:]} == {2}
+    project.assert_ab_has_verdict("a", "b", "--output", "out", n_workers=2)
+    assert (project.folder / "out" / "ab.html").exists()
 
 
 @pytest.mark.parametrize(
