@@ -29,14 +29,14 @@ def even(client, scale):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Return a folder with two workloads and two environments; one sleeps twice as long."""
+    """Return a folder with two workloads and two environments; one sleeps 50 % longer."""
     folder = tmp_path_factory.mktemp("ab")
     (folder / "w").mkdir()
     (folder / "w" / "own.py").write_text(WORKLOAD)
     (folder / "e").mkdir()
-    cluster = "cluster: {n_workers: 1, threads_per_worker: 1, processes: false}\n"
+    cluster = "cluster: {n_workers: 1, threads_per_worker: 1, memory_limit: 512 MiB}\n"
     (folder / "e" / "base.yaml").write_text(cluster)
-    (folder / "e" / "slow.yaml").write_text("extends: base\nvariables: {NAP: '1'}\n")
+    (folder / "e" / "slow.yaml").write_text("extends: base\nvariables: {NAP: '0.5'}\n")
     return folder
 
 

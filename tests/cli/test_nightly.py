@@ -20,6 +20,8 @@ from benchkit.store.store import Store
 
 NIGHT = "2026-10-{:02d}T02:00:00"
 FOLDERS = ["--workloads", "w", "--environments", "e", "--store", "store", "--no-report"]
+#: The memory of workers in the measuring process depends on the runs before: judge times only.
+TIMES = ["--metric", "duration"]
 
 
 def nightly(folder, *arguments, **variables):
@@ -94,7 +96,7 @@ def test_nightly_without_nights_to_judge_is_wrong_usage(tmp_path, monkeypatch, e
 @pytest.mark.environment
 @pytest.mark.timeout(600)
 def test_nightly_confirms_planted_slowdown_in_one_night(project):
-    first = nightly(project, "-e", "tip", "-e", "broken", "--night", NIGHT.format(20))
+    first = nightly(project, *TIMES, "-e", "tip", "-e", "broken", "--night", NIGHT.format(20))
     assert first.returncode == 3, first.stderr
     assert "failed: environment broken" in first.stdout  # reported, and the other parts ran
     assert "2 runs, 0 of them failed" in first.stdout
@@ -104,7 +106,9 @@ def test_nightly_confirms_planted_slowdown_in_one_night(project):
     git(project / "naplib", "commit", "-qam", "two")
     step = project / "step.md"
     arguments = ["-e", "tip", "--night", NIGHT.format(21), "--issues", "file", "--output", "out"]
-    second = nightly(project, *arguments, GITHUB_ACTIONS="true", GITHUB_STEP_SUMMARY=str(step))
+    second = nightly(
+        project, *TIMES, *arguments, GITHUB_ACTIONS="true", GITHUB_STEP_SUMMARY=str(step)
+    )
     assert second.returncode == 1, second.stderr
     assert "own.naps: wall time of the workload" in second.stdout
     assert "::error title=own.naps" in second.stderr
@@ -147,7 +151,7 @@ def test_nightly_rejects_arguments_before_measuring(project, monkeypatch):
 
 @pytest.mark.slow
 def test_nightly_release_exports_tested_environment(project):
-    cluster = "cluster: {n_workers: 1, threads_per_worker: 1, processes: false}\n"
+    cluster = "cluster: {n_workers: 1, threads_per_worker: 1, memory_limit: 512 MiB}\n"
     (project / "e" / "runtime.yaml").write_text(cluster)
     (project / "e" / "runtime-previous.yaml").write_text(cluster)
     arguments = [
