@@ -8,7 +8,11 @@ build is from before it, as in a real night.
 
 from __future__ import annotations
 
+import json
+import time
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
@@ -16,12 +20,73 @@ from benchkit.analysis.changepoint.detect import SUSPECT_UNITS, detect_many, lat
 from benchkit.analysis.regression.level_events import REST_NIGHTS
 from benchkit.analysis.stats.confirmation import CONFIRMATION_LOOKS, judge_reruns
 
+#: Windows of a piece, whose result is kept.
+PIECE = 250
 #: Nights from which the noise of a re-run is drawn.
 NOISE_NIGHTS = 28
 
 
+def whole_path(
+    quiet: np.ndarray,
+    sizes: Sequence[float],
+    history: int,
+    within: int,
+    *,
+    file: Path | None = None,
+    seconds: float = np.inf,
+) -> None:
+    """Print false and found regressions of the screen together with simulated re-runs.
+
+    Results of pieces are kept in `file`, one a line; after `seconds` no further piece begins.
+    """
+    lines = file.read_text().splitlines() if file is not None and file.exists() else []
+    pieces = {(piece["size"], piece["first"]): piece for piece in map(json.loads, lines)}
+    end = time.monotonic() + seconds
+    for key in [(size, at) for at in range(0, len(quiet), PIECE) for size in (1.0, *sizes)]:
+        if key not in pieces and time.monotonic() < end:
+            pieces[key] = _piece(quiet, *key, history, within)
+            if file is not None:
+                with file.open("a") as opened:
+                    opened.write(json.dumps(pieces[key]) + "\n")
+    if not pieces:
+        return
+    null, *planted = ([p for p in pieces.values() if p["size"] == size] for size in (1.0, *sizes))
+    n_windows, n_false, n_suspects, n_blocks = (
+        sum(piece[name] for piece in null)
+        for name in ("n_windows", "n_false", "n_suspects", "n_blocks")
+    )
+    n_nights = max(n_windows, 1) * (quiet.shape[1] - history)
+    print(
+        f"with re-runs: {n_windows} of {len(quiet)} quiet windows\n"
+        f"  false regressions / 100 series-nights {100 * n_false / n_nights:.4f}, measured "
+        f"again {100 * n_suspects / n_nights:.2f} with {n_blocks / max(n_suspects, 1):.1f} blocks "
+        "each"
+    )
+    for size, parts in zip(sizes, planted, strict=True):
+        delay = np.array([d for piece in parts for d in piece["delays"]], float)
+        found = ", ".join(f"by night {n} {np.mean(delay <= n):.3f}" for n in (1, 3, within))
+        print(f"  step of {size - 1:4.0%}, {delay.size} windows: {found}", flush=True)
+    print()
+
+
+def _piece(
+    quiet: np.ndarray, size: float, first: int, history: int, within: int
+) -> dict[str, object]:
+    """Return the result of `PIECE` windows with a step; delays are in nights."""
+    values = quiet[first : first + PIECE]
+    start = np.random.default_rng(5).integers(40, quiet.shape[1] - within - 2, len(quiet))
+    start = start[first : first + PIECE]
+    never = np.full(len(values), quiet.shape[1])
+    step = np.where(np.arange(quiet.shape[1]) >= start[:, None], size, 1)
+    path = follow(values * step, never if size == 1 else start, size, history, seed=7 + first)
+    delay = np.where(path.opened >= 0, path.opened - start + 1.0, np.inf)
+    counts = {"n_false": path.n_false, "n_suspects": path.n_suspects, "n_blocks": path.n_blocks}
+    return {"size": size, "first": first, "n_windows": len(values), **counts,
+            "delays": delay.tolist()}  # fmt: skip
+
+
 @dataclass(frozen=True)
-class Path:
+class Followed:
     """Result for each window: night of the first opened regression, -1 without one."""
 
     opened: np.ndarray
@@ -30,7 +95,7 @@ class Path:
     n_blocks: int
 
 
-def follow(values: np.ndarray, start: np.ndarray, ratio: float, history: int, seed: int) -> Path:
+def follow(values: np.ndarray, start: np.ndarray, ratio: float, history: int, seed: int) -> Followed:
     """Follow windows with a step of `ratio` from the night `start` on; ratio 1 for no step."""
     rng = np.random.default_rng(seed)
     n_windows, n_nights = values.shape
@@ -67,7 +132,7 @@ def follow(values: np.ndarray, start: np.ndarray, ratio: float, history: int, se
         rest_until[waits], ignored_until[waits] = night + 1 + REST_NIGHTS, night
         if ratio == 1:  # count every false regression, not only the first of a window
             opened[:] = -1
-    return Path(opened, n_false, n_suspects, n_blocks)
+    return Followed(opened, n_false, n_suspects, n_blocks)
 
 
 def rerun(

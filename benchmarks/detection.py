@@ -37,7 +37,7 @@ sys.path.append(str(HERE))  # at the end: `statistics` here must not replace the
 import numpy as np  # noqa: E402
 from _group_nights import group_nights  # noqa: E402
 from _machines import several_machines  # noqa: E402
-from _reruns import follow  # noqa: E402
+from _reruns import whole_path  # noqa: E402
 from _rival_detectors import available  # noqa: E402
 from numpy.lib.stride_tricks import sliding_window_view  # noqa: E402
 
@@ -285,30 +285,6 @@ def quiet_windows(series: list[np.ndarray], stride: int) -> np.ndarray:
     return np.exp(windows)
 
 
-def whole_path(series: list[np.ndarray], stride: int) -> None:
-    """Print false and found regressions of the screen together with simulated re-runs."""
-    quiet = quiet_windows(series, stride)
-    n_nights = len(quiet) * (NIGHTS - HISTORY)
-    never = np.full(len(quiet), NIGHTS)
-    null = follow(quiet, never, 1.0, HISTORY, seed=7)
-    print(
-        f"with re-runs: {len(quiet)} quiet windows\n"
-        f"  false regressions / 100 series-nights {100 * null.n_false / n_nights:.4f}, measured "
-        f"again {100 * null.n_suspects / n_nights:.2f} with "
-        f"{null.n_blocks / max(null.n_suspects, 1):.1f} blocks each"
-    )
-    start = np.random.default_rng(5).integers(40, NIGHTS - WITHIN - 2, len(quiet))
-    planted = np.arange(NIGHTS) >= start[:, None]
-    for size in SIZES[:3]:
-        path = follow(quiet * np.where(planted, size, 1), start, size, HISTORY, seed=8)
-        delay = np.where(path.opened >= 0, path.opened - start + 1, np.inf)
-        found = ", ".join(
-            f"by night {night} {np.mean(delay <= night):.3f}" for night in (1, 3, WITHIN)
-        )
-        print(f"  step of {size - 1:4.0%}: {found}", flush=True)
-    print()
-
-
 def speed() -> None:
     rng = np.random.default_rng(2)
     for n_series, n_nights in ((1000, 64), (1000, 110), (1000, 365), (100, 2000)):
@@ -355,6 +331,10 @@ def main() -> None:
     )
     parser.add_argument("--speed", action="store_true", help="Only the speed.")
     parser.add_argument("--quick", action="store_true", help="Only the detector of benchkit.")
+    parser.add_argument(
+        "--reruns", type=Path, help="Only the whole path; continue with the pieces in this file."
+    )
+    parser.add_argument("--seconds", type=float, default=np.inf, help="Time for these pieces.")
     args = parser.parse_args()
     warnings.simplefilter("ignore", RuntimeWarning)
     if args.speed:
@@ -364,8 +344,12 @@ def main() -> None:
     real = (args.series / "values.parquet").exists()
     series = read_series(args.series) if real else simulated_series()
     print(f"{len(series)} {'real' if real else 'simulated'} series\n")
+    if args.reruns:
+        quiet = quiet_windows(series, args.stride)
+        whole_path(quiet, SIZES[:3], HISTORY, WITHIN, file=args.reruns, seconds=args.seconds)
+        return
     measure("benchkit", ours, series, args.stride)
-    whole_path(series, args.stride)
+    whole_path(quiet_windows(series, args.stride), SIZES[:3], HISTORY, WITHIN)
     if not args.quick:
         measure("last 3 above mean + 3 sd of 10", three_above_ten, series, args.stride)
         measure("last 1 above mean + 5 sd of 100", far_from_mean, series, args.stride)

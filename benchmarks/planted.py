@@ -55,7 +55,7 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
         began = time.monotonic()
-        experiment = measure_planted(
+        experiment, _ = measure_planted(
             Path(scratch),
             WORKLOADS.format(unchanged=options.unchanged),
             "{NAP: '0.08', HOLD: '2'}",
