@@ -20,7 +20,7 @@ import numpy as np
 import pandas as pd
 
 from benchkit.analysis.compare.group_cells import LEAST_SHARE
-from benchkit.analysis.regression.share_changes import LASTING_NIGHTS, find_share_changes
+from benchkit.analysis.regression.lasting_changes import LASTING_NIGHTS, find_lasting_changes
 
 #: Nights of a window, nights before the first judged one, and nights in which a change is found.
 NIGHTS, HISTORY, WITHIN = 110, 30, 20
@@ -46,7 +46,9 @@ def group_nights(folder: Path, stride: int, is_quiet: Callable[[np.ndarray], boo
                 key: rows for key, rows in windows.items() if _half(key, same_nights) == half
             }
         logs = [w for ws in windows.values() for w in ws] if same_nights else _mixed(windows, rng)
-        _score(title, [_shares(log, rng) for log in logs], is_quiet, rng)
+        seconds = [_seconds(log, rng) for log in logs]
+        _score(title, [rows / rows.sum(axis=0) for rows in seconds], is_quiet, rng)
+        _score_per_task(seconds, rng)
 
 
 def _half(key: str, same_nights: bool) -> int:
@@ -106,15 +108,38 @@ def _mixed(windows: dict[str, list[np.ndarray]], rng: np.random.Generator) -> li
     return logs
 
 
-def _shares(log: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Return the shares of groups with the given noise; the first has 2 to 10 % of the run."""
+def _seconds(log: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Return seconds of groups with the given noise; the first has 2 to 10 % of the run."""
     weight = rng.dirichlet(np.full(len(log), 0.8)) + 0.003
     weight[0] = rng.uniform(0.02, 0.10) / 0.9 * weight[1:].sum()
     seconds = weight[:, None] * np.exp(log)
-    shares = seconds / seconds.sum(axis=0)
-    large = np.median(shares, axis=1) >= LEAST_SHARE
+    large = np.median(seconds / seconds.sum(axis=0), axis=1) >= LEAST_SHARE
     large[0] = True
-    return shares[large]
+    return seconds[large]
+
+
+def _odds(workloads: list[np.ndarray]) -> list[np.ndarray]:
+    return [shares / (1 - shares) for shares in workloads]
+
+
+def _score_per_task(seconds: list[np.ndarray], rng: np.random.Generator) -> None:
+    """Print false reports of seconds per task alone, and of shares with bytes per task."""
+    odds = _odds([rows / rows.sum(axis=0) for rows in seconds])
+    noise = [0.03 * rng.random((len(rows), 1)) for rows in seconds]
+    nbytes = [np.exp(level * rng.standard_normal((len(level), NIGHTS))) for level in noise]
+    rates = []
+    for searched in (
+        seconds,
+        [np.concatenate(rows) for rows in zip(odds, nbytes, strict=True)],
+        [np.concatenate(rows) for rows in zip(odds, seconds, strict=True)],
+    ):
+        found = find_lasting_changes(searched)
+        n_false = sum(each.night >= HISTORY for changes in found for each in changes)
+        rates.append(100 * n_false / len(seconds) / (NIGHTS - HISTORY))
+    print(
+        "    false in all, of seconds per task alone {:.3f}, of shares and bytes per task {:.3f}, "
+        "of shares and seconds per task {:.3f}".format(*rates)
+    )
 
 
 def _score(
@@ -123,7 +148,7 @@ def _score(
     is_quiet: Callable[[np.ndarray], bool],
     rng: np.random.Generator,
 ) -> None:
-    found = find_share_changes(workloads)
+    found = find_lasting_changes(_odds(workloads))
     n_false = np.array([sum(each.night >= HISTORY for each in changes) for changes in found])
     quiet = np.array([all(is_quiet(np.log(r / (1 - r))) for r in rows) for rows in workloads])
     n_nights = NIGHTS - HISTORY
@@ -140,12 +165,12 @@ def _score(
             rows /= rows.sum(axis=0)
         hits = [
             [each for each in changes if first <= each.night < first + WITHIN]
-            for changes, first in zip(find_share_changes(planted), start, strict=True)
+            for changes, first in zip(find_lasting_changes(_odds(planted)), start, strict=True)
         ]
         delay = np.array(
             [h[0].night - s + 1 if h else np.inf for h, s in zip(hits, start, strict=True)]
         )
-        right = [h[0].group == 0 for h in hits if h]
+        right = [h[0].row == 0 for h in hits if h]
         soon = LASTING_NIGHTS + 1
         print(
             f"    group of 2 to 10 % takes {size - 1:.0%} more: found in {soon} nights "

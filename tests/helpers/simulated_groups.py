@@ -1,7 +1,8 @@
-"""Simulated totals of task groups, on a machine whose speed differs from run to run."""
+"""Simulated totals and call stacks of task groups, on a machine of changing speed."""
 
 import numpy as np
 
+from benchkit.analysis.compare.frames import FrameSamples
 from benchkit.analysis.compare.group_cells import GroupRuns
 from benchkit.analysis.compare.group_totals import GroupTotals
 
@@ -62,3 +63,27 @@ def score_groups(table, planted):
     hits = [planted.get(row.workload) == row.group for row in named.itertuples()]
     of_planted = [hit for hit, w in zip(hits, named["workload"], strict=True) if w in planted]
     return len(called), len(called) - right, right, sum(of_planted), len(of_planted)
+
+
+def _samples(rng, shares, *, noise=0.1, total=1000):
+    """Return the samples of a group in one run: leaves below two callers and a task."""
+    shares = shares * np.exp(noise * rng.standard_normal(shares.size))
+    counts = {("task", "own.py"): 0}
+    depths = {("task", "own.py"): 1.0}
+    for leaf, count in enumerate(rng.multinomial(total, shares / shares.sum()).tolist()):
+        for frame, depth in (("task", 1), (f"caller{leaf % 2}", 2), (f"leaf{leaf}", 3)):
+            key = frame, "own.py" if frame == "task" else "lib.py"
+            counts[key] = counts.get(key, 0) + count
+            depths[key] = float(depth)
+    return FrameSamples(total, counts, depths)
+
+
+def frame_arms(rng, size, n_runs=5, **options):
+    """Return samples of a group of 12 functions by arm; the fourth is slower in the contender."""
+    shares = rng.dirichlet(np.full(12, 0.7)) + 0.02
+    after = shares * np.where(np.arange(12) == 3, size, 1)
+    return {
+        "baseline": [_samples(rng, shares, **options) for _ in range(n_runs)],
+        "null": [None, *(_samples(rng, shares, **options) for _ in range(n_runs - 1))],
+        "contender": [_samples(rng, after, **options) for _ in range(n_runs)],
+    }

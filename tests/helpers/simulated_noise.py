@@ -63,8 +63,10 @@ def make(kind, rng, shape, *, level=None, order="interleaved"):
     raise ValueError(kind)
 
 
-def report(rng, n_blocks, *, n_tests=700, share=0.1, mixed=True, n_nights=30):
+def report(rng, n_blocks, *, n_tests=700, share=0.1, kind="lognormal", mixed=True, n_nights=30):
     """Return runs of a whole report in which some rows change by +/- 5, 10 or 20 %.
+
+    Noise is of one kind, or also of four others, each in a tenth of the rows.
 
     Returns
     -------
@@ -74,9 +76,9 @@ def report(rng, n_blocks, *, n_tests=700, share=0.1, mixed=True, n_nights=30):
     changed : ndarray of bool, shape (tests,)
     """
     level = levels(rng, n_tests)
-    noise = make("lognormal", rng, (n_tests, n_blocks, 3), level=level)
+    noise = make(kind, rng, (n_tests, n_blocks, 3), level=level)
     other = level * np.maximum(1.2 + 0.4 * rng.standard_normal(n_tests), 0.3)
-    nights = make("lognormal", rng, (n_tests, n_nights, 1), level=other)
+    nights = make(kind, rng, (n_tests, n_nights, 1), level=other)
     if mixed:
         for i, kind in enumerate(INDEPENDENT[1:]):
             rows = np.arange(n_tests) % 10 == i

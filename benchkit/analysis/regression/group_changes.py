@@ -1,10 +1,12 @@
-"""Find task groups whose share of a run, or whose number of tasks, changed, for the last night.
+"""Find task groups whose share of a run, bytes or number of tasks changed, for the last night.
 
 The share of a group does not depend on the speed of the machine, so that a change of one group is
 found although the duration says nothing. Where the processor time of tasks is recorded, its shares
 are searched too: with noise as in an A/B on a busy machine, 10 % of thread-seconds and 4 % of
-processor time, .65 of simulated changes of 10 % are found within 20 nights, without it .03. Takes
-a history and totals of task groups by run.
+processor time, .65 of simulated changes of 10 % are found within 20 nights, without it .03. Seconds
+per task depend on the speed of the machine: alone they would give as many false reports as all
+shares together, so that they are only searched in a group that was found. Takes a history and
+totals of task groups by run.
 """
 
 from __future__ import annotations
@@ -16,7 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchkit.analysis.compare.composition import SHARES
-from benchkit.analysis.compare.group_cells import LEAST_SHARE
+from benchkit.analysis.changepoint.detect import ChangePoint, detect_many
+from benchkit.analysis.compare.group_cells import LEAST_SHARE, SAME, UNITS
 from benchkit.analysis.compare.group_totals import (
     GroupTotals,
     describe_group_change,
@@ -25,7 +28,7 @@ from benchkit.analysis.compare.group_totals import (
 from benchkit.analysis.compare.run_groups import Load, frame_row, read_frames
 from benchkit.analysis.regression.count_changes import find_count_changes, new_build
 from benchkit.analysis.regression.history import History, night_name
-from benchkit.analysis.regression.share_changes import ShareChange, find_share_changes
+from benchkit.analysis.regression.lasting_changes import LASTING_NIGHTS, find_lasting_changes
 
 __all__ = ["GROUP_NIGHTS", "find_group_changes", "runs_of_groups"]
 
@@ -37,6 +40,12 @@ GROUP_NIGHTS = 64
 NIGHTS_MOVED = 32
 #: Nights on each side of a change whose call stacks are compared.
 RUN_NIGHTS = 10
+#: Measures of a task, by the total that they are a part of. Bytes do not depend on the speed of the
+#: machine, and are searched beside the shares.
+PER_TASK = {"group_task_bytes": "nbytes", "group_task_time": "seconds"}
+#: Largest number of nights on which a number that is exact differs from that of the night before;
+#: `find_count_changes` reports those at once.
+MOST_STEPS = 2
 
 Array = NDArray[np.float64]
 Totals = Mapping[str, GroupTotals]
@@ -97,12 +106,12 @@ def find_group_changes(
     Returns
     -------
     list of dict
-        For each workload the group whose share changed most, if the change has lasted for ten
-        nights now, and numbers that were the same on five nights and are others now: tasks and
-        bytes per task of a group, submitted tasks and bytes. ``sentence`` describes it, ``night``
-        is the first night of the change; ``workload``, ``environment`` and ``host`` name the
-        series. After a share a row of the function in the group that changed, if there is one,
-        from the runs of ten nights on each side.
+        For each workload the group whose share or bytes per task changed most, if the change has
+        lasted for ten nights now, and numbers that were the same on five nights and are others now:
+        tasks and bytes per task of a group, submitted tasks and bytes. ``sentence`` describes it,
+        ``night`` is the first night of the change; ``workload``, ``environment`` and ``host`` name
+        the series. After a group, if they changed too: the function in a share, from the runs of
+        ten nights on each side, and seconds and bytes per task.
     """
     keys, nights, tables, counts = [], [], [], []
     by_night, amounts = runs_of_groups(history), amounts or {}
@@ -119,28 +128,25 @@ def find_group_changes(
         return []
     width = max(nights)
     about = history.runs.drop_duplicates("key").set_index("key")
-    names, shares = [], []
-    for nights_of, table in zip(nights, tables, strict=True):
-        of_groups = _shares(table)
-        names.append(list(of_groups))
-        measured_shares = np.array(list(of_groups.values())).reshape(len(of_groups), nights_of)
-        missing = ((0, 0), (width - nights_of, 0))
-        shares.append(np.pad(measured_shares, missing, constant_values=np.nan))
-    found = [
-        [change for change in changes if change.night == width - 1]
-        for changes in find_share_changes(shares)
-    ]
+    series = [_series(table) for table in tables]
+    found = find_lasting_changes([
+        np.array([_level(name, values, width) for name, values in of.items()]).reshape(-1, width)
+        for of in series
+    ])  # fmt: skip
     results = []
     for place, key in enumerate(keys):
         fields = {n: str(about.loc[key, n]) for n in ("workload", "environment", "host")}
         rows = []
         for each in found[place]:
-            row = _share_row(names[place][each.group], each, shares[place][each.group], history)
-            rows.append(row)
-            if load is not None:
-                first = each.change.index - (width - nights[place])
-                frame = frame_row(row, read_frames(_runs_beside(by_night[key], first), load))
-                rows += [{**row, **frame}] if frame else []
+            if each.night < width - 1:
+                continue
+            name, values = list(series[place].items())[each.row]
+            first = each.change.index - (width - nights[place])
+            rows.append(_row(name, each.change, first, values, history))
+            if load is not None and name[1] in SHARES:
+                frame = frame_row(rows[-1], read_frames(_runs_beside(by_night[key], first), load))
+                rows += [{**rows[-1], **frame}] if frame else []
+            rows += _rows_of_tasks(name, first, tables[place], history)
         night = night_name(history.times[-1])
         rows += [{**row, "night": night} for row in find_count_changes(counts[place])]
         own = history.runs[history.runs["key"] == key]
@@ -181,11 +187,11 @@ def _same_names(nights: Sequence[Sequence[Totals]]) -> list[list[dict[str, Group
     return result[::-1]
 
 
-def _shares(table: Sequence[Sequence[Mapping[str, GroupTotals]]]) -> dict[tuple[str, str], Array]:
-    """Return the shares of each group by night, by name and measure, if they are large enough."""
+def _series(table: Sequence[Sequence[Mapping[str, GroupTotals]]]) -> dict[tuple[str, str], Array]:
+    """Return values by night of the groups that are large enough, by name and measure."""
     names = sorted({name for run in table[-1] for name in run})
     result = {}
-    for metric, field in SHARES.items():
+    for metric, field in {**SHARES, "group_task_bytes": "nbytes"}.items():
         shares = np.full((len(names), len(table)), np.nan)
         for night, runs in enumerate(table):
             parts = []
@@ -198,31 +204,75 @@ def _shares(table: Sequence[Sequence[Mapping[str, GroupTotals]]]) -> dict[tuple[
                 shares[:, night] = np.median(parts, axis=0)
         for name, share in zip(names, shares, strict=True):
             known = share[np.isfinite(share)]
-            if known.size and LEAST_SHARE <= np.median(known) < 1:
-                result[name, metric] = share
-    return result
+            if known.size and LEAST_SHARE <= np.median(known) and (
+                metric not in SHARES or np.median(known) < 1
+            ):
+                result[name, metric] = share if metric in SHARES else _per_task(table, name, metric)
+    return {name: values for name, values in result.items() if not _is_exact(name[1], values)}
 
 
-def _share_row(
-    name: tuple[str, str], found: ShareChange, share: Array, history: History
+def _per_task(
+    table: Sequence[Sequence[Mapping[str, GroupTotals]]], name: str, metric: str
+) -> Array:
+    """Return seconds or bytes per task of a group by night."""
+    values = np.full(len(table), np.nan)
+    for night, runs in enumerate(table):
+        of = [run[name] for run in runs if name in run and run[name].n_tasks]
+        if of:
+            values[night] = np.median([getattr(t, PER_TASK[metric]) / t.n_tasks for t in of])
+    return np.where(values > 0, values, np.nan)
+
+
+def _is_exact(metric: str, values: Array) -> bool:
+    """Return whether a number is the same on most nights."""
+    known = values[np.isfinite(values)]
+    steps = np.abs(np.diff(known)) > SAME.get(metric, -1.0) * known[1:]
+    return metric in SAME and int(steps.sum()) <= MOST_STEPS
+
+
+def _level(name: tuple[str, str], values: Array, width: int) -> Array:
+    """Return the level in which a change is searched: odds of a share; with nights before it."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        level = values / (1 - values) if name[1] in SHARES else values
+    return np.pad(level, (width - values.size, 0), constant_values=np.nan)
+
+
+def _rows_of_tasks(
+    name: tuple[str, str],
+    first: int,
+    table: Sequence[Sequence[Mapping[str, GroupTotals]]],
+    history: History,
+) -> list[dict[str, Any]]:
+    """Return the changes of seconds and bytes per task that belong to the change of a group."""
+    rows = []
+    for metric in PER_TASK:
+        values = _per_task(table, name[0], metric)
+        if metric == name[1] or _is_exact(metric, values):
+            continue
+        changes = detect_many(values[None])[0]
+        near = [change for change in changes if abs(change.index - first) <= LASTING_NIGHTS]
+        rows += [_row((name[0], metric), c, c.index, values, history) for c in near[-1:]]
+    return rows
+
+
+def _row(
+    name: tuple[str, str], change: ChangePoint, first: int, values: Array, history: History
 ) -> dict[str, Any]:
-    """Return a change of odds as a change of the share."""
-    change = found.change
-    base = float(np.nanmedian(share[: change.index]))
+    """Return a change of level as a change of its value: of odds as one of the share."""
+    base = float(np.nanmedian(values[:first]))
 
-    def ratio(odds_ratio: float) -> float:
-        return odds_ratio / (1 - base + base * odds_ratio)
+    def ratio(of_level: float) -> float:
+        return of_level / (1 - base + base * of_level) if name[1] in SHARES else of_level
 
-    first = len(history.times) - share.size + change.index
     return {
         "group": name[0],
         "metric": name[1],
-        "unit": "1",
+        "unit": UNITS[name[1]],
         "baseline": base,
         "contender_value": base * ratio(change.ratio),
         "ratio": ratio(change.ratio),
         "low": ratio(change.low),
         "high": ratio(change.high),
         "exact": False,
-        "night": night_name(history.times[first]),
+        "night": night_name(history.times[len(history.times) - values.size + first]),
     }

@@ -4,38 +4,16 @@ import numpy as np
 import pandas as pd
 import pytest
 import xarray as xr
+from helpers.simulated_groups import frame_arms
 from helpers.run_trees import profile_group, runs_with_stacks
 
-from benchkit.analysis.compare.frames import FrameSamples, find_frame, frame_samples
+from benchkit.analysis.compare.frames import find_frame, frame_samples
 from benchkit.analysis.compare.group_totals import changed_rows, describe_group_change
 from benchkit.analysis.compare.run_groups import compare_run_groups
 from benchkit.errors import UnreadableRun
 from benchkit.store.run import Run
 
 ENVIRONMENT = "/envs/{}/lib/python3.12/site-packages/lib/"
-
-
-def samples(rng, shares, *, noise=0.1, total=1000):
-    """Return the samples of a group in one run: leaves below two callers and a task."""
-    shares = shares * np.exp(noise * rng.standard_normal(shares.size))
-    counts = {("task", "own.py"): 0}
-    depths = {("task", "own.py"): 1.0}
-    for leaf, count in enumerate(rng.multinomial(total, shares / shares.sum()).tolist()):
-        for frame, depth in (("task", 1), (f"caller{leaf % 2}", 2), (f"leaf{leaf}", 3)):
-            key = frame, "own.py" if frame == "task" else "lib.py"
-            counts[key] = counts.get(key, 0) + count
-            depths[key] = float(depth)
-    return FrameSamples(total, counts, depths)
-
-
-def arms_of(rng, size, n_runs=5, **options):
-    shares = rng.dirichlet(np.full(12, 0.7)) + 0.02
-    after = shares * np.where(np.arange(12) == 3, size, 1)
-    return {
-        "baseline": [samples(rng, shares, **options) for _ in range(n_runs)],
-        "null": [None, *(samples(rng, shares, **options) for _ in range(n_runs - 1))],
-        "contender": [samples(rng, after, **options) for _ in range(n_runs)],
-    }
 
 
 def test_frame_samples_counts_a_recursive_function_once():
@@ -52,7 +30,7 @@ def test_frame_samples_counts_a_recursive_function_once():
 
 
 def test_find_frame_names_the_innermost_function(rng):
-    found = [find_frame(arms_of(rng, 3.0), 1) for _ in range(20)]
+    found = [find_frame(frame_arms(rng, 3.0), 1) for _ in range(20)]
     names = [row["function"] for row in found if row]
 
     assert len(names) >= 16
@@ -64,7 +42,7 @@ def test_find_frame_names_the_innermost_function(rng):
 
 def test_find_frame_is_silent_where_all_functions_take_longer(rng):
     named = [
-        find_frame(arms_of(rng, 1.0, n_runs, total=total), 1) is not None
+        find_frame(frame_arms(rng, 1.0, n_runs, total=total), 1) is not None
         for n_runs in (3, 5, 10)
         for total in (60, 1000, 20_000)
         for _ in range(40)
@@ -74,7 +52,7 @@ def test_find_frame_is_silent_where_all_functions_take_longer(rng):
 
 
 def test_find_frame_needs_two_runs_a_side(rng):
-    arms = arms_of(rng, 5.0)
+    arms = frame_arms(rng, 5.0)
     assert find_frame({**arms, "contender": arms["contender"][:1]}, 1) is None
     assert find_frame({**arms, "contender": [None] * 5}, 1) is None
 

@@ -19,17 +19,16 @@ from benchkit.analysis.regression.history import build_history, night_name
 from benchkit.analysis.regression.nights import night_notes
 
 
-def of_group(seconds, n_tasks):
-    return GroupTotals(seconds, n_tasks, 1e5 * n_tasks)
-
-
-def nights(seconds, *, n_tasks=None, **facts):
+def nights(seconds, *, n_tasks=None, nbytes=None, **facts):
     """Return a history, and the totals of its runs; `seconds` maps groups to values by night."""
     size = len(next(iter(seconds.values())))
     rows = [run_record(night, duration=10.0, **facts) for night in range(size)]
+    counts = {name: (n_tasks or {}).get(name, [10] * size) for name in seconds}
+    sizes = {name: (nbytes or {}).get(name, [1e5] * size) for name in seconds}
     totals = {
         row["id"]: {
-            name: of_group(values[night], (n_tasks or {}).get(name, [10] * size)[night])
+            name: GroupTotals(values[night], counts[name][night],
+                              sizes[name][night] * counts[name][night])
             for name, values in seconds.items()
             if np.isfinite(values[night])
         }
@@ -81,6 +80,23 @@ def test_find_group_changes_finds_processor_time_on_busy_machine(rng):
     assert (row["group"], row["metric"]) == ("merge", "group_cpu_share")
     assert "group merge takes 2" in row["sentence"]
     assert "% more of the CPU time" in row["sentence"]
+
+
+def test_find_group_changes_has_seconds_and_bytes_per_task(rng):
+    seconds = {name: noisy(rng, np.median(v), 47) for name, v in groups(rng).items()}
+    nbytes = {"merge": noisy(rng, 1e5, 47)}
+    history, totals = nights(seconds, nbytes=nbytes)
+    assert find_group_changes(history, totals) == []
+    nbytes["merge"][37:] *= 1.2
+    (row,) = find_group_changes(*nights(seconds, nbytes=nbytes))
+    assert (row["group"], row["metric"]) == ("merge", "group_task_bytes")
+    assert row["ratio"] == pytest.approx(1.2, abs=0.04)
+    seconds["merge"][37:] *= 1.4
+    rows = find_group_changes(*nights(seconds, nbytes=nbytes))
+
+    assert [row["metric"] for row in rows] == ["group_share", "group_task_bytes", "group_task_time"]
+    assert rows[2]["ratio"] == pytest.approx(1.4, abs=0.05)
+    assert "% more time per task" in rows[2]["sentence"]
 
 
 def test_find_group_changes_names_function_of_changed_group(rng):

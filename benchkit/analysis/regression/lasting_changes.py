@@ -1,7 +1,7 @@
-"""Find lasting changes of the shares of task groups: arrays of shares in, changes out.
+"""Find lasting changes of measures of task groups: arrays of levels in, changes out.
 
-Busy nights of a machine slow some groups more than others, for three to seven nights. A change of a
-share is therefore reported when it has lasted for ten nights, once for each workload.
+Busy nights of a machine slow some groups more than others, for three to seven nights. A change is
+therefore reported when it has lasted for ten nights, once for each workload.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from benchkit.analysis.changepoint.detect import ChangePoint, detect_many
 
-__all__ = ["LASTING_NIGHTS", "ShareChange", "find_share_changes"]
+__all__ = ["LASTING_NIGHTS", "LastingChange", "find_lasting_changes"]
 
 #: Nights that a change must last. With the parameters of a benchmark as groups (see
 #: `benchmarks/_group_nights.py`), false reports per 100 nights of a workload are .16 on the night
@@ -32,56 +32,56 @@ Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class ShareChange:
-    """A lasting change of the share of one task group.
+class LastingChange:
+    """A lasting change of one measure of a task group.
 
     Parameters
     ----------
-    group : int
-        Row of the group.
+    row : int
+        Row of the workload.
     night : int
         Night on which the change has lasted long enough, as a position.
     change : ChangePoint
-        The change of the odds ``share / (1 - share)``.
+        The change of the level.
     """
 
-    group: int
+    row: int
     night: int
     change: ChangePoint
 
 
-def find_share_changes(workloads: Sequence[Array]) -> list[list[ShareChange]]:
-    """Find the changes of shares that last.
+def find_lasting_changes(workloads: Sequence[Array]) -> list[list[LastingChange]]:
+    """Find the changes of level that last.
 
     Parameters
     ----------
-    workloads : sequence of ndarray, shape (groups, nights)
-        Shares of the task groups of each workload; NaN on nights without a run. The number of
-        nights is the same for all workloads.
+    workloads : sequence of ndarray, shape (rows, nights)
+        Positive levels of the task groups of each workload, such as the odds of their shares,
+        ``share / (1 - share)``; NaN on nights without a run. The number of nights is the same for
+        all workloads.
 
     Returns
     -------
-    list of list of ShareChange
+    list of list of LastingChange
         For each workload its changes by night. If the share of a group grows, those of the others
         fall: of the changes within ten nights only the largest of the first night is returned.
     """
     if not sum(map(len, workloads)):
         return [[] for _ in workloads]
-    shares = np.concatenate([rows for rows in workloads if len(rows)])
+    levels = np.concatenate([rows for rows in workloads if len(rows)])
     with np.errstate(divide="ignore", invalid="ignore"):
-        odds = shares / (1 - shares)
-        logs = np.log(odds)
-    changes = detect_many(odds)
+        logs = np.log(levels)
+    changes = detect_many(levels)
     results, first = [], 0
     for rows in workloads:
         lasting = [
-            (night, -size, ShareChange(group, night, change))
-            for group in range(len(rows))
-            for change in changes[first + group]
-            for night, size in _lasting(logs[first + group], change)
+            (night, -size, LastingChange(row, night, change))
+            for row in range(len(rows))
+            for change in changes[first + row]
+            for night, size in _lasting(logs[first + row], change)
         ]
         first += len(rows)
-        kept: list[ShareChange] = []
+        kept: list[LastingChange] = []
         for night, _, found in sorted(lasting, key=lambda each: each[:2]):
             if not kept or night - kept[-1].night > LASTING_NIGHTS:
                 kept.append(found)
