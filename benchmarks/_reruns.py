@@ -95,7 +95,9 @@ class Followed:
     n_blocks: int
 
 
-def follow(values: np.ndarray, start: np.ndarray, ratio: float, history: int, seed: int) -> Followed:
+def follow(
+    values: np.ndarray, start: np.ndarray, ratio: float, history: int, seed: int
+) -> Followed:
     """Follow windows with a step of `ratio` from the night `start` on; ratio 1 for no step."""
     rng = np.random.default_rng(seed)
     n_windows, n_nights = values.shape

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchkit.analysis.compare.composition import SHARES
 from benchkit.analysis.changepoint.detect import ChangePoint, detect_many
+from benchkit.analysis.compare.composition import SHARES
 from benchkit.analysis.compare.group_cells import LEAST_SHARE, SAME, UNITS
 from benchkit.analysis.compare.group_totals import (
     GroupTotals,
@@ -204,8 +204,10 @@ def _series(table: Sequence[Sequence[Mapping[str, GroupTotals]]]) -> dict[tuple[
                 shares[:, night] = np.median(parts, axis=0)
         for name, share in zip(names, shares, strict=True):
             known = share[np.isfinite(share)]
-            if known.size and LEAST_SHARE <= np.median(known) and (
-                metric not in SHARES or np.median(known) < 1
+            if (
+                known.size
+                and LEAST_SHARE <= np.median(known)
+                and (metric not in SHARES or np.median(known) < 1)
             ):
                 result[name, metric] = share if metric in SHARES else _per_task(table, name, metric)
     return {name: values for name, values in result.items() if not _is_exact(name[1], values)}

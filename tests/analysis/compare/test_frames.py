@@ -4,8 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 import xarray as xr
-from helpers.simulated_groups import frame_arms
 from helpers.run_trees import profile_group, runs_with_stacks
+from helpers.simulated_groups import frame_arms
 
 from benchkit.analysis.compare.frames import find_frame, frame_samples
 from benchkit.analysis.compare.group_totals import changed_rows, describe_group_change

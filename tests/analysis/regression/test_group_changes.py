@@ -27,8 +27,9 @@ def nights(seconds, *, n_tasks=None, nbytes=None, **facts):
     sizes = {name: (nbytes or {}).get(name, [1e5] * size) for name in seconds}
     totals = {
         row["id"]: {
-            name: GroupTotals(values[night], counts[name][night],
-                              sizes[name][night] * counts[name][night])
+            name: GroupTotals(
+                values[night], counts[name][night], sizes[name][night] * counts[name][night]
+            )
             for name, values in seconds.items()
             if np.isfinite(values[night])
         }
