@@ -27,6 +27,7 @@ def classify_effects(
     q: Array,
     own_q: Array,
     joint: JointEvidence | None,
+    n_false: float,
     blocked: bool,
     level: float,
     same: float,
@@ -46,6 +47,8 @@ def classify_effects(
         p values of `test`, corrected for the number of rows.
     joint : JointEvidence or None
         Evidence of the metrics of each workload together, if `q` is from it.
+    n_false : float
+        As in `benchkit.analysis.stats.relabelling.Relabelled`.
     blocked, level, same, labels
         As in `benchkit.analysis.stats.effects.compare`.
 
@@ -108,6 +111,7 @@ def classify_effects(
         q=q,
         own_q=own_q,
         joint=joint,
+        n_false=n_false,
         verdict=verdict,
         selected_low=np.where(selected, wide_low, low),
         selected_high=np.where(selected, wide_high, high),

@@ -111,9 +111,9 @@ def compare(
     `benchkit.analysis.stats.moderated_variance.shrink`. With the shrunk s~² on d degrees of
     freedom, ``t = difference / sqrt(c s~²)`` has Student's t distribution.
 
-    With two arms, at most three runs of each and a hundred rows or more, p is first corrected for
-    noise of two modes, which makes arms that differ by chance and have no spread: see
-    `benchkit.analysis.stats.relabelling.relabelled_p`.
+    With at most five runs of an arm and a hundred rows or more, p is first corrected for noise of
+    two modes, which makes arms that differ by chance and have no spread, if runs with exchanged
+    labels show it: see `benchkit.analysis.stats.relabelling.relabelled_p`.
 
     p values are corrected by Benjamini-Hochberg [3]_; intervals of the R rows listed as changed,
     of m, have level ``1 - (1 - level) R / m`` [4]_, so that the selection does not reduce their
@@ -158,11 +158,12 @@ def compare(
     if points.baseline.shape[2] > 1:
         first = replace(points, baseline=points.baseline[:, :, :1])
         null_test = moderated_t(first, points.baseline[:, :, 1], blocked, families, predictor)
-    valid_p, is_exact = relabelled_p(points, test.p, blocked, families)
-    own_q = adjust(valid_p, correction)
+    listed = adjust(test.p, "fdr_bh") <= 1 - level
+    relabelled = relabelled_p(points, test, listed, blocked, families, level=level)
+    own_q = adjust(relabelled.p, correction)
     joint = None
     # The evidence of several metrics is computed from the t test: not where that is too certain.
-    if workload is not None and family is not None and is_exact:
+    if workload is not None and family is not None and relabelled.is_exact:
         joint = _joint_evidence(points, test, blocked, workload, family)
     return classify_effects(
         points,
@@ -171,6 +172,7 @@ def compare(
         q=own_q if joint is None else np.where(np.isnan(joint.q), own_q, joint.q),
         own_q=own_q,
         joint=joint,
+        n_false=relabelled.n_false,
         blocked=blocked,
         level=level,
         same=same,

@@ -1,91 +1,164 @@
-"""Correct p values of few runs by the p values of relabelled runs.
+"""Correct p values of few runs by runs whose labels are exchanged.
 
-With three runs a side, noise of two modes makes arms that differ by chance and have no spread: of
-700 rows in which 30 % of the runs are 25 % slower, 13 look like certain changes. If the labels of
-the arms are exchanged for some runs, such rows are as frequent, but no change of the code remains.
+With few runs, noise of two modes makes arms that differ by chance and have no spread: of 700 rows
+in which 30 % of the runs are 25 % slower, 13 look like certain changes with three runs a side, two
+with a null arm and one in two reports with five runs a side. If the labels of the arms are
+exchanged for some runs, such rows are as frequent, but no change of the code remains.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
-from itertools import combinations
+from dataclasses import dataclass, replace
+from itertools import combinations, product
 
 import numpy as np
 from numpy.typing import NDArray
 
 from benchkit.analysis.stats.log_scale import LogValues
-from benchkit.analysis.stats.moderated_t import moderated_t
+from benchkit.analysis.stats.moderated_t import TTestResult, moderated_t
 
-__all__ = ["relabelled_p"]
+__all__ = ["Relabelled", "relabelled_p"]
 
-#: Largest number of runs of an arm for which p values are corrected. With four runs the false
-#: discoveries of reports with several kinds of noise are .03 without it, and it would cost a third
-#: of the changes found.
-MOST_RUNS = 3
-#: Smallest number of rows from which the tail can be estimated.
+#: Largest number of runs of an arm for which p values are corrected. With ten, the false
+#: discoveries of reports with any kind of noise are .04 or less without it.
+MOST_RUNS = 5
+#: Largest number of runs of each of two arms for which the tail of the p values is corrected.
+MOST_TAIL_RUNS = 3
+#: Smallest number of rows from which p values of relabelled runs are used.
 FEWEST_ROWS = 100
-#: Largest number of relabellings that are tested.
-MOST_RELABELLINGS = 9
+#: Largest number of relabellings that are tested: of the tail, and of the rows that are listed. A
+#: row alone is listed if no other row has as large a change in 25 of them.
+MOST_TAIL_RELABELLINGS = 9
+MOST_RELABELLINGS = 25
 #: Probability below which the tail of the p values is corrected.
 TAIL = 0.01
+#: Standard errors by which the number of certain rows with exchanged labels must exceed the number
+#: of false rows that the level allows. Chosen with 40 simulated reports of each kind.
+EXCESS_ERRORS = 0.5
 
 Array = NDArray[np.float64]
 
 
+@dataclass(frozen=True)
+class Relabelled:
+    """p values of a report, corrected by those of relabelled runs.
+
+    Parameters
+    ----------
+    p : ndarray, shape (tests,)
+        At least the p values of the t test.
+    is_exact : bool
+        Whether the p values of the t test are valid, as far as relabelled runs show.
+    n_false : float
+        Number of tests that look as certain as those listed if labels are exchanged, where these
+        are too many; else 0.
+    """
+
+    p: Array
+    is_exact: bool = True
+    n_false: float = 0.0
+
+
 def relabelled_p(
-    points: LogValues, p: Array, blocked: bool, families: Sequence[NDArray[np.int64]]
-) -> tuple[Array, bool]:
+    points: LogValues,
+    test: TTestResult,
+    listed: NDArray[np.bool_],
+    blocked: bool,
+    families: Sequence[NDArray[np.int64]],
+    *,
+    level: float = 0.95,
+) -> Relabelled:
     """Return p values that are valid for the noise of the runs of the report.
 
     Parameters
     ----------
     points : LogValues
-        Runs of both arms.
-    p : ndarray, shape (tests,)
-        p values of `moderated_t`.
+        Runs of all arms.
+    test : TTestResult
+        Result of `moderated_t`.
+    listed : ndarray of bool, shape (tests,)
+        Rows that are changed by the p values of `test`.
     blocked : bool
         Whether a block shares a disturbance: then only runs of the same block are exchanged.
     families : sequence of ndarray of int
         Positions of the rows of each family.
+    level : float, default 0.95
+        1 - share of false rows among those listed.
 
     Returns
     -------
-    p : ndarray, shape (tests,)
-        At least `p`; `p` itself with a null arm, with more than three runs of an arm, and in
-        reports of fewer than a hundred rows.
-    is_exact : bool
-        Whether `p` is valid, except for the sampling error of the estimate of the tail.
+    Relabelled
+        The p values of `test` with more than five runs of an arm, and in reports of fewer than a
+        hundred rows.
 
     Notes
     -----
-    The p values of all rows and relabellings below 0.01 are taken as a power of uniform numbers,
-    ``P(p < x) = r 0.01 (x / 0.01)^s``. r is their number relative to that expected, and s
-    the Hill estimate of the tail [1]_: 1 for exact p values, less if small p values are too
-    frequent. Of r only what exceeds two standard errors counts, and neither raises the
-    significance.
+    Two arms of three runs have few relabellings, and true changes of other rows are a part of
+    them: only the tail is corrected. The p values of all rows and relabellings below 0.01 are taken
+    as a power of uniform numbers, ``P(p < x) = r 0.01 (x / 0.01)^s``. r is their number relative to
+    that expected, and s the Hill estimate of the tail [1]_: 1 for exact p values, less if small p
+    values are too frequent. Of r only what exceeds two standard errors counts, and neither raises
+    the significance.
+
+    Otherwise the relabelled rows that are not listed give the number V of rows that look as certain
+    as the R that are listed. If V exceeds ``(1 - level) R`` by half a standard error, each row gets
+    the p value of a permutation test [2]_: the share of relabelled rows with as large a difference,
+    in units of the standard error of its family. The t statistic itself would not do, because arms
+    of one mode each have no spread.
 
     References
     ----------
     .. [1] B. M. Hill, "A simple general approach to inference about the tail of a distribution",
        Ann. Statist. 3 (1975).
+    .. [2] V. G. Tusher, R. Tibshirani, G. Chu, "Significance analysis of microarrays applied to the
+       ionizing radiation response", PNAS 98 (2001).
     """
     n_runs = points.contender.shape[1]
-    tested = np.isfinite(p)
-    if points.baseline.shape[2] > 1 or n_runs > MOST_RUNS or tested.sum() < FEWEST_ROWS:
-        return p, True
-    baseline, contender = points.baseline[:, :, 0], points.contender
+    if n_runs > MOST_RUNS or np.isfinite(test.p).sum() < FEWEST_ROWS:
+        return Relabelled(test.p)
+    if n_runs <= MOST_TAIL_RUNS and points.baseline.shape[2] == 1:
+        return _corrected_tail(points, test.p, blocked, families)
+    if not listed.any():
+        return Relabelled(test.p)
+    rest = np.flatnonzero(np.isfinite(test.p) & ~listed)
+    of_rest = [np.flatnonzero(np.isin(rest, rows)) for rows in families]
+    scale = np.ones(len(test.p))
+    for rows in families:
+        se = test.se[rows]
+        scale[rows] = np.median(se[se > 0]) if (se > 0).any() else 1.0
+    few = _rows(points, rest)
+    certain = test.p[listed].max()
+    counts, sizes = np.zeros(rest.size), []
+    for base, other in _relabellings(few, blocked, MOST_RELABELLINGS):
+        result = moderated_t(replace(few, baseline=base), other, blocked, of_rest, None)
+        counts += result.p <= certain
+        sizes.append(np.abs(result.estimate) / scale[rest])
+    n_false, error = counts.sum() / len(sizes), np.sqrt((counts**2).sum()) / len(sizes)
+    if n_false - EXCESS_ERRORS * error <= (1 - level) * listed.sum():
+        return Relabelled(test.p)
+    null = np.sort(np.concatenate(sizes))
+    null = null[np.isfinite(null)]
+    n_larger = null.size - np.searchsorted(null, np.abs(test.estimate) / scale)
+    p = np.maximum(test.p, (n_larger + 1) / (null.size + 1))
+    return Relabelled(p, is_exact=False, n_false=float(n_false))
+
+
+def _corrected_tail(
+    points: LogValues, p: Array, blocked: bool, families: Sequence[NDArray[np.int64]]
+) -> Relabelled:
+    """Return p values whose tail is that of relabelled runs."""
     null = np.concatenate(
         [
-            moderated_t(replace(points, baseline=a[:, :, None]), b, blocked, families, None).p
-            for a, b in _relabellings(baseline, contender, blocked)
+            moderated_t(replace(points, baseline=a), b, blocked, families, None).p
+            for a, b in _relabellings(points, blocked, MOST_TAIL_RELABELLINGS)
         ]
         or [np.zeros(0)]
     )
     null = null[np.isfinite(null)]
     tail = null[null <= TAIL]
     if not tail.size:
-        return p, True
+        return Relabelled(p)
     excess = max((tail.size - 2 * np.sqrt(tail.size)) / (null.size * TAIL), 1.0)
     smallest = np.finfo(float).tiny
     # One more value at its expected place keeps the estimate of few values near 1.
@@ -95,23 +168,39 @@ def relabelled_p(
         of_tail = TAIL * (np.maximum(p, smallest) / TAIL) ** power
         corrected: Array = np.minimum(excess * np.where(p < TAIL, of_tail, p), 1.0)
     is_exact = excess == 1 and power * (1 + 2 / np.sqrt(tail.size)) >= 1
-    return corrected, is_exact
+    return Relabelled(corrected, is_exact)
 
 
-def _relabellings(
-    baseline: Array, contender: Array, blocked: bool
-) -> Iterator[tuple[Array, Array]]:
-    """Return arms with some runs exchanged, without exchanges of all runs."""
-    n_runs = baseline.shape[1]
+def _rows(points: LogValues, rows: NDArray[np.int64]) -> LogValues:
+    return LogValues(*(values[rows] for values in vars(points).values()))
+
+
+def _relabellings(points: LogValues, blocked: bool, most: int) -> Iterator[tuple[Array, Array]]:
+    """Return baseline and contender with some runs exchanged, without exchanges of all runs."""
+    arms = np.concatenate([points.baseline, points.contender[:, :, None]], axis=2)
+    n_tests, n_runs, n_arms = arms.shape
     if blocked:
-        for number in range(1, min(2 ** (n_runs - 1), MOST_RELABELLINGS + 1)):
-            exchanged = (number >> np.arange(n_runs)) & 1 == 1
-            yield np.where(exchanged, contender, baseline), np.where(exchanged, baseline, contender)
+        # The arm that is the contender in each block; of two arms, mirrored ones are left out.
+        ends = [1] if n_arms == 2 else range(n_arms)
+        starts = product(range(n_arms), repeat=n_runs - 1)
+        choices = [(*start, end) for start in starts for end in ends]
+        choices.remove((n_arms - 1,) * n_runs)
+        for choice in _spread(choices, most):
+            order = [[*(arm for arm in range(n_arms) if arm != own), own] for own in choice]
+            mixed = np.take_along_axis(arms, np.array(order)[None], axis=2)
+            yield mixed[:, :, :-1], mixed[:, :, -1]
         return
-    runs = np.concatenate([baseline, contender], axis=1)
-    # The first run stays in the baseline: the mirrored splits give the same p values.
-    splits = [(0, *rest) for rest in combinations(range(1, 2 * n_runs), n_runs - 1)][1:]
-    step = max(-(-len(splits) // MOST_RELABELLINGS), 1)
-    for split in splits[::step]:
-        rest = np.setdiff1d(np.arange(2 * n_runs), split)
-        yield runs[:, list(split)], runs[:, rest]
+    runs = arms.transpose(0, 2, 1).reshape(n_tests, -1)
+    # Of two arms the first run stays in the baseline: the mirrored splits give the same p values.
+    first = int(n_arms == 2)
+    splits = list(combinations(range(first, runs.shape[1]), n_runs))[:-1]
+    for split in _spread(splits, most):
+        rest = np.setdiff1d(np.arange(runs.shape[1]), split)
+        baseline = runs[:, rest].reshape(n_tests, n_arms - 1, n_runs).transpose(0, 2, 1)
+        yield baseline, runs[:, list(split)]
+
+
+def _spread(choices: Sequence[tuple[int, ...]], most: int) -> Sequence[tuple[int, ...]]:
+    """Return at most so many of the choices, evenly spaced."""
+    step = max(-(-len(choices) // most), 1)
+    return choices[::step]

@@ -54,6 +54,9 @@ class Effects:
         p value corrected for the number of rows: q of the row alone.
     joint : JointEvidence or None
         Evidence of the metrics of each workload together; None if each row stands alone.
+    n_false : float
+        Number of tests that would look like changes with exchanged labels of the runs, if these are
+        too many for the t test, so that `own_q` is from a permutation test; else 0.
     verdict : ndarray of str
         ``labels[0]`` or ``labels[1]`` (a change), ``same``, ``undecided``, ``noise`` (the null arm
         changed too, by a comparable amount), ``failed`` (an arm has no runs).
@@ -90,6 +93,7 @@ class Effects:
     q: Array
     own_q: Array
     joint: JointEvidence | None
+    n_false: float
     verdict: NDArray[np.str_]
     selected_low: Array
     selected_high: Array
@@ -213,6 +217,11 @@ class Effects:
             warnings.append(
                 f"with {self.n_contender.max()} runs a side and no null arm, a workload with two "
                 "modes can look like a change: add a null arm or two blocks to exclude this"
+            )
+        if self.n_false:
+            warnings.append(
+                f"with the labels of the runs exchanged, {self.n_false:.1f} tests would look like "
+                "changes: noise has modes or outliers; only changes larger than these are listed"
             )
         missing = int(self.points.n_missing.sum())
         if missing:

@@ -114,13 +114,14 @@ def test_find_group_changes_names_function_of_changed_group(rng):
             SimpleNamespace(id=i, profile=stacks["{}-{}".format(*names[i])].profile) for i in ids
         ]
 
-    share, frame = find_group_changes(history, totals, load)
+    share, frame, time = find_group_changes(history, totals, load)
 
     assert read == [(20, ("profile",))]
     assert (share["group"], share["metric"]) == ("b", "group_share")
     assert [frame[name] for name in ("function", "file")] == ["take", "lib/core.py"]
     assert frame["contender_value"] == pytest.approx(0.6, abs=0.02)
     assert frame["night"] == share["night"]
+    assert (time["group"], time["metric"]) == ("b", "group_task_time")
     assert frame["sentence"].startswith("array.sum: in group b, take (lib/core.py) is in ")
 
 

@@ -16,39 +16,55 @@ def corrected(arms, *, blocked=False):
     """Return p values of the t test, and the result of the correction."""
     points = to_log_scale(*arms, blocked=blocked)
     families = [np.arange(len(arms[0]))]
-    p = moderated_t(points, points.contender, blocked, families, None).p
-    return p, *relabelled_p(points, p, blocked, families)
+    test = moderated_t(points, points.contender, blocked, families, None)
+    listed = adjust(test.p, "fdr_bh") <= 0.05
+    return test.p, listed, relabelled_p(points, test, listed, blocked, families)
 
 
 @pytest.mark.parametrize("blocked", [False, True])
-def test_compare_lists_no_rows_with_noise_of_two_modes(blocked, rng):
+@pytest.mark.parametrize(("n_runs", "n_arms"), [(3, 2), (3, 3), (5, 2)])
+def test_compare_lists_no_rows_with_noise_of_two_modes(n_runs, n_arms, blocked, rng):
     n_before, n_listed, n_exact = 0, 0, 0
     for _ in range(6):
-        arms = equal_arms(rng, "bimodal", 3)
-        p, _, is_exact = corrected(arms, blocked=blocked)
-        n_before += (adjust(p, "fdr_bh") <= 0.05).sum()
-        n_listed += (compare(*arms, blocked=blocked).q <= 0.05).sum()
-        n_exact += is_exact
+        arms = equal_arms(rng, "bimodal", n_runs, n_arms=n_arms)
+        _, listed, result = corrected(arms, blocked=blocked)
+        n_before += listed.sum()
+        n_exact += result.is_exact and listed.any()
+        null = arms[2] if n_arms == 3 else None
+        effects = compare(*arms[:2], null=null, blocked=blocked)
+        n_listed += (effects.q <= 0.05).sum()
+        assert any("labels" in text for text in effects.warnings) == bool(result.n_false)
 
-    assert n_before >= 8
+    print(n_runs, n_arms, blocked, n_before, n_listed, n_exact)
+    assert n_before >= (8 if n_arms == 2 else 4)
     assert n_listed == 0
     assert n_exact <= 1
 
 
-def test_relabelled_p_is_near_exact_p_with_lognormal_noise(rng):
-    p, new_p, is_exact = corrected(equal_arms(rng, "lognormal", 3))
+def test_compare_lists_a_large_change_with_noise_of_two_modes(rng):
+    baseline, contender, null = equal_arms(rng, "bimodal", 3, n_arms=3)
+    contender[0] *= 3
+    effects = compare(baseline, contender, null=null)
 
-    assert is_exact
+    assert effects.n_false > 1
+    assert np.flatnonzero(effects.changed).tolist() == [0]
+
+
+def test_relabelled_p_is_near_exact_p_with_lognormal_noise(rng):
+    p, _, result = corrected(equal_arms(rng, "lognormal", 3))
+    new_p = result.p
+
+    assert result.is_exact
     assert (new_p >= p * (1 - 1e-12)).all()
     common = p > 0.001
     assert (new_p[common] <= 2 * p[common]).all()
 
 
-@pytest.mark.parametrize(("n_runs", "n_arms", "n_tests"), [(4, 2, 700), (3, 3, 700), (3, 2, 99)])
+@pytest.mark.parametrize(("n_runs", "n_arms", "n_tests"), [(6, 2, 700), (3, 3, 99), (3, 2, 99)])
 def test_relabelled_p_leaves_other_reports_unchanged(n_runs, n_arms, n_tests, rng):
     arms = equal_arms(rng, "bimodal", n_runs, n_arms=n_arms, n_tests=n_tests)
 
-    p, new_p, is_exact = corrected(arms)
+    p, _, result = corrected(arms)
 
-    assert new_p is p
-    assert is_exact
+    assert result.p is p
+    assert result.is_exact
