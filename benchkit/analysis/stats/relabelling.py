@@ -23,19 +23,17 @@ __all__ = ["Relabelled", "relabelled_p"]
 #: Largest number of runs of an arm for which p values are corrected. With ten, the false
 #: discoveries of reports with any kind of noise are .04 or less without it.
 MOST_RUNS = 5
-#: Largest number of runs of each of two arms for which the tail of the p values is corrected.
-MOST_TAIL_RUNS = 3
 #: Smallest number of rows from which p values of relabelled runs are used.
 FEWEST_ROWS = 100
-#: Largest number of relabellings that are tested: of the tail, and of the rows that are listed. A
-#: row alone is listed if no other row has as large a change in 25 of them.
-MOST_TAIL_RELABELLINGS = 9
+#: Largest number of relabellings that are tested: a row alone is listed if no other row has as
+#: large a change in 25 of them.
 MOST_RELABELLINGS = 25
-#: Probability below which the tail of the p values is corrected.
-TAIL = 0.01
 #: Standard errors by which the number of certain rows with exchanged labels must exceed the number
 #: of false rows that the level allows. Chosen with 40 simulated reports of each kind.
 EXCESS_ERRORS = 0.5
+#: Smallest such number per report: with exact p values, it is reached in 4 % of reports in which
+#: nothing is listed.
+LEAST_FALSE = 0.1
 
 Array = NDArray[np.float64]
 
@@ -94,48 +92,39 @@ def relabelled_p(
 
     Notes
     -----
-    Two arms of three runs have few relabellings, and true changes of other rows are a part of
-    them: only the tail is corrected. The p values of all rows and relabellings below 0.01 are taken
-    as a power of uniform numbers, ``P(p < x) = r 0.01 (x / 0.01)^s``. r is their number relative to
-    that expected, and s the Hill estimate of the tail [1]_: 1 for exact p values, less if small p
-    values are too frequent. Of r only what exceeds two standard errors counts, and neither raises
-    the significance.
-
-    Otherwise the relabelled rows that are not listed give the number V of rows that look as certain
-    as the R that are listed. If V exceeds ``(1 - level) R`` by half a standard error, each row gets
-    the p value of a permutation test [2]_: the share of relabelled rows with as large a difference,
-    in units of the standard error of its family. The t statistic itself would not do, because arms
-    of one mode each have no spread.
+    The relabelled rows that are not listed give the number V of rows that look as certain as the R
+    that are listed. If V exceeds ``(1 - level) R`` by half a standard error, each row gets the p
+    value of a permutation test [1]_: the share of relabelled rows with as large a difference, in
+    units of the standard error of its family. The t statistic itself would not do, because arms of
+    one mode each have no spread. With few relabellings a row alone is then not listed: two arms of
+    three runs have nine, or three if runs are exchanged within blocks.
 
     References
     ----------
-    .. [1] B. M. Hill, "A simple general approach to inference about the tail of a distribution",
-       Ann. Statist. 3 (1975).
-    .. [2] V. G. Tusher, R. Tibshirani, G. Chu, "Significance analysis of microarrays applied to the
+    .. [1] V. G. Tusher, R. Tibshirani, G. Chu, "Significance analysis of microarrays applied to the
        ionizing radiation response", PNAS 98 (2001).
     """
     n_runs = points.contender.shape[1]
     if n_runs > MOST_RUNS or np.isfinite(test.p).sum() < FEWEST_ROWS:
         return Relabelled(test.p)
-    if n_runs <= MOST_TAIL_RUNS and points.baseline.shape[2] == 1:
-        return _corrected_tail(points, test.p, blocked, families)
-    if not listed.any():
-        return Relabelled(test.p)
     rest = np.flatnonzero(np.isfinite(test.p) & ~listed)
+    if not rest.size:
+        return Relabelled(test.p)
     of_rest = [np.flatnonzero(np.isin(rest, rows)) for rows in families]
     scale = np.ones(len(test.p))
     for rows in families:
         se = test.se[rows]
         scale[rows] = np.median(se[se > 0]) if (se > 0).any() else 1.0
     few = _rows(points, rest)
-    certain = test.p[listed].max()
+    n_listed = max(int(listed.sum()), 1)
+    certain = max(test.p[listed].max(initial=0), (1 - level) / np.isfinite(test.p).sum())
     counts, sizes = np.zeros(rest.size), []
-    for base, other in _relabellings(few, blocked, MOST_RELABELLINGS):
+    for base, other in _relabellings(few, blocked):
         result = moderated_t(replace(few, baseline=base), other, blocked, of_rest, None)
         counts += result.p <= certain
         sizes.append(np.abs(result.estimate) / scale[rest])
     n_false, error = counts.sum() / len(sizes), np.sqrt((counts**2).sum()) / len(sizes)
-    if n_false - EXCESS_ERRORS * error <= (1 - level) * listed.sum():
+    if n_false - EXCESS_ERRORS * error <= max((1 - level) * n_listed, LEAST_FALSE):
         return Relabelled(test.p)
     null = np.sort(np.concatenate(sizes))
     null = null[np.isfinite(null)]
@@ -144,38 +133,11 @@ def relabelled_p(
     return Relabelled(p, is_exact=False, n_false=float(n_false))
 
 
-def _corrected_tail(
-    points: LogValues, p: Array, blocked: bool, families: Sequence[NDArray[np.int64]]
-) -> Relabelled:
-    """Return p values whose tail is that of relabelled runs."""
-    null = np.concatenate(
-        [
-            moderated_t(replace(points, baseline=a), b, blocked, families, None).p
-            for a, b in _relabellings(points, blocked, MOST_TAIL_RELABELLINGS)
-        ]
-        or [np.zeros(0)]
-    )
-    null = null[np.isfinite(null)]
-    tail = null[null <= TAIL]
-    if not tail.size:
-        return Relabelled(p)
-    excess = max((tail.size - 2 * np.sqrt(tail.size)) / (null.size * TAIL), 1.0)
-    smallest = np.finfo(float).tiny
-    # One more value at its expected place keeps the estimate of few values near 1.
-    sum_of_logs = np.log(TAIL / np.maximum(tail, smallest)).sum()
-    power = min((tail.size + 1) / (sum_of_logs + 1), 1.0)
-    with np.errstate(invalid="ignore"):
-        of_tail = TAIL * (np.maximum(p, smallest) / TAIL) ** power
-        corrected: Array = np.minimum(excess * np.where(p < TAIL, of_tail, p), 1.0)
-    is_exact = excess == 1 and power * (1 + 2 / np.sqrt(tail.size)) >= 1
-    return Relabelled(corrected, is_exact)
-
-
 def _rows(points: LogValues, rows: NDArray[np.int64]) -> LogValues:
     return LogValues(*(values[rows] for values in vars(points).values()))
 
 
-def _relabellings(points: LogValues, blocked: bool, most: int) -> Iterator[tuple[Array, Array]]:
+def _relabellings(points: LogValues, blocked: bool) -> Iterator[tuple[Array, Array]]:
     """Return baseline and contender with some runs exchanged, without exchanges of all runs."""
     arms = np.concatenate([points.baseline, points.contender[:, :, None]], axis=2)
     n_tests, n_runs, n_arms = arms.shape
@@ -185,7 +147,7 @@ def _relabellings(points: LogValues, blocked: bool, most: int) -> Iterator[tuple
         starts = product(range(n_arms), repeat=n_runs - 1)
         choices = [(*start, end) for start in starts for end in ends]
         choices.remove((n_arms - 1,) * n_runs)
-        for choice in _spread(choices, most):
+        for choice in _spread(choices):
             order = [[*(arm for arm in range(n_arms) if arm != own), own] for own in choice]
             mixed = np.take_along_axis(arms, np.array(order)[None], axis=2)
             yield mixed[:, :, :-1], mixed[:, :, -1]
@@ -194,13 +156,12 @@ def _relabellings(points: LogValues, blocked: bool, most: int) -> Iterator[tuple
     # Of two arms the first run stays in the baseline: the mirrored splits give the same p values.
     first = int(n_arms == 2)
     splits = list(combinations(range(first, runs.shape[1]), n_runs))[:-1]
-    for split in _spread(splits, most):
+    for split in _spread(splits):
         rest = np.setdiff1d(np.arange(runs.shape[1]), split)
         baseline = runs[:, rest].reshape(n_tests, n_arms - 1, n_runs).transpose(0, 2, 1)
         yield baseline, runs[:, list(split)]
 
 
-def _spread(choices: Sequence[tuple[int, ...]], most: int) -> Sequence[tuple[int, ...]]:
-    """Return at most so many of the choices, evenly spaced."""
-    step = max(-(-len(choices) // most), 1)
-    return choices[::step]
+def _spread(choices: Sequence[tuple[int, ...]]) -> Sequence[tuple[int, ...]]:
+    """Return some of the choices, evenly spaced."""
+    return choices[:: max(-(-len(choices) // MOST_RELABELLINGS), 1)]
