@@ -23,9 +23,9 @@ def corrected(arms, *, blocked=False):
 
 @pytest.mark.parametrize(
     ("n_runs", "n_arms", "blocked", "least"),
-    [(3, 2, False, 8), (3, 2, True, 6), (3, 3, False, 3), (3, 3, True, 3), (5, 2, False, 1)],
+    [(3, 2, False, 8), (3, 2, True, 6), (3, 3, False, 3), (3, 3, True, 3), (4, 2, False, 3)],
 )
-def test_compare_lists_no_rows_with_noise_of_two_modes(n_runs, n_arms, blocked, least, rng):
+def test_compare_rarely_lists_rows_with_noise_of_two_modes(n_runs, n_arms, blocked, least, rng):
     n_before = n_listed = 0
     for _ in range(4):
         arms = equal_arms(rng, "bimodal", n_runs, n_arms=n_arms)
@@ -37,7 +37,7 @@ def test_compare_lists_no_rows_with_noise_of_two_modes(n_runs, n_arms, blocked, 
         assert effects.n_false or not listed.any()
 
     assert n_before >= least
-    assert n_listed == 0
+    assert n_listed <= 1  # a report lists a row with a probability of 1 / 25
 
 
 def test_compare_lists_a_large_change_with_noise_of_two_modes(rng):
