@@ -41,7 +41,7 @@ NIGHTS_MOVED = 32
 #: Nights on each side of a change whose call stacks are compared.
 RUN_NIGHTS = 10
 #: Measures of a task, by the total that they are a part of. Bytes do not depend on the speed of the
-#: machine, and are searched beside the shares.
+#: machine, and are searched in addition to the shares.
 PER_TASK = {"group_task_bytes": "nbytes", "group_task_time": "seconds"}
 #: Largest number of nights on which a number that is exact differs from that of the night before;
 #: `find_count_changes` reports those at once.
