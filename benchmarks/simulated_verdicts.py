@@ -1,8 +1,8 @@
-"""Print the simulated figures of docs/explanation/statistics.md: ``[--only PART] [--reports 50]``.
+"""Print the simulated figures of statistics.md and nights.md in docs/explanation.
 
-Parts: rows (share of false rows by kind of noise), functions (which function of a task group is
-named), nights (shares of thread-seconds and of processor time on nights). Asserts nothing. Needs a
-checkout, for the simulated noise of the tests.
+Options: ``[--only PART] [--reports 50]``. Parts: rows (share of false rows by kind of noise),
+functions (which function of a task group is named), nights (shares of thread-seconds and of
+processor time on nights). Asserts nothing. Needs a checkout, for the simulated noise of the tests.
 """
 
 from __future__ import annotations
