@@ -30,6 +30,7 @@ GUARDED = {
 
 def benchkit(*words, cwd, **variables):
     helper = ROOT / "tests" / "helpers" / "without_posix"
+    variables["DASK_DISTRIBUTED__WORKER__MULTIPROCESSING_METHOD"] = "spawn"  # no forks there
     environment = {**os.environ, "PYTHONPATH": f"{helper}{os.pathsep}{ROOT}", **variables}
     return subprocess.run(
         [sys.executable, "-m", "benchkit", *words],

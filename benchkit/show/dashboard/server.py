@@ -27,6 +27,8 @@ __all__ = ["account_filter", "serve"]
 
 #: Seconds between checks that the parent process is alive.
 PARENT_CHECK_S = 0.5
+#: Free ports that are tried.
+PORT_ATTEMPTS = 5
 #: Thresholds of the garbage collector: a page creates about 100,000 objects, most of which live as
 #: long as its session.
 GC_THRESHOLDS = (20_000, 20, 20)
@@ -116,7 +118,7 @@ def serve(
         )
     if num_procs > 1 and not hasattr(os, "fork"):
         raise UsageError("--num-procs: this system cannot fork a process; leave it out")
-    port = _free_port(address, port)
+    _free_port(address, port)  # refused before the imports, which take a second
     os.environ["BENCHKIT_STORE"] = run_store.files.address
     os.environ.setdefault("BOKEH_RESOURCES", "server")  # nothing from a CDN
     with needs_extra("show"):
@@ -139,22 +141,26 @@ def serve(
         options["cookie_secret"] = cookie_secret
         if oauth_users:
             pn.config.authorize_callback = account_filter(oauth_users)
-    url = f"http://{address if ':' not in address else f'[{address}]'}:{port}/"
     parent = os.getpid()
-    server = pn.serve(
-        {"/": application},
-        port=port,
-        address=address,
-        show=False,
-        start=False,
-        verbose=False,
-        # Bokeh reads the text after the first colon as the port.
-        websocket_origin=list(origins)
-        or [f"{name}:{port}" for name in own_names(address) if ":" not in name],
-        title="benchkit",
-        **({"num_procs": num_procs} if num_procs > 1 else {}),
-        **options,
-    )
+
+    def serve_on(port: int) -> Any:
+        return pn.serve(
+            {"/": application},
+            port=port,
+            address=address,
+            show=False,
+            start=False,
+            verbose=False,
+            # Bokeh reads the text after the first colon as the port.
+            websocket_origin=list(origins)
+            or [f"{name}:{port}" for name in own_names(address) if ":" not in name],
+            title="benchkit",
+            **({"num_procs": num_procs} if num_procs > 1 else {}),
+            **options,
+        )
+
+    server, port = _bind(serve_on, address, port)
+    url = f"http://{address if ':' not in address else f'[{address}]'}:{port}/"
     protect(tornado_application(server), address, origins)
     # With several processes, every child runs from here on; the parent waits in pn.serve.
     if num_procs > 1:
@@ -268,6 +274,18 @@ def _check_oauth(
         raise UsageError("--oauth-provider needs --cookie-secret, which signs visitors' cookies")
 
 
+def _bind(serve_on: Callable[[int], Any], address: str, port: int) -> tuple[Any, int]:
+    """Return a server, and its port: 0 is a free one, which another process can take first."""
+    for attempt in range(1, PORT_ATTEMPTS + 1):
+        chosen = _free_port(address, port)
+        try:
+            return serve_on(chosen), chosen
+        except OSError as error:
+            if port or attempt == PORT_ATTEMPTS:
+                raise _port_error(address, port, error) from error
+    raise AssertionError("not reached")
+
+
 def _free_port(address: str, port: int) -> int:
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as probe:
@@ -275,7 +293,10 @@ def _free_port(address: str, port: int) -> int:
         try:
             probe.bind((address, port))
         except OSError as error:
-            raise UsageError(
-                f"--address {address} --port {port}: {error.strerror or error}: choose another"
-            ) from error
+            raise _port_error(address, port, error) from error
         return probe.getsockname()[1]
+
+
+def _port_error(address: str, port: int, error: OSError) -> UsageError:
+    text = error.strerror or str(error)
+    return UsageError(f"--address {address} --port {port}: {text}: choose another")

@@ -6,6 +6,7 @@ import asyncio
 import os
 import runpy
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -16,7 +17,8 @@ from helpers.dashboard_server import open_page, sees, served
 from helpers.event_loops import run_in_thread
 
 from benchkit.cli.main import benchkit as command
-from benchkit.show.dashboard.server import account_filter
+from benchkit.errors import UsageError
+from benchkit.show.dashboard.server import _bind, account_filter
 from benchkit.store.store import Store
 
 BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
@@ -143,6 +145,23 @@ def test_invalid_options_are_rejected(tmp_path, a_run, options, message):
 
 
 OAUTH = "--oauth-provider github --oauth-key k --oauth-secret s --cookie-secret c".split()
+
+
+def test_port_taken_since_it_was_found_is_replaced_if_any_was_wanted():
+    with socket.socket() as other:
+
+        def serve_on(port):
+            if other.getsockname()[1] == 0:  # another process is faster, once
+                other.bind(("127.0.0.1", port))
+                other.listen()
+            return socket.create_server(("127.0.0.1", port))
+
+        server, port = _bind(serve_on, "127.0.0.1", 0)
+        with server:
+            assert server.getsockname()[1] == port != other.getsockname()[1]
+        taken = other.getsockname()[1]
+        with pytest.raises(UsageError, match=f"--port {taken}: Address already in use: choose"):
+            _bind(serve_on, "127.0.0.1", taken)
 
 
 def test_account_filter_compares_verified_fields():
