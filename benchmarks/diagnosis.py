@@ -41,6 +41,7 @@ from distributed import Client
 import benchkit
 from benchkit.analysis.insight.diagnose import Diagnosis, diagnose
 from benchkit.measure.capture_client import Observer
+from benchkit.measure.provenance import host_info
 from benchkit.measure.recording import RecordingWriter
 from benchkit.measure.run_ids import new_id
 from benchkit.store.build.run_from_recording import run_from_recording
@@ -89,7 +90,8 @@ def measure_workload(fault: Fault) -> Run:
 def _record(client: Client, work: Callable[[Client], Any]) -> Run:
     writer = RecordingWriter(Path(tempfile.mkdtemp()), new_id())
     run_id = writer.path.name.partition(".")[0]
-    writer.head(id=run_id, started=time.time(), workload="diagnosis.fault", capture="full")
+    facts = {"workload": "diagnosis.fault", "capture": "full", "host": host_info()}
+    writer.head(id=run_id, started=time.time(), **facts)
     observer = Observer(client, writer, f"benchkit-{run_id}")
     observer.install()
     gc.collect()  # as before the clock of each run: not what earlier diagnoses left behind

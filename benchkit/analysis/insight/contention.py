@@ -18,7 +18,7 @@ from scipy import stats
 from benchkit.store.build.processes import increases
 from benchkit.store.run import Run
 
-__all__ = ["Contention", "is_new_heartbeat"]
+__all__ = ["MOST_WAITS", "Contention", "is_new_heartbeat"]
 
 #: A thread that computes in Python gives the GIL away after 5 ms (`sys.getswitchinterval`): then
 #: the timer of the worker's event loop is late by more than this.
@@ -36,6 +36,8 @@ LOCAL_HOSTS = {"127.0.0.1", "localhost", "::1"}
 #: `LATE_SHARE` with the GIL on, as late timers say it, they shared all of it. It was 0.05 to 0.9
 #: for arrays and 0.8 to 1 for tables and Python (25 workloads on two cores).
 LEAST_SHARE, USUAL_SHARE, LATE_SHARE = 0.45, 0.7, 0.2
+#: Waits of tasks for processors that sharing may explain / those by chance.
+MOST_WAITS = 2.0
 #: Most other threads and processes that are counted at the same time.
 MOST_OTHERS = 60
 

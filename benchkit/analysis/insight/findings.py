@@ -13,7 +13,7 @@ import pandas as pd
 import xarray as xr
 from numpy.typing import ArrayLike
 
-from benchkit.analysis.insight.contention import is_new_heartbeat
+from benchkit.analysis.insight.contention import MOST_WAITS, Contention, is_new_heartbeat
 from benchkit.analysis.insight.limits import Limits, run_limits, seconds_covered
 from benchkit.analysis.insight.whatif import Prediction, WhatIf
 from benchkit.errors import NotRecorded, UsageError
@@ -186,6 +186,17 @@ class Case:
         """Processor seconds of the workers outside of the threads of tasks; 0: unknown."""
         own = self.task_seconds("thread-cpu")
         return 0.0 if own is None else max(0.0, self.metric("cpu_time") - own)
+
+    @cached_property
+    def processor_waits(self) -> float:
+        """Most seconds that a task waits for a processor / those it uses one, without others' work.
+
+        0 if the machine has a processor for each thread and event loop, or it is unknown.
+        """
+        seconds = self.metric("compute_time")
+        shape = self.workers.sizes["worker"], round(float(self.workers["nthreads"].mean()))
+        stretch = Contention.of(self.run).stretch(*shape, seconds, self.duration, 0.0)
+        return MOST_WAITS * (stretch - 1)
 
     @property
     def imbalance(self) -> float:

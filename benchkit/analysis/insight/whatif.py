@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from benchkit.analysis.insight.contention import Contention
+from benchkit.analysis.insight.contention import MOST_WAITS, Contention
 from benchkit.analysis.insight.replay import ReplayInput, replay
 from benchkit.analysis.insight.replay_input import event_seconds, replay_input
 from benchkit.errors import UsageError
@@ -28,8 +28,6 @@ MIN_REACH = 0.05
 WAITING_REACH, COMPUTING_REACH = 0.12, 0.35
 #: An assumed bandwidth may be wrong by this factor.
 BANDWIDTH_FACTOR = 5
-#: Waits of tasks for processors that sharing may explain / those by chance.
-MOST_WAITS = 2.0
 #: Replays of another shape: the seconds of its tasks depend on its duration.
 N_ROUNDS = 2
 #: Dask spills results beyond this share of a worker's memory.

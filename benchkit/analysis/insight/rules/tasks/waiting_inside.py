@@ -33,14 +33,16 @@ def find(case: Case) -> Finding | None:
     own = fine[(fine["context"] == "execute") & (fine["unit"] == "seconds")]
     waits = own[own["activity"] == "thread-noncpu"].groupby("prefix")["value"].sum()
     works = own[own["activity"] == "thread-cpu"].groupby("prefix")["value"].sum()
-    waits = (waits - works.reindex(waits.index).fillna(0.0) / 3).clip(lower=0)
+    works = works.reindex(waits.index).fillna(0.0)
+    # Tasks that compute wait for processors, too: for those of the machine, and by chance.
+    waits = (waits - works * max(1 / 3, case.processor_waits)).clip(lower=0)
     if waits.empty or waits.max() < 0.3 * own["value"].sum():
         return None
     prefix = str(waits.idxmax())
     # Tasks also wait for the GIL, and for processors that other processes use: then they compute.
     if case.other_threads > OWN_THREADS * waits[prefix]:
         return None
-    computes = works.get(prefix, 0.0) > NO_WORK * waits[prefix]
+    computes = works[prefix] > NO_WORK * waits[prefix]
     if computes and (case.metric("gil_contention_mean") > 0.3 or case.is_disturbed):
         return None
     return Finding(
