@@ -17,8 +17,9 @@ from helpers import s3_server
 from helpers.fault_proxy import FaultProxy
 from hypothesis import settings
 
-# Workers of local clusters are forks of a process that has imported Dask: they start in 0.3 instead
-# of 2 s, in the commands that tests run, too; not in named environments. Windows has no fork.
+# Workers of local clusters are forks of a process that has imported Dask: two start in 0.6 instead
+# of 5 s on a busy machine, in the commands that tests run, too; not in named environments, which do
+# not inherit Dask's variables. Windows has no fork.
 if "forkserver" in multiprocessing.get_all_start_methods():
     os.environ.setdefault("DASK_DISTRIBUTED__WORKER__MULTIPROCESSING_METHOD", "forkserver")
 
