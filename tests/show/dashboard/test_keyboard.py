@@ -17,6 +17,12 @@ FOCUSED = """(() => {
   const label = element?.labels?.[0]?.textContent.trim();
   return label || element?.href || element?.placeholder || element?.tagName;
 })()"""
+#: JavaScript that takes the focus from the element that has it, as its removal does.
+LEAVE = """(() => {
+  let element = document.activeElement;
+  while (element?.shadowRoot?.activeElement) element = element.shadowRoot.activeElement;
+  element.blur();
+})()"""
 NO_STORAGE = """Object.defineProperty(window, "localStorage", {
   get() { throw new DOMException("blocked", "SecurityError"); }
 });"""
@@ -91,8 +97,11 @@ def test_keys_of_runs_list(page, site):
     assert "view=run&id=" in first
     assert press(page, "j") != first
     assert press(page, "k") == first
+    page.evaluate(LEAVE)
+    second = press(page, "j")
+    assert second not in (first, "BODY"), "continues where a redraw removed the focus"
     page.keyboard.press("Enter")
-    page.wait_for_url(first)
+    page.wait_for_url(second)
 
 
 @pytest.mark.browser

@@ -12,11 +12,17 @@
     while (element?.shadowRoot?.activeElement) element = element.shadowRoot.activeElement;
     return element;
   };
-  // Move the focus to the next or previous row; without focus, to the first or last row.
+  let reached;
+  // Move the focus to the next or previous row; without focus, from the row last reached (a table
+  // that redraws its rows removes the focus), else to the first or last row.
   function move(step) {
-    const all = rows(), current = all.findIndex(row => row.contains(focused()));
-    const next = current < 0 ? (step > 0 ? 0 : all.length - 1) : current + step;
-    all[next]?.querySelector("a[href]").focus();
+    const all = rows(), links = all.map(row => row.querySelector("a[href]"));
+    let current = all.findIndex(row => row.contains(focused()));
+    if (current < 0) current = links.findIndex(link => link.href === reached);
+    const next = links[current < 0 ? (step > 0 ? 0 : all.length - 1) : current + step];
+    if (!next) return;
+    reached = next.href;
+    next.focus();
   }
   // Nights are listed newest first.
   function changeNight(step) {
