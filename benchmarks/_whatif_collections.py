@@ -1,7 +1,8 @@
 """Computations with arrays, tables and Python objects for `benchmarks/whatif.py`.
 
-Each takes about half a second on a processor of 2025, in 20 to 200 tasks. Sizes do not depend on
-the cluster, so graphs are the same on each.
+Each takes 2 to 5 s on a processor of 2025, in 100 to 1,000 tasks: runs below a second differ by
+15 % from repeat to repeat, which no model can predict. Sizes do not depend on the cluster, so
+graphs are the same on each.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ def _part(number: int, rows: int = 300_000) -> pd.DataFrame:
 
 
 def _table() -> dd.DataFrame:
-    return dd.from_map(_part, range(12))
+    return dd.from_map(_part, range(48))
 
 
 def _count(number: int) -> int:
@@ -44,23 +45,23 @@ def _count(number: int) -> int:
 
 
 def _product() -> Any:
-    array = _array(2000, 2000)
+    array = _array(4000, 4000, 8, 8)
     return (array @ array.T).sum()
 
 
 def _standardize() -> Any:
-    array = _array(6000, 6000, 4, 4)
+    array = _array(9000, 12_000, 6, 8)
     return ((array - array.mean(axis=0)) / array.std(axis=0)).max()
 
 
 def _smooth() -> Any:
-    array = _array(5600, 5600, 8, 8)
+    array = _array(11_200, 11_200, 16, 16)
     mean = array.map_overlap(lambda block: (block + np.roll(block, 1, 0)) / 2, depth=2)
     return np.sqrt(mean).sum()
 
 
 def _transpose() -> Any:
-    array = _array(5600, 5600, 8, 8)
+    array = _array(11_200, 11_200, 16, 16)
     return (array + array.T).sum(axis=0)
 
 
@@ -76,12 +77,14 @@ COLLECTIONS = {
     "array.standardize": _standardize,
     "array.smooth": _smooth,
     "array.transpose": _transpose,
-    "array.sort": lambda: _array(8000, 3000, 40, 1).map_blocks(np.sort, axis=1).sum(),
-    "array.svd": lambda: da.linalg.svd_compressed(_array(40_000, 200, 20, 1), 10, seed=0)[1],
-    "array.histogram": lambda: da.histogram(_array(5400, 5400, 6, 6), bins=100, range=(0, 1))[0],
+    "array.sort": lambda: _array(32_000, 3000, 160, 1).map_blocks(np.sort, axis=1).sum(),
+    "array.svd": lambda: da.linalg.svd_compressed(_array(160_000, 200, 80, 1), 10, seed=0)[1],
+    "array.histogram": lambda: da.histogram(
+        _array(10_800, 10_800, 12, 12), bins=100, range=(0, 1)
+    )[0],
     "table.groupby": lambda: _table().groupby("key")["value"].agg(["mean", "std"]),
     "table.words": lambda: _table()["word"].str.upper().value_counts(),
     "table.distinct": lambda: _table()["key"].nunique(),
     "table.merge": _merge,
-    "python.count": lambda: delayed(sum)([delayed(_count)(number) for number in range(24)]),
+    "python.count": lambda: delayed(sum)([delayed(_count)(number) for number in range(96)]),
 }

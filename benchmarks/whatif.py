@@ -86,7 +86,7 @@ def measure_collections(store: Path, repeats: int, end: float) -> None:
     names = [PREFIX + name for name in COLLECTIONS]
     with dask.config.set({"dataframe.shuffle.method": "tasks"}):
         todo = list(missing(store, names, COMPUTING_SHAPES, repeats))
-        _measure_here(store, todo, end, work, memory_limit=MEMORY)
+        _measure_here(store, todo, end, work, memory_limit=3 * MEMORY)
 
 
 def _measure_here(
