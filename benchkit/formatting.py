@@ -55,7 +55,7 @@ def _three_digits(value: float) -> str:
     if value == 0:
         return "0"
     if abs(value) >= 999.5:
-        return f"{value:,.0f}".replace(",", " ")
+        return f"{value:,.0f}"
     digits = max(0, 2 - math.floor(math.log10(abs(value))))
     return f"{value:.{min(digits, 6)}f}"
 
@@ -161,12 +161,12 @@ def format_count(value: float | None) -> str:
     Examples
     --------
     >>> format_count(1234567)
-    '1 234 567'
+    '1,234,567'
     """
     if not _is_finite(value):
         return MISSING
     if float(value).is_integer():
-        return f"{int(value):,}".replace(",", " ")
+        return f"{int(value):,}"
     return _three_digits(value)
 
 

@@ -179,7 +179,7 @@ def test_task_stream_zooms_a_million_tasks(page, tmp_path, artifacts, a_run):
     run_id = store.add(many_tasks(a_run))
     with served(store.path, page=page) as url:
         page.goto(f"{url}?view=run&id={run_id}&tab=tasks")
-        page.wait_for_function(f"{TITLES}.includes('1 000 000 tasks')")
+        page.wait_for_function(f"{TITLES}.includes('1,000,000 tasks')")
         wait_for_plots(page, 1)
         page.screenshot(path=artifacts / "dashboard-million.png")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,8 @@ PAGE_SIZE = 20
 BAR_WIDTH = 150
 BAR_HEIGHT = 12
 NUMBER_WIDTH = 85
+#: Pixels of the table that fit on a screen of a laptop.
+TABLE_WIDTH = 1200
 SECONDS = NumberFormatter(format="0,0.000", nan_format=MISSING)
 COUNT = NumberFormatter(format="0,0", nan_format=MISSING)
 _MIB = NumberFormatter(format="0,0.00", nan_format=MISSING)
@@ -97,7 +99,7 @@ class GroupTable:
                 **{name: _MIB for name in frame if name.endswith("(MiB)")},
             },
             widths={
-                "task group": 240 if len(frame.columns) < 12 else 205,  # fit on one screen
+                "task group": _name_width(frame["task group"], n_numbers=len(frame.columns) - 2),
                 "by activity": BAR_WIDTH + 16,
                 **dict.fromkeys(frame.columns[2:], NUMBER_WIDTH),
             },
@@ -177,6 +179,12 @@ def group_tabulator(frame: pd.DataFrame, window: Window, **options: Any) -> pn.w
         text_align={name: "right" for name in frame.columns[2:]},
         **options,
     )
+
+
+def _name_width(names: Iterable[str], n_numbers: int) -> int:
+    """Return the pixels of the column of names: all of the longest one if the table has room."""
+    room = TABLE_WIDTH - BAR_WIDTH - 16 - n_numbers * NUMBER_WIDTH
+    return max(205, min(room, 20 + 8 * max(map(len, names), default=0)))
 
 
 def _bar(seconds: Mapping[str, float], longest: float) -> str:

@@ -212,7 +212,7 @@ def _nightly_runs() -> tuple[pd.DataFrame, pd.Timestamp | None]:
 
 
 def warm_up() -> None:
-    """Fill the cache for the most frequent pages; takes seconds with 10 000 runs.
+    """Fill the cache for the most frequent pages; takes seconds with 10,000 runs.
 
     Runs in a background thread. Errors are ignored here: the page that needs the data reports them.
     """

@@ -35,6 +35,8 @@ def scripted_table(frame: pd.DataFrame, **options: Any) -> pn.widgets.Tabulator:
         The table.
     """
     pn.extension("tabulator", notifications=False)
+    if "text_align" in options:
+        options["header_align"] = options["text_align"]
     return pn.widgets.Tabulator(frame, show_index=False, disabled=True, theme="simple", **options)
 
 
