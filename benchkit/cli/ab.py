@@ -53,7 +53,8 @@ WORSE, FAILED, TOO_FEW, INTERRUPTED = 1, 3, 4, 130
 @click.option("--metric", "metrics", multiple=True, metavar="NAME",
               help="Metric to compare, repeatable; or all.")  # fmt: skip
 @click.option("--resume", metavar="ID", help="Continue an experiment: its id, or latest.")
-@click.option("--output", metavar="DIR", help="Folder for report and table; default: in the store.")
+@click.option("-o", "--output", metavar="DIR",
+              help="Folder of report and table; default: in the store.")  # fmt: skip
 @click.option("--no-report", is_flag=True, help="Do not write the report page.")
 @measuring("select", "set", "virtual")
 def ab(

@@ -44,7 +44,7 @@ RELEASE_BLOCKS = 3
 @click.option("--night", metavar="TIME", help="Time of the night; default: now.")
 @click.option("--no-measure", is_flag=True, help="Only judge the last night in the store.")
 @click.option("--no-confirm", is_flag=True, help="Do not measure suspects again.")
-@click.option("--output", metavar="DIR", default="benchkit-nightly", show_default=True,
+@click.option("-o", "--output", metavar="DIR", default="benchkit-nightly", show_default=True,
               help="Folder for report, summary and issue files.")  # fmt: skip
 @click.option("--no-report", is_flag=True, help="Do not write the report page, only the summary.")
 @click.option("--publish", metavar="DIR", help="Folder for the site of all nights.")

@@ -29,7 +29,7 @@ def report() -> None:
 
 @report.command("run")
 @click.argument("ids", nargs=-1)
-@click.option("--output", metavar="FILE", help="Output path; default: in the store.")
+@click.option("-o", "--output", metavar="FILE", help="Output path; default: in the store.")
 @common("store", "json")
 def report_run(ids: tuple[str, ...], output: str | None, store: str | None, as_json: bool) -> None:
     """Write one HTML page for each run.
@@ -93,7 +93,7 @@ def report_trace(
 @click.option(
     "--metric", "metrics", multiple=True, metavar="NAME", help="Metrics to compare; repeatable."
 )
-@click.option("--output", metavar="DIR", help="Output path; default: in the store.")
+@click.option("-o", "--output", metavar="DIR", help="Output path; default: in the store.")
 @common("store", "json")
 def report_ab(
     experiment: str,
@@ -118,7 +118,7 @@ def report_ab(
 
 @report.command("bisect")
 @click.argument("bisection", default="latest")
-@click.option("--output", metavar="DIR", help="Output path; default: in the store.")
+@click.option("-o", "--output", metavar="DIR", help="Output path; default: in the store.")
 @common("store", "json")
 def report_bisect(bisection: str, output: str | None, store: str | None, as_json: bool) -> None:
     """Write the steps of a bisection as a page.
@@ -136,7 +136,9 @@ def report_bisect(bisection: str, output: str | None, store: str | None, as_json
 
 
 @report.command("site")
-@click.option("--output", default="site", show_default=True, metavar="DIR", help="Output folder.")
+@click.option(
+    "-o", "--output", default="site", show_default=True, metavar="DIR", help="Output folder."
+)
 @click.option(
     "--metric", "metrics", multiple=True, metavar="NAME", help="Metrics with figures; repeatable."
 )
