@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
+from markupsafe import Markup
 
+from benchkit.formatting import html_text
 from benchkit.show import markdown
-from benchkit.show.escape import escape_with_code
 
 __all__ = ["load_macros", "render_template"]
 
@@ -27,7 +28,7 @@ def _environment() -> Environment:
         trim_blocks=True,
     )
     environment.filters |= {name: getattr(markdown, name) for name in ("text", "code", "fenced")}
-    environment.filters["with_code"] = escape_with_code
+    environment.filters["with_code"] = lambda text: Markup(html_text(text))
     return environment
 
 

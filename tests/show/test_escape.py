@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchkit.show.escape import escape_with_code
+from benchkit.formatting import html_text
 
 
 @pytest.mark.parametrize(
@@ -14,5 +14,5 @@ from benchkit.show.escape import escape_with_code
         ("``", "``"),
     ],
 )
-def test_escape_with_code_marks_backquoted_parts(text, markup):
-    assert escape_with_code(text) == markup
+def test_html_text_marks_backquoted_parts(text, markup):
+    assert html_text(text) == markup

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import html
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -16,7 +15,7 @@ import pandas as pd
 
 from benchkit.analysis.compare.group_totals import changed_rows, describe_group_change
 from benchkit.analysis.stats.effects import Effects
-from benchkit.formatting import counted, format_change, format_quantity
+from benchkit.formatting import counted, format_change, format_quantity, html_text
 from benchkit.table import Table
 from benchkit.values import json_safe
 
@@ -283,14 +282,14 @@ class Comparison:
         return [json_safe(row) for row in rows]
 
     def _repr_html_(self) -> str:
-        lines = [f"<h4>{html.escape(self.title)}</h4>", f"<p>{html.escape(self.sentence)}</p>"]
-        lines += [f"<p>Note: {html.escape(text)}</p>" for text in self.warnings]
-        causes = "".join(f"<li>{html.escape(text)}</li>" for text in self.causes)
+        lines = [f"<h4>{html_text(self.title)}</h4>", f"<p>{html_text(self.sentence)}</p>"]
+        lines += [f"<p>Note: {html_text(text)}</p>" for text in self.warnings]
+        causes = "".join(f"<li>{html_text(text)}</li>" for text in self.causes)
         lines.append(_table(self).to_html() if len(self.frame) else "")
         if causes:
             lines.append(f"<ul>{causes}</ul>")
         if self.group_changes:
-            items = "".join(f"<li>{html.escape(text)}</li>" for text in self.group_changes)
+            items = "".join(f"<li>{html_text(text)}</li>" for text in self.group_changes)
             lines.append(f"<p>Task groups that changed:</p><ul>{items}</ul>")
         return "".join(lines)
 

@@ -11,7 +11,7 @@ from typing import Any
 from benchkit.analysis.insight import rules
 from benchkit.analysis.insight.findings import MIN_S, MIN_SHARE, Case, Finding
 from benchkit.analysis.insight.limits import Limits
-from benchkit.formatting import counted, format_quantity
+from benchkit.formatting import counted, format_quantity, html_text
 from benchkit.store.run import Run
 from benchkit.table import Table
 
@@ -131,19 +131,17 @@ class Diagnosis:
         return "\n".join([*parts, self.to_table().to_text()] if self.findings else parts)
 
     def _repr_html_(self) -> str:
-        from html import escape
-
         # A list, because a table with three columns of sentences does not fit a narrow screen.
         items = []
         for found in self.findings:
             proof = (
-                f" Prove it: <code>{escape(self.proof(found))}</code>." if found.settings else ""
+                f" Prove it: <code>{html_text(self.proof(found))}</code>." if found.settings else ""
             )
             items.append(
-                f"<li><b>{escape(found.what)}</b> ({format_quantity(found.seconds, 's')}): "
-                f"{escape(found.evidence)}. Change: {escape(found.change)}.{proof}</li>"
+                f"<li><b>{html_text(found.what)}</b> ({format_quantity(found.seconds, 's')}): "
+                f"{html_text(found.evidence)}. Change: {html_text(found.change)}.{proof}</li>"
             )
-        text = f"<p>{escape(' '.join(self.conclusion))}</p><p>{escape(self.sentence)}</p>"
+        text = f"<p>{html_text(' '.join(self.conclusion))}</p><p>{html_text(self.sentence)}</p>"
         return text + (f"<ol>{''.join(items)}</ol>" if items else "")
 
 

@@ -5,7 +5,6 @@ This module measures nothing. The command prints the result, and the notebook pl
 
 from __future__ import annotations
 
-import html
 import json
 import math
 from collections.abc import Mapping, Sequence
@@ -23,7 +22,7 @@ from benchkit.experiment.bisect.candidates import Candidate
 from benchkit.experiment.bisect.replay import OUTCOME, PLAN_KEY, SKIPPED_FILE, replay, runs_of
 from benchkit.experiment.bisect.search import MIN_FINAL_BLOCKS, Search
 from benchkit.experiment.run.plan import read_plan
-from benchkit.formatting import counted, format_change
+from benchkit.formatting import counted, format_change, html_text
 from benchkit.store.store import Store
 from benchkit.table import Table
 
@@ -288,7 +287,7 @@ class BisectionResult:
         return Table([_step(row) for row in table.to_dict("records")])
 
     def _repr_html_(self) -> str:
-        lines = "".join(f"<p>{html.escape(line)}</p>" for line in self.sentences())
+        lines = "".join(f"<p>{html_text(line)}</p>" for line in self.sentences())
         return lines + self.steps().to_html()
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,7 +13,7 @@ from benchkit.analysis.regression.history import DEFAULT_METRICS
 from benchkit.analysis.regression.nights import is_reported, night_notes
 from benchkit.analysis.regression.regression import Regression, read_ledger
 from benchkit.errors import UsageError
-from benchkit.formatting import counted
+from benchkit.formatting import counted, html_text
 from benchkit.store.store import Store
 from benchkit.table import Table
 from benchkit.values import decode_json
@@ -139,7 +138,7 @@ class Night:
         rows += [{"state": "note", "regression": text} for text in self.notes]
         rows += [{"state": "failed", "regression": text} for text in self.failures]
         rows += [{"state": "limited", "regression": text} for text in self.limits]
-        return f"<p>{html.escape(self.sentence)}</p>{Table(rows).to_html() if rows else ''}"
+        return f"<p>{html_text(self.sentence)}</p>{Table(rows).to_html() if rows else ''}"
 
 
 def read_night(store: Store, night: str = "latest") -> Night:
