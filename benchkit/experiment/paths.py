@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
+from contextlib import redirect_stderr, redirect_stdout
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -24,15 +25,9 @@ __all__ = [
     "shipped",
 ]
 
-#: Arguments of the decorator and name of a function that is a workload.
-_WORKLOAD = re.compile(r"^@workload\b(.*?)^def (\w+)", re.MULTILINE | re.DOTALL)
-_CATEGORY = re.compile(r"category=[\"'](\w+)")
-
 
 def defined_names(*kinds: str) -> list[str]:
     """Return the names that files define, for completion by shells.
-
-    Files are not imported, so that workloads that a function makes are missing.
 
     Parameters
     ----------
@@ -45,17 +40,14 @@ def defined_names(*kinds: str) -> list[str]:
         Names, sorted.
     """
     names: set[str] = set()
-    for kind in kinds:
-        for folder in folders_of(kind):
-            if kind == "environments":
-                names |= {path.stem for path in folder.glob("*.yaml")}
-                continue
-            for path in folder.glob("[!_]*.py"):
-                text = path.read_text(encoding="utf-8", errors="replace")
-                for options, name in _WORKLOAD.findall(text):
-                    category = _CATEGORY.search(options)
-                    prefix = category[1] if category else path.stem.rstrip("_")
-                    names.add(f"{prefix}.{name.rstrip('_')}")
+    if "environments" in kinds:
+        names |= {
+            path.stem for folder in folders_of("environments") for path in folder.glob("*.yaml")
+        }
+    if "workloads" in kinds:
+        # The shell reads the names from the standard output; a workload file may print.
+        with redirect_stdout(StringIO()), redirect_stderr(StringIO()):
+            names |= set(collect_workloads().workloads)
     return sorted(names)
 
 

@@ -30,6 +30,7 @@ def complete(instruction, *words):
         (["benchkit", "nightly", "--webhook", "s"], ["plain,slack"]),
         (["benchkit", "run", "--capture", "full+mem"], ["plain,full+memray"]),
         (["benchkit", "run", "array.vort"], ["plain,array.vorticity"]),
+        (["benchkit", "run", "h2o.q1"], ["plain,h2o.q1"]),  # made by a function
         (["benchkit", "ab", "no-st"], ["plain,no-stealing"]),
         (["benchkit", "run", "-e", "no-st"], ["plain,no-stealing"]),
         (["benchkit", "nothing-like-this"], []),
