@@ -18,7 +18,7 @@ from benchkit.analysis.stats.welch import mean_difference
 from benchkit.formatting import format_quantity, short_group, signed_parts
 from benchkit.store.run import Run
 
-__all__ = ["CauseChanges", "cause_changes"]
+__all__ = ["CauseChanges", "cause_changes", "difference_table"]
 
 #: Largest number of causes in the sentence.
 CAUSES_NAMED = 3
@@ -110,24 +110,49 @@ def cause_changes(
     sides = [[run_limits(run) for run in side] for side in (baseline, contender)]
     names = list(CAUSES_SHORT)
     values = [np.array([_seconds(limits, names) for limits in side]) for side in sides]
-    difference, half = mean_difference(values[0], values[1], paired=blocked, level=level)
-    causes = pd.DataFrame(
-        {
-            "cause": names,
-            "seconds": difference,
-            "low": difference - half,
-            "high": difference + half,
-            "baseline_s": values[0].mean(axis=0),
-            "contender_s": values[1].mean(axis=0),
-        }
-    )
+    causes = difference_table(values, blocked=blocked, level=level)
+    causes.insert(0, "cause", names)
     causes["group"] = _main_groups(sides, causes)
     causes = causes[(causes["baseline_s"] != 0) | (causes["contender_s"] != 0)]
-    order = causes["seconds"].abs().sort_values(ascending=False, kind="stable").index
     bounds = [pd.DataFrame([limits.bounds for limits in side]).mean() for side in sides]
     return CauseChanges(
-        causes=causes.loc[order].reset_index(drop=True),
+        causes=causes.sort_values(
+            "seconds", key=np.abs, ascending=False, kind="stable", ignore_index=True
+        ),
         bounds=pd.DataFrame({"baseline_s": bounds[0], "contender_s": bounds[1]}),
+    )
+
+
+def difference_table(
+    values: Sequence[np.ndarray], *, blocked: bool, level: float, value: str = "seconds"
+) -> pd.DataFrame:
+    """Return the mean difference of each column of two arrays with its interval, and both means.
+
+    Parameters
+    ----------
+    values : sequence of ndarray, shape (runs, columns)
+        Of the baseline and of the contender.
+    blocked, level : bool, float
+        See `cause_changes`.
+    value : str, default "seconds"
+        Name of the difference. With seconds, the names of the means end with ``_s``.
+
+    Returns
+    -------
+    DataFrame
+        A row per column: the difference, ``low``, ``high``, and the means of both arms.
+    """
+    baseline, contender = values
+    difference, half = mean_difference(baseline, contender, paired=blocked, level=level)
+    suffix = "_s" if value == "seconds" else ""
+    return pd.DataFrame(
+        {
+            value: difference,
+            "low": difference - half,
+            "high": difference + half,
+            f"baseline{suffix}": baseline.mean(axis=0),
+            f"contender{suffix}": contender.mean(axis=0),
+        }
     )
 
 

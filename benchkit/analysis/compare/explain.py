@@ -7,20 +7,19 @@ Takes runs of two arms; returns a table whose sum is the whole difference. Verdi
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import numpy as np
 import pandas as pd
 import xarray as xr
 
-from benchkit.analysis.compare.causes import CauseChanges, cause_changes
+from benchkit.analysis.compare.causes import CauseChanges, cause_changes, difference_table
 from benchkit.analysis.compare.group_totals import group_totals, renamed_groups
 from benchkit.analysis.insight.memory_changes import memory_difference
-from benchkit.analysis.stats.welch import mean_difference
 from benchkit.errors import NotEnoughRuns, NotRecorded
 from benchkit.formatting import format_bytes, short_group, signed_parts
 from benchkit.store.run import Run
-from benchkit.store.task_graph import has_task_graph
 
 __all__ = ["GROUPS_READ", "IDLE", "UNEXPLAINED", "Explanation", "explain"]
 
@@ -153,13 +152,14 @@ def explain(
     of one arm is joined with a group of the other arm, as ``old → new``, if only these two among
     the groups without a match have this number of tasks: releases of Dask rename groups.
     """
-    trees = [
-        [run.tree if isinstance(run, Run) else run for run in runs]
-        for runs in (baseline, contender)
+    runs = [
+        [run if isinstance(run, Run) else Run(run) for run in side]
+        for side in (baseline, contender)
     ]
-    if not all(trees):
-        which = "baseline" if not trees[0] else "contender"
+    if not all(runs):
+        which = "baseline" if not runs[0] else "contender"
         raise NotEnoughRuns(f"explanation: the {which} has no run with outcome ok")
+    trees = [[run.tree for run in side] for side in runs]
     last = [group_totals(side[-1]) for side in trees]
     renamed = renamed_groups(
         *({name: t.n_tasks for name, t in groups.items() if t.n_tasks} for groups in last)
@@ -171,40 +171,29 @@ def explain(
     ]
     means = [float(np.mean([duration for _, duration in side])) for side in sides]
     total = means[1] - means[0]
-    frame = _differences(values, blocked, level)
+    frame = difference_table(values, blocked=blocked, level=level)
     frame.insert(0, "group", [group for group, _ in keys])
     frame.insert(1, "activity", [activity for _, activity in keys])
-    names = {"difference": "seconds", "baseline": "baseline_s", "contender": "contender_s"}
-    frame = frame.rename(columns=names)
     frame["share"] = frame["seconds"] / total if total else np.nan
     frame = frame[(frame["baseline_s"] != 0) | (frame["contender_s"] != 0)]
     last = frame["group"].isin([IDLE, UNEXPLAINED])
     order = frame["seconds"].abs().mul(-1).where(~last | (frame["group"] == IDLE), np.inf)
     frame = frame.loc[order.sort_values(kind="stable").index].reset_index(drop=True)
+    causes: CauseChanges | None = None
+    memory_groups = pd.DataFrame()
+    with suppress(NotRecorded):  # a run without a task graph
+        causes = cause_changes(runs[0], runs[1], blocked=blocked, level=level)
+    with suppress(NotRecorded):
+        memory_groups = memory_difference(runs[0], runs[1])
     return Explanation(
         parts=frame,
         memory=_memory(trees, blocked, level),
         total_s=total,
         n_baseline=len(sides[0]),
         n_contender=len(sides[1]),
-        causes=_causes(trees, blocked, level),
-        memory_groups=_memory_groups(trees),
+        causes=causes,
+        memory_groups=memory_groups,
     )
-
-
-def _memory_groups(trees: list[list[xr.DataTree]]) -> pd.DataFrame:
-    sides = [[Run(tree) for tree in side] for side in trees]
-    try:
-        return memory_difference(sides[0], sides[1])
-    except NotRecorded:
-        return pd.DataFrame()
-
-
-def _causes(trees: list[list[xr.DataTree]], blocked: bool, level: float) -> CauseChanges | None:
-    if not all(has_task_graph(tree) for side in trees for tree in side):
-        return None
-    sides = [[Run(tree) for tree in side] for side in trees]
-    return cause_changes(sides[0], sides[1], blocked=blocked, level=level)
 
 
 def _seconds_by_part(
@@ -230,21 +219,6 @@ def _seconds_by_part(
     return parts, duration
 
 
-def _differences(values: list[np.ndarray], blocked: bool, level: float) -> pd.DataFrame:
-    """Return the mean difference of each column with its interval, and both means."""
-    left, right = values
-    difference, half = mean_difference(left, right, paired=blocked, level=level)
-    return pd.DataFrame(
-        {
-            "difference": difference,
-            "low": difference - half,
-            "high": difference + half,
-            "baseline": left.mean(axis=0),
-            "contender": right.mean(axis=0),
-        }
-    )
-
-
 def _memory(sides: list[list[xr.DataTree]], blocked: bool, level: float) -> pd.DataFrame:
     """Return the differences in memory by kind, the largest first."""
     columns = ["kind", "bytes", "low", "high", "baseline", "contender"]
@@ -252,10 +226,9 @@ def _memory(sides: list[list[xr.DataTree]], blocked: bool, level: float) -> pd.D
     values = [np.array([row for row in side if row is not None]) for side in peaks]
     if not all(len(side) for side in values):
         return pd.DataFrame(columns=columns)
-    frame = _differences(values, blocked, level).rename(columns={"difference": "bytes"})
+    frame = difference_table(values, blocked=blocked, level=level, value="bytes")
     frame.insert(0, "kind", _KINDS)
-    order = frame["bytes"].abs().sort_values(ascending=False, kind="stable").index
-    return frame.loc[order, columns].reset_index(drop=True)
+    return frame.sort_values("bytes", key=np.abs, ascending=False, kind="stable", ignore_index=True)
 
 
 def _memory_at_peak(tree: xr.DataTree) -> list[float] | None:

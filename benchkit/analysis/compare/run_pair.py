@@ -5,6 +5,7 @@ There is no verdict: a single run a side cannot distinguish a change from noise.
 
 from __future__ import annotations
 
+import numpy as np
 import pandas as pd
 
 from benchkit.analysis.run.timeline import TaskTimeline
@@ -53,5 +54,5 @@ def group_differences(
             seconds[name] = side["total"] / amount
     table = seconds.assign(difference=seconds["b"] - seconds["a"])
     table = table.join(tasks.fillna(0).astype(int))
-    order = table["difference"].abs().sort_values(ascending=False, kind="stable").index
-    return table.loc[order].rename_axis("group")
+    table = table.sort_values("difference", key=np.abs, ascending=False, kind="stable")
+    return table.rename_axis("group")
