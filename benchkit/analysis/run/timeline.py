@@ -8,7 +8,6 @@ only the part inside counts.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
@@ -21,30 +20,15 @@ COMPUTE, TRANSFER = "compute", "transfer"
 BINS = 300
 
 
-@dataclass(frozen=True)
 class _Spans:
     """Time spans of one activity, sorted by start, with cumulative sums for fast integrals."""
 
-    start: np.ndarray
-    stop: np.ndarray
-    group: np.ndarray
-    longest: float
-    stops: np.ndarray
-    start_sums: np.ndarray
-    stop_sums: np.ndarray
-
-    @classmethod
-    def of(cls, start: np.ndarray, stop: np.ndarray, group: np.ndarray) -> _Spans:
-        stops = np.sort(stop)
-        return cls(
-            start,
-            stop,
-            group,
-            float((stop - start).max(initial=0.0)),
-            stops,
-            np.concatenate([[0.0], np.cumsum(start)]),
-            np.concatenate([[0.0], np.cumsum(stops)]),
-        )
+    def __init__(self, start: np.ndarray, stop: np.ndarray, group: np.ndarray) -> None:
+        self.start, self.stop, self.group = start, stop, group
+        self.longest = float((stop - start).max(initial=0.0))
+        self.stops = np.sort(stop)
+        self.start_sums = np.concatenate([[0.0], np.cumsum(start)])
+        self.stop_sums = np.concatenate([[0.0], np.cumsum(self.stops)])
 
     def inside(self, left: float, right: float) -> np.ndarray:
         first = np.searchsorted(self.start, left - self.longest)
@@ -106,7 +90,7 @@ class TaskTimeline:
         self.group = tasks["group"].values[known]
         nbytes = tasks["nbytes"].values[known] if "nbytes" in tasks else np.zeros(len(known))
         self._nbytes = np.maximum(nbytes, 0)  # -1 is unknown
-        self._spans = {COMPUTE: _Spans.of(self.start, self.stop, self.group)}
+        self._spans = {COMPUTE: _Spans(self.start, self.stop, self.group)}
         events = _dataset(tree, "task_events", "event")
         if events.sizes and len(start):
             self._add_events(events, tasks)
@@ -121,7 +105,7 @@ class TaskTimeline:
             at = at[np.argsort(start[at], kind="stable")]
             if len(at) and name != COMPUTE:
                 group = tasks["group"].values[task[at]]
-                self._spans[name] = _Spans.of(start[at], stop[at], group)
+                self._spans[name] = _Spans(start[at], stop[at], group)
         fetch = usable & (action == actions.index(TRANSFER)) if TRANSFER in actions else usable[:0]
         at = np.flatnonzero(fetch)
         if "worker" in tasks and "source" in events:
