@@ -22,6 +22,7 @@ from benchkit.analysis.compare.group_cells import (
     amounts,
     exact_values,
 )
+from benchkit.analysis.compare.rows import stack
 from benchkit.analysis.stats.effects import Effects, adjust
 from benchkit.analysis.stats.effects import compare as compare_arrays
 
@@ -285,19 +286,11 @@ def _compare(
     rows: Sequence[Mapping[str, Array]], *, blocked: bool, level: float, family: Any = None
 ) -> Effects:
     """Compare rows of values by arm, padded to the same number of runs."""
-
-    def stacked(arm: str) -> Array:
-        width = max(len(row[arm]) for row in rows)
-        matrix = np.full((len(rows), width), np.nan)
-        for index, row in enumerate(rows):
-            matrix[index, : len(row[arm])] = row[arm]
-        return matrix
-
-    null = stacked("null") if all("null" in row for row in rows) else None
+    has_null = all("null" in row for row in rows)
     return compare_arrays(
-        stacked("baseline"),
-        stacked("contender"),
-        null=null,
+        stack([row["baseline"] for row in rows]),
+        stack([row["contender"] for row in rows]),
+        null=stack([row["null"] for row in rows]) if has_null else None,
         blocked=blocked,
         family=family,
         level=level,

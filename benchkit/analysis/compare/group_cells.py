@@ -38,16 +38,6 @@ UNITS = {
     "run_transfers": "1",
     "run_transfer_bytes": "B",
 }
-#: Largest relative difference of two exact numbers that are the same: of numbers of tasks, and of
-#: bytes, which Dask estimates, or which contain random names.
-SAME = {
-    "group_tasks": 0.0,
-    "group_task_bytes": 0.001,
-    "graph_tasks": 0.0,
-    "graph_bytes": 0.001,
-    "run_transfers": 0.0,
-    "run_transfer_bytes": 0.001,
-}
 #: Smallest number of runs a side that show that a number is exact.
 EXACT_RUNS = {
     "group_tasks": 2,
@@ -58,6 +48,9 @@ EXACT_RUNS = {
     "run_transfers": 5,
     "run_transfer_bytes": 5,
 }
+#: Largest relative difference of two exact numbers that are the same: of numbers of tasks, and of
+#: bytes, which Dask estimates, or which contain random names.
+SAME = {metric: 0.001 if UNITS[metric] == "B" else 0.0 for metric in EXACT_RUNS}
 
 Array = NDArray[np.float64]
 Totals = Mapping[str, GroupTotals]
@@ -227,18 +220,13 @@ def amounts(cell: GroupCells) -> list[tuple[str, str, dict[str, Array]]]:
     if not cell.names:
         return []
     result = [(WHOLE_RUN, "group_tasks", {a: n.sum(axis=0) for a, n in cell.n_tasks.items()})]
-    if cell.about.amounts:
-        result += [
-            (
-                WHOLE_RUN,
-                metric,
-                {
-                    arm: np.array([run.get(metric, np.nan) for run in runs])
-                    for arm, runs in cell.about.amounts.items()
-                },
-            )
-            for metric in ("graph_tasks", "graph_bytes", "run_transfers", "run_transfer_bytes")
-        ]
+    of_runs = cell.about.amounts
+    for metric in ("graph_tasks", "graph_bytes", "run_transfers", "run_transfer_bytes"):
+        values = {
+            arm: np.array([run.get(metric, np.nan) for run in runs])
+            for arm, runs in of_runs.items()
+        }
+        result.append((WHOLE_RUN, metric, values))
     for index, name in enumerate(cell.names):
         counts = {arm: values[index] for arm, values in cell.n_tasks.items()}
         result.append((name, "group_tasks", counts))
@@ -250,12 +238,11 @@ def amounts(cell: GroupCells) -> list[tuple[str, str, dict[str, Array]]]:
             with np.errstate(divide="ignore", invalid="ignore"):
                 values = {arm: array[index] / counts[arm] for arm, array in arrays.items()}
             values = {arm: np.where(np.isfinite(v), v, np.nan) for arm, v in values.items()}
-            if values and all(np.isfinite(values[arm]).any() for arm in ("baseline", "contender")):
-                result.append((name, metric, values))
+            result.append((name, metric, values))
     return [
-        each
-        for each in result
-        if all(np.isfinite(each[2][arm]).any() for arm in ("baseline", "contender"))
+        (group, metric, values)
+        for group, metric, values in result
+        if values and all(np.isfinite(values[arm]).any() for arm in ("baseline", "contender"))
     ]
 
 
