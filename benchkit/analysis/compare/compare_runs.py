@@ -93,18 +93,16 @@ def compare(
     _check_sets(names[0], baseline, sets)
     tables = [baseline, *sets.values(), *([null] if null is not None else [])]
     tables, limits = newest_definitions(tables, chosen)
-    baseline, sets = tables[0], dict(zip(sets, tables[1:], strict=False))
-    null = None if null is None else tables[-1]
-    limits += quality_warnings({names[0]: baseline, **sets}, chosen)
     if blocked is None:
         blocked = _is_interleaved(tables)
     n_blocks = None
-    if blocked and any(table["block"].isna().any() for table in tables):
-        raise UsageError("blocked=True: not all runs have a block; see `benchkit.interleave`")
     if blocked:
+        if any(table["block"].isna().any() for table in tables):
+            raise UsageError("blocked=True: not all runs have a block; see `benchkit.interleave`")
         tables, n_blocks = _number_blocks(tables)
-        baseline, sets = tables[0], dict(zip(sets, tables[1:], strict=False))
-        null = None if null is None else tables[-1]
+    baseline, sets = tables[0], dict(zip(sets, tables[1:], strict=False))
+    null = None if null is None else tables[-1]
+    limits += quality_warnings({names[0]: baseline, **sets}, chosen)
     rows = build_rows(baseline, sets, null, chosen, n_blocks)
     if not rows:
         raise NotEnoughRuns(_why_no_rows(names[0], baseline, sets, null))
@@ -251,23 +249,18 @@ def _is_interleaved(tables: Sequence[pd.DataFrame]) -> bool:
 
 def _number_blocks(tables: Sequence[pd.DataFrame]) -> tuple[list[pd.DataFrame], int]:
     """Return tables with blocks numbered through all experiments, and the number of blocks."""
-    last: dict[str, int] = {}
     keys = []
     for table in tables:
         experiments = table["experiment"] if "experiment" in table else pd.Series("", table.index)
-        keys.append([*zip(experiments.fillna("").astype(str), table["block"].astype(int),
-                          strict=True)])  # fmt: skip
-        for experiment, block in keys[-1]:
-            last[experiment] = max(block, last.get(experiment, 0))
-    first, n_blocks = {}, 0
-    for experiment in sorted(last):
-        first[experiment] = n_blocks
-        n_blocks += last[experiment] + 1
+        names, blocks = experiments.fillna("").astype(str), table["block"].astype(int)
+        keys.append(pd.DataFrame({"experiment": names, "block": blocks}))
+    n_blocks = pd.concat(keys).groupby("experiment")["block"].max() + 1
+    first = n_blocks.cumsum() - n_blocks
     numbered = [
-        table.assign(block=[first[experiment] + block for experiment, block in key])
+        table.assign(block=first.reindex(key["experiment"]).to_numpy() + key["block"])
         for table, key in zip(tables, keys, strict=True)
     ]
-    return numbered, n_blocks
+    return numbered, int(n_blocks.sum())
 
 
 def _frame(rows: Sequence[dict[str, Any]], effects: Effects, baseline: str) -> pd.DataFrame:
@@ -304,8 +297,8 @@ def _frame(rows: Sequence[dict[str, Any]], effects: Effects, baseline: str) -> p
     frame["changed"] = effects.changed & (frame["verdict"] != "failed")
     frame["worse"] = worse | fails_more
     frame["note"] = [
-        "; ".join(filter(None, [*_outcome_notes(row, fails, baseline), _support_note(names), note]))
-        for row, fails, names, note in zip(
+        "; ".join(filter(None, [*_row_notes(row, fails, supported_by, baseline), note]))
+        for row, fails, supported_by, note in zip(
             rows, fails_more, frame["supported_by"], effects.notes, strict=True
         )
     ]
@@ -327,8 +320,10 @@ def _fails_more(frame: pd.DataFrame) -> pd.Series:
     return shares[1] > shares[0]
 
 
-def _outcome_notes(row: Mapping[str, Any], fails_more: bool, baseline: str) -> list[str]:
-    """Return notes about failed runs and about runs that reached their deadline."""
+def _row_notes(
+    row: Mapping[str, Any], fails_more: bool, supported_by: str, baseline: str
+) -> list[str]:
+    """Return notes about failed runs, runs that reached their deadline, and supporting metrics."""
     notes = []
     if fails_more:
         notes.append(
@@ -339,6 +334,8 @@ def _outcome_notes(row: Mapping[str, Any], fails_more: bool, baseline: str) -> l
     if row["n_timeouts"]:
         runs = counted(row["n_timeouts"], "run")
         notes.append(f"{runs} reached the deadline, which counts as the least duration")
+    if supported_by:
+        notes.append(f"supported by {supported_by}")
     return notes
 
 
@@ -356,10 +353,6 @@ def _supporting_metrics(frame: pd.DataFrame, effects: Effects) -> list[str]:
         others.sort(key=lambda place: -evidence[place])
         supporting[row] = ", ".join(frame["metric"][place] for place in others)
     return supporting
-
-
-def _support_note(metrics: str) -> str:
-    return f"supported by {metrics}" if metrics else ""
 
 
 def _levels(points: Mapping[str, np.ndarray], ratio: float) -> tuple[float, float]:

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pandas as pd
 
 from benchkit.analysis.compare.causes import cause_changes
+from benchkit.analysis.compare.compare_runs import DEFAULT_METRICS
 from benchkit.analysis.compare.comparison import Comparison
 from benchkit.analysis.compare.explain import explain
 from benchkit.errors import BenchkitError
@@ -16,8 +17,6 @@ from benchkit.store.run import Run
 
 __all__ = ["with_causes"]
 
-#: Metrics whose changes are explained.
-METRICS_EXPLAINED = ("duration", "memory_mean", "memory_peak")
 #: Newest runs read on each side; more take longer to read and change the result little.
 MAX_RUNS = 5
 
@@ -40,7 +39,7 @@ def with_causes(comparison: Comparison, open_run: Callable[[str], Run]) -> Compa
     """
     frame = comparison.frame.copy()
     unknown = []
-    changed = frame["changed"] & frame["metric"].isin(METRICS_EXPLAINED)
+    changed = frame["changed"] & frame["metric"].isin(DEFAULT_METRICS)
     for index, row in frame[changed].iterrows():
         try:
             frame.loc[index, "cause"] = _cause(comparison, row, open_run)
