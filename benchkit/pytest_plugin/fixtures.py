@@ -61,22 +61,7 @@ def benchmark_memory(benchkit_recorder: TestRecorder) -> ContextFactory:
     return benchkit_recorder.block
 
 
-@pytest.fixture
-def benchmark_task_durations(benchkit_recorder: TestRecorder) -> ContextFactory:
-    """Return a function of a client: a context manager that records its block."""
-    return benchkit_recorder.block
-
-
-@pytest.fixture
-def benchmark_coiled_prometheus(benchkit_recorder: TestRecorder) -> ContextFactory:
-    """Return a function of a client: a context manager that records its block."""
-    return benchkit_recorder.block
-
-
-@pytest.fixture
-def benchmark_all(benchkit_recorder: TestRecorder) -> ContextFactory:
-    """Return a function of a client: a context manager that records its block."""
-    return benchkit_recorder.block
+benchmark_task_durations = benchmark_coiled_prometheus = benchmark_all = benchmark_memory
 
 
 @pytest.fixture
@@ -258,8 +243,7 @@ def new_array(request: pytest.FixtureRequest) -> Callable[..., Any]:
 @pytest.fixture(params=[0.1, 1])
 def memory_multiplier(request: pytest.FixtureRequest) -> float:
     """Return the size of the data relative to the memory of the cluster."""
-    factor: float = request.param
-    return factor
+    return request.param
 
 
 @pytest.fixture(
@@ -270,8 +254,7 @@ def memory_multiplier(request: pytest.FixtureRequest) -> float:
 )
 def shuffle_method(request: pytest.FixtureRequest) -> str:
     """Return the shuffle method; the test runs with both."""
-    method: str = request.param
-    return method
+    return request.param
 
 
 @pytest.fixture
@@ -359,13 +342,4 @@ def s3_performance_url(s3_url: str) -> str:
     return s3_url
 
 
-@pytest.fixture
-def gcs_url(s3_url: str) -> str:
-    """Return `s3_url`."""
-    return s3_url
-
-
-@pytest.fixture
-def az_url(s3_url: str) -> str:
-    """Return `s3_url`."""
-    return s3_url
+gcs_url = az_url = s3_performance_url
