@@ -5,6 +5,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
+from graphlib import TopologicalSorter
 from typing import Any
 
 __all__ = ["StableText", "Submission", "VirtualGraph", "stable_key"]
@@ -184,23 +185,14 @@ class VirtualGraph:
 
         Raises
         ------
-        ValueError
+        graphlib.CycleError
             The tasks depend on each other in a circle.
         """
-        missing = [len(set(row)) for row in self.dependencies]
-        dependents: list[list[int]] = [[] for _ in self.keys]
+        # First the tasks without dependencies, in their order.
+        sorter = TopologicalSorter(dict.fromkeys(range(len(self.keys)), ()))
         for index, row in enumerate(self.dependencies):
-            for other in set(row):
-                dependents[other].append(index)
-        order = [index for index, count in enumerate(missing) if not count]
-        for index in order:  # grows
-            for other in dependents[index]:
-                missing[other] -= 1
-                if not missing[other]:
-                    order.append(other)
-        if len(order) != len(self.keys):
-            raise ValueError("the task graph has a circle")
-        return order
+            sorter.add(index, *row)
+        return sorter.static_order()
 
 
 def _as_tuple(key: Any) -> Any:
