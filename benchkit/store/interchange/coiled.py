@@ -214,8 +214,6 @@ def _write_rows(database: sqlite3.Connection, table: str, rows: list[dict[str, A
     columns = dict(TABLES[table])
     for row in rows:
         columns |= {name: "" for name in row if name not in columns}  # from a newer file
-    definitions = ", ".join(f"{_quoted(name)} {kind}" for name, kind in columns.items())
-    database.execute(f"CREATE TABLE {table} ({definitions})")
     used_ids: set[Any] = set()
     last_id = max((row["id"] for row in rows if isinstance(row.get("id"), int)), default=0)
     for row in rows:
@@ -224,12 +222,6 @@ def _write_rows(database: sqlite3.Connection, table: str, rows: list[dict[str, A
             row["id"] = last_id
         used_ids.add(row["id"])
     rows.sort(key=lambda row: row["id"])
-    placeholders = ", ".join("?" * len(columns))
-    database.executemany(
-        f"INSERT INTO {table} VALUES ({placeholders})",
-        [tuple(row.get(name) for name in columns) for row in rows],
-    )
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
+    # As objects: numbers of columns with missing values stay whole.
+    frame = pd.DataFrame(rows, columns=list(columns), dtype=object)
+    frame.to_sql(table, database, index=False, dtype=columns)
