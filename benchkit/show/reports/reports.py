@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from benchkit.errors import needs_extra
@@ -22,7 +21,6 @@ __all__ = ["ab_report", "bisect_report", "nightly_report", "notebook_report", "r
 
 #: Timeout of one cell in seconds; drawing a run of a million tasks takes seconds.
 CELL_TIMEOUT_S = 600.0
-_NO_TEXTS: Mapping[str, str] = MappingProxyType({})
 
 
 def run_report(store: Store, run_id: str = "latest", output: str | Path | None = None) -> Path:
@@ -63,7 +61,7 @@ def ab_report(
     *,
     metrics: Sequence[str] = (),
     folder: str | Path | None = None,
-    texts: Mapping[str, str] = _NO_TEXTS,
+    texts: Mapping[str, str] | None = None,
 ) -> Path:
     """Write the comparison of the arms of an experiment as an HTML page.
 
@@ -162,7 +160,7 @@ def _report(
     folder: str | Path | None = None,
     experiment: str = "",
     name: str = "",
-    texts: Mapping[str, str] = _NO_TEXTS,
+    texts: Mapping[str, str] | None = None,
 ) -> Path:
     """Write a report on a store, and other texts in the same folder, by suffix.
 
@@ -174,7 +172,7 @@ def _report(
     in_store = f"experiments/{experiment}/reports"
     page = Path(output or Path(folder or store.files.workspace(in_store)) / name)
     notebook_report(notebook, parameters, page, title=title)
-    for suffix, text in texts.items():
+    for suffix, text in (texts or {}).items():
         write_whole(page.with_suffix(suffix), text)
     if output or folder:
         return page
