@@ -20,7 +20,7 @@ from benchkit.show.plots.base import empty_figure, has, make_figure, read_script
 from benchkit.show.theme import OTHER, group_colour
 from benchkit.store.run import Run
 
-__all__ = ["draw_frames", "flame_frames", "flame_graph", "pale", "widest"]
+__all__ = ["draw_frames", "flame_frames", "flame_graph", "keep_frames", "pale", "widest"]
 
 #: Frames narrower than this share of the shown width are not visible and not drawn.
 LEAST_SHARE = 1 / 800
@@ -102,10 +102,7 @@ def flame_graph(run: Run | xr.DataTree, prefix: str | None = None, find: str = "
         keep = (profile["prefix"] == prefix).to_numpy()
         if not keep.any():
             return empty_figure(f"{title} No samples of {prefix}.")
-        place = np.cumsum(keep) - 1
-        profile = profile[keep].reset_index(drop=True)
-        above = profile["parent"].to_numpy()
-        profile["parent"] = np.where(above < 0, -1, place[np.maximum(above, 0)])
+        profile = keep_frames(profile, keep)
     frames = flame_frames(profile)
     total = float(frames["right"].max())
     wide = widest(frames)
@@ -124,6 +121,27 @@ def flame_graph(run: Run | xr.DataTree, prefix: str | None = None, find: str = "
     }
     tips = [("share", "@share{0.0} %"), ("own share", "@own{0.0} %")]
     return draw_frames(f"{title} ({details})", "samples", wide, columns, tips)
+
+
+def keep_frames(profile: pd.DataFrame, keep: np.ndarray) -> pd.DataFrame:
+    """Return some frames of a profile, with the new rows of their callers.
+
+    Parameters
+    ----------
+    profile : DataFrame
+        A row per frame; ``parent`` is the row of its caller, or -1.
+    keep : ndarray of bool
+        Frames to keep; with a frame, its callers are kept.
+
+    Returns
+    -------
+    DataFrame
+        The frames, numbered from 0.
+    """
+    row = np.cumsum(keep) - 1
+    kept = profile[keep].reset_index(drop=True)
+    parents = kept["parent"].to_numpy()
+    return kept.assign(parent=np.where(parents < 0, -1, row[np.maximum(parents, 0)]))
 
 
 def widest(frames: pd.DataFrame) -> pd.DataFrame:

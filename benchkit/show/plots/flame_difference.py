@@ -15,7 +15,7 @@ from bokeh.plotting import figure
 
 from benchkit.formatting import package_path
 from benchkit.show.plots.base import empty_figure, has, to_tree
-from benchkit.show.plots.flame import draw_frames, flame_frames, pale, widest
+from benchkit.show.plots.flame import draw_frames, flame_frames, keep_frames, pale, widest
 from benchkit.show.theme import BETTER, WORSE
 from benchkit.store.run import Run
 
@@ -75,7 +75,7 @@ def flame_difference(
     below_removed = removed.to_numpy()[np.maximum(merged["parent"], 0)] & ~roots
     removed_s = float(merged.loc[removed & ~below_removed, "a"].sum())
     if not show_removed:
-        merged = _without(merged, removed)
+        merged = keep_frames(merged, ~removed.to_numpy())
         if removed_s:
             details.append(f"calls only in {first} not shown: {removed_s:.3g} s")
     if merged.empty:
@@ -130,15 +130,6 @@ def merged_frames(a: pd.DataFrame, b: pd.DataFrame) -> pd.DataFrame:
             places.append(row_of[key])
             rows[row_of[key]][side] += SAMPLE_S * frame["count"]
     return pd.DataFrame(rows)
-
-
-def _without(merged: pd.DataFrame, removed: pd.Series) -> pd.DataFrame:
-    """Drop the frames in `removed`; it must contain all callees of its frames."""
-    place = np.cumsum(~removed.to_numpy()) - 1
-    kept = merged[~removed].reset_index(drop=True)
-    parents = kept["parent"].to_numpy()
-    above = place[np.maximum(parents, 0)]
-    return kept.assign(parent=np.where(parents < 0, -1, above))
 
 
 def _widths(merged: pd.DataFrame) -> np.ndarray:
