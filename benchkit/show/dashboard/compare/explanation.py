@@ -150,11 +150,7 @@ def _causes(changes: CauseChanges | None) -> list[Viewable]:
     if changes is None:
         return []
     rows = [
-        [
-            CAUSES_SHORT[row["cause"]],
-            row["group"],
-            *_difference(row, "seconds", "s", "_s"),
-        ]
+        [CAUSES_SHORT[row["cause"]], row["group"], *_difference(row, "seconds", "s", "_s")]
         for row in changes.causes.to_dict("records")
     ]
     below = (
@@ -173,10 +169,7 @@ def _memory(table: pd.DataFrame) -> list[Viewable]:
     if table.empty:
         return []
     rows = [
-        [
-            str(row["kind"]).replace("_", ", "),
-            *_difference(row, "bytes", "B"),
-        ]
+        [str(row["kind"]).replace("_", ", "), *_difference(row, "bytes", "B")]
         for row in table.to_dict("records")
     ]
     below = "By kind, at the time of the highest cluster memory; means of all runs."

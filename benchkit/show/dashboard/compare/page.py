@@ -8,7 +8,12 @@ import pandas as pd
 import panel as pn
 from panel.viewable import Viewable
 
-from benchkit.analysis.compare.compare_runs import NULL_ARM, compare, compare_experiment
+from benchkit.analysis.compare.compare_runs import (
+    DEFAULT_METRICS,
+    NULL_ARM,
+    compare,
+    compare_experiment,
+)
 from benchkit.analysis.compare.comparison import Comparison
 from benchkit.analysis.metric_names import check_metrics
 from benchkit.analysis.regression.level_events import worse_direction
@@ -36,8 +41,6 @@ EXPLAINED = 3
 EXAMPLES = ("env:main,since:30d", "env:main,tag:variant=A")
 #: Largest number of links to pages of two runs.
 MOST_PAIRS = 20
-#: Metrics that are always compared, because causes explain the duration.
-USUAL_METRICS = ("duration", "memory_mean", "memory_peak")
 #: Number of newest runs per side and workload that explain the difference of two selections.
 LATEST = 10
 _NO_CAUSES = "The causes cannot be shown"
@@ -116,7 +119,8 @@ def _comparison(
 
 
 def _with_usual(metric: str) -> tuple[str, ...]:
-    return tuple(dict.fromkeys([metric, *USUAL_METRICS]))
+    """Return the metrics to compare: always the duration, too, which causes explain."""
+    return tuple(dict.fromkeys([metric, *DEFAULT_METRICS]))
 
 
 def _interim(store: Store, experiment: str) -> list[Viewable]:
@@ -236,14 +240,9 @@ def _causes(store: Store, runs: pd.DataFrame, comparison: Comparison) -> list[Vi
         content: list[Viewable] = []
         for contender, table in arms.items():
             content.append(ui.heading(f"Differences of {comparison.baseline} and {contender}"))
-            content.append(
-                tables.html_table(
-                    ["kind", "name", comparison.baseline, contender],
-                    table.astype(str).itertuples(index=False, name=None),
-                )
-                if len(table)
-                else ui.paragraph("No recorded difference.")
-            )
+            titles = ["kind", "name", comparison.baseline, contender]
+            rows = table.astype(str).itertuples(index=False, name=None)
+            content.append(tables.html_table(titles, rows, empty="No recorded difference."))
         return ui.column(*content)
 
     return [

@@ -48,6 +48,7 @@ def html_table(
     *,
     tight: bool = False,
     visible_rows: int = 0,
+    empty: str = "",
 ) -> pn.pane.HTML:
     """Return a table whose cells may contain links.
 
@@ -61,6 +62,8 @@ def html_table(
         Break lines in the first and the last column only.
     visible_rows : int, optional
         A table of more rows scrolls within the height of this number of rows; 0 for any number.
+    empty : str, optional
+        Paragraph to return if there are no rows.
 
     Returns
     -------
@@ -68,6 +71,8 @@ def html_table(
         The table.
     """
     rows = list(rows)
+    if empty and not rows:
+        return ui.paragraph(empty)
     height = visible_rows * ROW_HEIGHT_REM if len(rows) > visible_rows else 0
     kind = "tight" if tight else "loose"
     texts = [[re.sub(r"<[^>]*>", "", str(cell)) for cell in row] for row in rows]

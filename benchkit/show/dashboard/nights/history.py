@@ -152,9 +152,7 @@ def _list(values: Mapping[str, str]) -> list[Viewable]:
     titles = ["workload", "where", "last night", "state", "nights"]
     return [
         ui.page_head("Workloads over time", lines=lines),
-        tables.html_table(titles, rows)
-        if rows
-        else ui.paragraph("No workload matches the filter."),
+        tables.html_table(titles, rows, empty="No workload matches the filter."),
     ]
 
 

@@ -100,19 +100,15 @@ def _body(values: Mapping[str, str]) -> list[Viewable]:
         f"{counted(len(better), 'improvement')} of the {METRICS[values['metric']].long_name}."
     )
     titles = ["state", "regression", "size", "where", "since", "who should look"]
-    content: list[Viewable] = [ui.page_head(TITLE, lines=[summary, *left_out_nights()])]
-    if found:
-        rows = [_cells(regression, owners.get(regression.workload, "")) for regression in found]
-        content.append(tables.html_table(titles, rows))
-    else:
-        content.append(ui.paragraph("No regressions."))
-    content.append(ui.heading("Improvements"))
-    if better:
-        titles = ["change", "workload", "where", "since", "owner"]
-        content.append(tables.html_table(titles, better))
-    else:
-        content.append(ui.paragraph("No improvements."))
-    return [*content, tables.glossary(_TERMS)]
+    rows = [_cells(regression, owners.get(regression.workload, "")) for regression in found]
+    better_titles = ["change", "workload", "where", "since", "owner"]
+    return [
+        ui.page_head(TITLE, lines=[summary, *left_out_nights()]),
+        tables.html_table(titles, rows, empty="No regressions."),
+        ui.heading("Improvements"),
+        tables.html_table(better_titles, better, empty="No improvements."),
+        tables.glossary(_TERMS),
+    ]
 
 
 def _since(days: str) -> str:
