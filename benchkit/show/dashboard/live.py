@@ -11,7 +11,7 @@ import panel as pn
 from markupsafe import Markup
 from panel.viewable import Viewable
 
-from benchkit.analysis.compare.compare_runs import compare_experiment
+from benchkit.analysis.compare.compare_runs import DEFAULT_METRICS, compare_experiment
 from benchkit.analysis.compare.comparison import text_row
 from benchkit.errors import BenchkitError
 from benchkit.experiment.run.plan import read_plan
@@ -44,7 +44,6 @@ PERIOD_MS = 3000
 STATUS_TTL_S = 2
 #: Symbol and CSS class of each state; the symbol shows the state without colour.
 _STATES = {OPEN: ("·", "soft"), RUNNING: ("▶", "busy"), DONE: ("✓", "good"), FAILED: ("✗", "bad")}
-_METRICS = ("duration", "memory_mean", "memory_peak")
 _NO_UNDERLINE = "style='text-decoration:none'"
 #: Largest number of workloads shown in the plan.
 MOST_WORKLOADS = 60
@@ -213,7 +212,7 @@ def _interim(status: Status) -> list[Viewable]:
     title = "Verdicts" if is_finished else "Verdicts so far (interim)"
     try:
         comparison = cached(
-            lambda: compare_experiment(status.runs, status.id, metrics=_METRICS),
+            lambda: compare_experiment(status.runs, status.id, metrics=DEFAULT_METRICS),
             # The store may contain a newer run than the status.
             *("interim", status.id, str(len(status.runs))),
         )
@@ -228,6 +227,6 @@ def _interim(status: Status) -> list[Viewable]:
     return [
         ui.heading(title, "All measurements are done." if is_finished else ui.INTERIM_WARNING),
         tables.table(pd.DataFrame(rows).set_index("workload"), "workload", sortable=False),
-        tables.glossary(metric_terms(_METRICS), "What the metrics mean"),
+        tables.glossary(metric_terms(DEFAULT_METRICS), "What the metrics mean"),
         ui.link_line("See also", {address("compare", experiment=status.id): text}),
     ]
