@@ -5,7 +5,6 @@ Takes runs; returns a table of packages, configuration, cluster and counts, with
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,7 +13,7 @@ import pandas as pd
 
 from benchkit.formatting import MISSING, format_quantity
 from benchkit.store.schema import METRICS
-from benchkit.values import flatten
+from benchkit.values import decode_json, flatten
 
 __all__ = ["differences", "package_rank"]
 
@@ -62,7 +61,7 @@ def differences(baseline: Sequence[Any], contender: Sequence[Any]) -> pd.DataFra
     if all(sides):
         left, right = (side[-1].attrs for side in sides)
         for kind, name in _ATTRIBUTES.items():
-            values = [_flat(_json(attrs, name)) for attrs in (left, right)]
+            values = [_flat(decode_json(attrs.get(name))) for attrs in (left, right)]
             if kind == "package":
                 pythons = [str(attrs.get("python") or MISSING) for attrs in (left, right)]
                 values = [{**v, "python": p} for v, p in zip(values, pythons, strict=True)]
@@ -96,10 +95,6 @@ def package_rank(name: str, one_sided: bool) -> tuple[int, int, str]:
     return 2 if one_sided else 1, 0, name
 
 
-def _json(attrs: Mapping[str, Any], name: str) -> Any:
-    return json.loads(attrs.get(name) or "{}")
-
-
 def _flat(settings: Mapping[str, Any]) -> dict[str, str]:
     return {
         name: MISSING if value is None else str(value)
@@ -109,7 +104,7 @@ def _flat(settings: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _cluster(attrs: Mapping[str, Any]) -> dict[str, str]:
-    description = _json(attrs, "cluster_description")
+    description = decode_json(attrs.get("cluster_description"))
     options = {
         name: description.get(name)
         for name in ("class", "n_workers", "n_threads", "memory_limit", "workers")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,6 +16,7 @@ from benchkit.show.dashboard.components.markup import code, run_link, text_or_mi
 from benchkit.show.dashboard.state.attributes import attributes_of, newest_attributes
 from benchkit.show.dashboard.state.url import address
 from benchkit.show.plots.history_annotations import BUILD
+from benchkit.values import decode_json
 
 __all__ = ["KINDS", "view"]
 
@@ -52,7 +52,7 @@ def view(all_runs: pd.DataFrame, names: list[str], name: str) -> pn.Column:
     """
     runs = all_runs[all_runs["environment"] == name]
     attributes, newest = newest_attributes(runs), runs.iloc[0]
-    spec = _object(attributes, "environment_spec")
+    spec = decode_json(attributes.get("environment_spec"))
     figures = {"runs": str(len(runs)), "workloads": str(runs["workload"].nunique())}
     for label, field in (("Python", "python"), ("dask", "dask"), ("distributed", "distributed")):
         figures[label] = text_or_missing(newest.get(field))
@@ -76,11 +76,6 @@ def view(all_runs: pd.DataFrame, names: list[str], name: str) -> pn.Column:
         below = "Differences between the newest runs of both."
         content += [ui.heading("Side by side", below), ui.link_list(others)]
     return ui.column(*content)
-
-
-def _object(attributes: Mapping[str, Any], name: str) -> dict[str, Any]:
-    value = json.loads(attributes.get(name) or "{}")
-    return value if isinstance(value, dict) else {}
 
 
 def _builds(runs: pd.DataFrame) -> list[Viewable]:
@@ -127,7 +122,9 @@ def _changes(runs: pd.DataFrame) -> list[tuple[dict[str, Any], dict[str, Any]]]:
 def _changed_packages(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
     """Return the packages that differ between two runs as text; without files, from the index."""
     try:
-        left, right = (_object(attributes_of(str(row["id"])), "packages") for row in (before, now))
+        left, right = (
+            decode_json(attributes_of(str(row["id"])).get("packages")) for row in (before, now)
+        )
     except BenchkitError:
         left, right = {}, {}
     if not (left and right and left != right):
@@ -149,7 +146,7 @@ def _version(side: Mapping[str, Any], name: str) -> str:
 
 
 def _details(attributes: Mapping[str, Any], spec: Mapping[str, Any]) -> list[Viewable]:
-    packages = _object(attributes, "packages")
+    packages = decode_json(attributes.get("packages"))
     content: list[Viewable] = [ui.heading("Cluster"), tables.facts(_cluster(attributes))]
     own = {
         "Dask configuration it sets": spec.get("dask"),
@@ -169,13 +166,15 @@ def _details(attributes: Mapping[str, Any], spec: Mapping[str, Any]) -> list[Vie
         ("Complete Dask configuration, defaults included", "config"),
         ("Environment variables that were set", "variables"),
     ):
-        if value := _object(attributes, name):
+        if value := decode_json(attributes.get(name)):
             content.append(ui.json_block(value, title))
     return content
 
 
 def _cluster(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    cluster, host = (_object(attributes, name) for name in ("cluster_description", "host_json"))
+    cluster, host = (
+        decode_json(attributes.get(name)) for name in ("cluster_description", "host_json")
+    )
     memory, options = cluster.get("memory_limit"), cluster.get("kwargs") or {}
     rows = {
         "class": cluster.get("class"),

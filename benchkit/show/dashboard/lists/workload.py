@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -206,7 +205,7 @@ def _facts(
     params = params or (dict(variant.params) if variant else {})
     values = {
         "parameters": ", ".join(f"{key} = {value}" for key, value in params.items()),
-        "size": _size(json.loads(attributes.get("sizes") or "{}"), last),
+        "size": _size(decode_json(attributes.get("sizes")), last),
         "tags": ", ".join(variant.tags) if variant else "",
         "required packages": ", ".join(variant.workload.requires) if variant else "",
         "version": last.get("version", variant.workload.version if variant else ""),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -14,6 +13,7 @@ from benchkit.formatting import format_bytes
 from benchkit.show.dashboard.components import tables, ui
 from benchkit.show.run_summary import metadata_table
 from benchkit.store.run import Run
+from benchkit.values import decode_json
 
 __all__ = ["details"]
 
@@ -52,7 +52,7 @@ def details(run: Run, files: Sequence[Path] = ()) -> pn.Column:
         ("config", "Dask configuration"),
         ("packages", "Packages"),
     ):
-        value = json.loads(attrs.get(name) or "{}")
+        value = decode_json(attrs.get(name))
         if value:
             content += [ui.heading(title), ui.json_block(value)]
     return ui.column(*content)

@@ -9,7 +9,7 @@ import pandas as pd
 import panel as pn
 
 from benchkit.errors import BenchkitError
-from benchkit.show.dashboard.state.cache import open_store, resolved
+from benchkit.show.dashboard.state.cache import open_store
 from benchkit.store.store import Store
 
 __all__ = ["attributes_of", "newest_attributes"]
@@ -38,7 +38,7 @@ def attributes_of(run_id: str) -> dict[str, Any]:
     UnreadableRun
         Its file is damaged.
     """
-    return _attributes_of(str(open_store().path), resolved(run_id))
+    return _attributes_of(str(open_store().path), open_store().resolve(run_id))
 
 
 # Packages and configuration of a run are 40 kB of text; the groups of the file are not read.

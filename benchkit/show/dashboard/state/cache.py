@@ -49,7 +49,6 @@ __all__ = [
     "open_run",
     "open_store",
     "release_memory",
-    "resolved",
     "runs_of_workload",
     "runs_table",
     "store_version",
@@ -237,7 +236,7 @@ def open_run(run_id: str) -> Run:
     UnreadableRun
         Its file is damaged.
     """
-    return Run(_tree(str(open_store().path), resolved(run_id)))
+    return Run(_tree(str(open_store().path), open_store().resolve(run_id)))
 
 
 @dataclass(frozen=True)
@@ -287,27 +286,6 @@ def load_run(run_id: str) -> RunPage:
 
     timeline = _timeline(str(open_store().path), run.id)
     return RunPage(run, timeline, cached(baseline, "baseline", run.id))
-
-
-def resolved(run_id: str) -> str:
-    """Return the complete id of a run.
-
-    Parameters
-    ----------
-    run_id : str
-        Id of the run, its beginning, or "latest".
-
-    Returns
-    -------
-    str
-        The full id.
-
-    Raises
-    ------
-    UnknownRun
-        No run has this id.
-    """
-    return open_store().resolve(run_id)
 
 
 # Eight runs: several pages of a few users.
