@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
-__all__ = ["ClusterShape", "Model", "constants"]
+__all__ = ["ClusterShape", "Model"]
 
 _LOOPBACK = "LocalCluster with 4 to 10 workers of one thread on a 2-core machine, Dask 2026.8"
 _DASK = "source of distributed"
@@ -138,26 +138,6 @@ Model.__doc__ = (
         for entry in fields(Model)
     )
 )
-
-
-def constants(model: Model | None = None) -> list[dict[str, Any]]:
-    """Return the constants of a model as rows of a table.
-
-    Parameters
-    ----------
-    model : Model, optional
-        By default the model with all defaults.
-
-    Returns
-    -------
-    list of dict
-        Rows with name, value, unit, meaning, source and fitted.
-    """
-    model = model or Model()
-    return [
-        {"name": entry.name, "value": getattr(model, entry.name), **entry.metadata}
-        for entry in fields(model)
-    ]
 
 
 @dataclass(frozen=True)
