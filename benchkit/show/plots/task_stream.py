@@ -8,7 +8,6 @@ datashader omits lanes of one pixel; this raster takes 0.1 s and sends 0.2 MB.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -68,22 +67,6 @@ def task_stream(run: Run | xr.DataTree) -> figure:
     if not has(tree, "tasks", "task"):
         return empty_figure("What did each thread do?")
     return TaskStream(tree).figure
-
-
-@dataclass(frozen=True)
-class Raster:
-    """The task stream as an image.
-
-    Attributes
-    ----------
-    image : ndarray of uint8, shape (n_rows, width)
-        0 is idle; else 1 + colour x `LEVELS` + level.
-    busy_s : float
-        Thread-seconds in view, exact.
-    """
-
-    image: np.ndarray
-    busy_s: float
 
 
 def _split_over_pixels(
@@ -187,7 +170,7 @@ class TaskStream:
         """
         return self._timeline.inside(left, right)
 
-    def raster(self, left: float, right: float, width: int = WIDTH) -> Raster:
+    def raster(self, left: float, right: float, width: int = WIDTH) -> np.ndarray:
         """Return the image of a time window.
 
         Parameters
@@ -199,9 +182,9 @@ class TaskStream:
 
         Returns
         -------
-        Raster
-            Each pixel is the group with most of its time; busy time is exact at every zoom level.
-            More than `MOST_ROWS` threads share rows.
+        ndarray of uint8, shape (n_rows, width)
+            0 is idle; else 1 + colour x `LEVELS` + level, with the colour of the group with most of
+            the time of the pixel. More than `MOST_ROWS` threads share rows.
         """
         n_rows, n_colours = len(self._threads_in_row), len(self.colours)
         index = self.inside(left, right)
@@ -230,8 +213,7 @@ class TaskStream:
             most = np.where(time[:, self._selected] > 0, self._selected, most)
         image = 1 + most * LEVELS + np.clip(level, 1, LEVELS) - 1
         image[busy <= 0] = 0
-        pixels = image.astype(np.uint8).reshape(n_rows, width)
-        return Raster(pixels, float(np.maximum(end - begin, 0.0).sum()))
+        return image.astype(np.uint8).reshape(n_rows, width)
 
     def show_window(self, left: float, right: float) -> None:
         """Draw a time window: rectangles for few tasks, otherwise the raster.
@@ -248,7 +230,7 @@ class TaskStream:
             self._rectangle_source.data = self._rectangles(index)
             self._image_source.data = _NO_IMAGE
             return
-        image = self.raster(left, right).image
+        image = self.raster(left, right)
         self._rectangle_source.data = self._rectangles(index[:0])
         self._image_source.data = {
             "image": [image],
