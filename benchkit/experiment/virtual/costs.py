@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Sequence
 
 import numpy as np
+import pandas as pd
 from dask.utils import key_split
 
 from benchkit.analysis.run.baseline import is_simulated
@@ -13,7 +14,7 @@ from benchkit.errors import UsageError
 from benchkit.store.run import Run
 from benchkit.store.store import Store
 
-__all__ = ["costs_from_runs", "costs_of_workload"]
+__all__ = ["costs_of_workload"]
 
 #: Number of newest runs to use, and of values to keep for each prefix.
 MAX_RUNS = 5
@@ -45,7 +46,7 @@ def costs_of_workload(store: Store, workload: str) -> dict[str, list[list[float]
         runs = store.runs(workload=workload, outcome="ok")
     if len(runs):
         ids = runs.loc[~is_simulated(runs) & (runs["capture"] == "full"), "id"].tolist()[-MAX_RUNS:]
-        costs = costs_from_runs(store.load(ids))
+        costs = _costs_from_runs(store.load(ids))
         if costs:
             return costs
     raise UsageError(
@@ -54,35 +55,17 @@ def costs_of_workload(store: Store, workload: str) -> dict[str, list[list[float]
     )
 
 
-def costs_from_runs(runs: Sequence[Run]) -> dict[str, list[list[float]]]:
-    """Return durations and sizes of the tasks of runs.
-
-    Parameters
-    ----------
-    runs : sequence of Run
-        Runs with a task stream.
-
-    Returns
-    -------
-    dict of str to list
-        Prefix -> seconds and bytes, as pairs of one task each; evenly spaced in the order of the
-        seconds if there are many.
-    """
-    values: dict[str, list[np.ndarray]] = {}
-    for run in runs:
-        tasks = run.tree["tasks"].to_dataset() if "tasks" in run.tree.children else None
-        if tasks is None or not tasks.sizes["task"]:
-            continue
-        names = run.tree["task_groups"].to_dataset()["task_group"].values
-        prefixes = np.array([str(key_split(str(name))) for name in names], dtype=object)
-        rows = np.stack([tasks["duration"].values, np.maximum(tasks["nbytes"].values, 0)], axis=1)
-        of_task, is_ok = prefixes[tasks["group"].values], tasks["ok"].values == 1
-        for prefix in np.unique(of_task[is_ok].astype(str)):
-            values.setdefault(str(prefix), []).append(rows[is_ok & (of_task == prefix)])
+def _costs_from_runs(runs: Sequence[Run]) -> dict[str, list[list[float]]]:
+    """Return the pairs, evenly spaced in the order of the seconds if there are many."""
+    streams = [stream for run in runs if len(stream := run.task_stream())]
+    if not streams:
+        return {}
+    tasks = pd.concat(streams, ignore_index=True)
+    tasks = tasks[tasks["ok"] == 1].sort_values("duration", kind="stable")
+    tasks["nbytes"] = tasks["nbytes"].clip(lower=0)  # -1 is unknown
+    prefixes = tasks["task_group"].astype(str).map(key_split)
     costs = {}
-    for prefix, parts in values.items():
-        table = np.concatenate(parts)
-        table = table[np.argsort(table[:, 0], kind="stable")]
-        chosen = np.linspace(0, len(table) - 1, min(len(table), MAX_VALUES)).round().astype(int)
-        costs[prefix] = table[chosen].tolist()
+    for prefix, own in tasks.groupby(prefixes):
+        chosen = np.linspace(0, len(own) - 1, min(len(own), MAX_VALUES)).round().astype(int)
+        costs[str(prefix)] = own[["duration", "nbytes"]].iloc[chosen].to_numpy(float).tolist()
     return costs
