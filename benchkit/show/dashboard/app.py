@@ -60,7 +60,7 @@ def application() -> pn.Template:
         The page, ready to serve.
     """
     state = _state()
-    name = state.get("view") or _default_view()
+    name = state.get("view") or ("follow" if os.environ.get(live.FOLLOW_VARIABLE) else "overview")
     pn.extension(*(["tabulator"] if name in _WITH_LATER_TABLES else []), notifications=False)
     style_widgets()
     title = VIEWS[name].TITLE if name in VIEWS else "No such page"
@@ -85,11 +85,6 @@ def _content(name: str, state: dict[str, str]) -> Viewable:
     except Exception as error:
         _log.exception("view %r failed", name)
         return ui.error_message("This page cannot be shown", error)
-
-
-def _default_view() -> str:
-    """Return the default view: the followed experiment, else the overview."""
-    return "follow" if os.environ.get(live.FOLLOW_VARIABLE) else "overview"
 
 
 def _state() -> dict[str, str]:

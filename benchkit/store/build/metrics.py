@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -109,10 +108,11 @@ def _memory(groups: Mapping[str, xr.Dataset], duration: float) -> dict[str, floa
     inside = (time >= 0) & (time <= duration)
     if not inside.any():
         return metrics
-    spilled = _summed(workers["spilled"].values[inside])
-    if spilled is not None:
-        metrics["spilled_peak"] = spilled.max()
-    killed = [message.get("rss") or 0 for message in _messages(groups, "worker-restart-memory")]
+    spilled = workers["spilled"].values[inside]
+    if np.isfinite(spilled).any():  # else unknown
+        metrics["spilled_peak"] = np.nansum(spilled, axis=1).max()
+    messages = messages_of(groups["events"], "worker-restart-memory")
+    killed = [message.get("rss") or 0 for message in messages]
     if "memory_peak_worker" in metrics or killed:
         metrics["memory_peak_worker"] = max(metrics.get("memory_peak_worker", 0.0), *killed, 0.0)
     if "trimmed" in workers:
@@ -121,11 +121,6 @@ def _memory(groups: Mapping[str, xr.Dataset], duration: float) -> dict[str, floa
         trimmed = _per_process(workers["trimmed"].values, workers, stayed)
         metrics["memory_trimmed"] = trimmed.sum() if stayed.any() else np.nan
     return metrics
-
-
-def _summed(values: np.ndarray) -> np.ndarray | None:
-    """Return sums over workers that are present; None if no value is known."""
-    return np.nansum(values, axis=1) if np.isfinite(values).any() else None
 
 
 def _per_process(values: np.ndarray, workers: xr.Dataset, chosen: np.ndarray) -> np.ndarray:
@@ -294,10 +289,6 @@ def _losses(groups: Mapping[str, xr.Dataset], duration: float) -> dict[str, floa
                 lost.add(worker)
     lost -= restarted_workers(events, groups["workers"]["left"].values)
     return {"n_workers_lost": len(lost) + n_broken}
-
-
-def _messages(groups: Mapping[str, xr.Dataset], topic: str) -> list[dict[str, Any]]:
-    return list(messages_of(groups["events"], topic))
 
 
 def _tasks(groups: Mapping[str, xr.Dataset]) -> dict[str, float]:
