@@ -11,7 +11,6 @@ import panel as pn
 from markupsafe import Markup
 from panel.viewable import Viewable
 
-from benchkit.analysis.regression.history import SERIES_FIELDS
 from benchkit.analysis.regression.status import series_label
 from benchkit.analysis.run.noise import EFFECTS, run_noise
 from benchkit.formatting import MISSING, format_bytes, format_quantity
@@ -32,7 +31,7 @@ from benchkit.show.dashboard.components.metrics import measured_metrics, metric_
 from benchkit.show.dashboard.state.attributes import newest_attributes
 from benchkit.show.dashboard.state.cache import runs_of_workload, runs_table, workload_catalogue
 from benchkit.show.dashboard.state.nights import nights_of_workload
-from benchkit.show.dashboard.state.url import address
+from benchkit.show.dashboard.state.url import address, history_address
 from benchkit.show.plots.history import history_plot
 from benchkit.show.plots.sparkline import sparkline
 from benchkit.store.schema import METRICS
@@ -278,9 +277,7 @@ def _over_time(name: str, runs: pd.DataFrame, metric: str) -> list[Viewable]:
     if len(series):
         row = max(series.index, key=lambda place: np.isfinite(history.values[place]).sum())
         links = {
-            address("history", metric=metric, **{field: about[field] for field in SERIES_FIELDS}): (
-                f"History in {series_label(about)}"
-            )
+            history_address(about, metric): f"History in {series_label(about)}"
             for about in series.to_dict("records")
         }
         plot = history_plot(history, int(row), from_zero=False, height=260)

@@ -38,7 +38,7 @@ from benchkit.show.dashboard.state.nights import (
     series_statuses_of,
     shown_metrics,
 )
-from benchkit.show.dashboard.state.url import address, write_address
+from benchkit.show.dashboard.state.url import address, history_address, write_address
 from benchkit.show.plots.history import history_plot
 from benchkit.store.marks import active_marks
 from benchkit.store.schema import METRICS
@@ -157,9 +157,8 @@ def _list(values: Mapping[str, str]) -> list[Viewable]:
 
 
 def _series_cells(status: SeriesStatus, history: History, metric: str) -> list[str]:
-    keys = {name: status.about[name] for name in SERIES_FIELDS}
     return [
-        link(str(status.about["workload"]), address("history", metric=metric, **keys)),
+        link(str(status.about["workload"]), history_address(status.about, metric)),
         series_label(status.about),
         format_quantity(status.value, METRICS[metric].units),
         " ".join(STATES[status.state]),

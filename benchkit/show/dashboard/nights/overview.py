@@ -37,7 +37,7 @@ from benchkit.show.dashboard.state.nights import (
     series_statuses_of,
     shown_metrics,
 )
-from benchkit.show.dashboard.state.url import address
+from benchkit.show.dashboard.state.url import address, history_address
 from benchkit.show.escape import escape
 from benchkit.store.schema import METRICS
 from benchkit.table import Table
@@ -248,7 +248,6 @@ def _since(change: str, since: str) -> Markup:
 def _cells(status: SeriesStatus, history: History, metric: str, n_nights: int) -> list[str]:
     """Return the cells of a row."""
     tone = {"failed": "bad", "regressed": "bad", "improved": "good"}.get(status.state, "soft")
-    keys = {name: status.about[name] for name in SERIES_FIELDS}
     change = MISSING
     if np.isfinite(status.ratio):
         interval = f"95 % interval {format_change(status.low)} to {format_change(status.high)}"
@@ -257,7 +256,7 @@ def _cells(status: SeriesStatus, history: History, metric: str, n_nights: int) -
     value = format_quantity(status.value, METRICS[metric].units)
     return [
         span(f"{STATES[status.state][0]} {status.label}", tone),
-        link(status.about["workload"], address("history", metric=metric, **keys)),
+        link(status.about["workload"], history_address(status.about, metric)),
         series_label(status.about),
         "failed" if status.state == "failed" else value,
         _since(change, status.since),

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from panel.viewable import Viewable
 
-from benchkit.analysis.regression.history import SERIES_FIELDS, night_name
+from benchkit.analysis.regression.history import night_name
 from benchkit.analysis.regression.regression import FAILING, Regression
 from benchkit.analysis.regression.status import improvements, series_label, workload_owners
 from benchkit.formatting import counted, format_change
@@ -30,7 +30,7 @@ from benchkit.show.dashboard.state.nights import (
     regressions,
     shown_metrics,
 )
-from benchkit.show.dashboard.state.url import address
+from benchkit.show.dashboard.state.url import history_address
 from benchkit.show.escape import escape
 from benchkit.store.schema import METRICS
 
@@ -120,14 +120,12 @@ def _since(days: str) -> str:
 
 
 def _cells(regression: Regression, owner: str) -> list[str]:
-    failing = regression.metric == FAILING
-    keys = {name: regression.about[name] for name in SERIES_FIELDS}
-    metric = {} if failing else {"metric": regression.metric}
+    metric = None if regression.metric == FAILING else regression.metric
     title = regression.title.removesuffix(f" since {regression.night[:10]}")
     return [
         span(("▲ " if regression.is_open else "") + regression.state,
              "bad whole" if regression.is_open else "soft whole"),
-        link(title, address("history", **metric, **keys)),
+        link(title, history_address(regression.about, metric)),
         regression.size[:120],
         span(series_label(regression.about), "whole"),
         span(regression.night[:10], "whole"),
@@ -161,11 +159,10 @@ def _improvement(
     about: Mapping[str, Any], change: Any, night: str, owners: Mapping[str, str]
 ) -> list[str]:
     name = str(about["workload"])
-    keys = {field: about[field] for field in SERIES_FIELDS}
     interval = f"95 % interval {format_change(change.low)} to {format_change(change.high)}"
     return [
         span(f"▼ {format_change(change.ratio)}", "good", title=interval),
-        link(name, address("history", metric=about["metric"], **keys)),
+        link(name, history_address(about, about["metric"])),
         series_label(about),
         night[:10],
         owners.get(name, ""),

@@ -15,7 +15,6 @@ import panel as pn
 from bokeh.plotting import figure
 from panel.viewable import Viewable
 
-from benchkit.analysis.regression.history import SERIES_FIELDS
 from benchkit.errors import BenchkitError
 from benchkit.formatting import MISSING, format_quantity, short_names
 from benchkit.show.dashboard.components import ui
@@ -31,7 +30,7 @@ from benchkit.show.dashboard.run.task_groups import choose_group
 from benchkit.show.dashboard.run.transfers import transfers
 from benchkit.show.dashboard.state.cache import load_run, open_store
 from benchkit.show.dashboard.state.time_window import Window
-from benchkit.show.dashboard.state.url import address
+from benchkit.show.dashboard.state.url import address, history_address
 from benchkit.show.dashboard.web.template import TABS_STYLES
 from benchkit.show.grafana.link import grafana_link
 from benchkit.show.plots.base import has
@@ -97,10 +96,9 @@ def live_figures(window: Window) -> pn.Column:
 
 def _links(run: Run) -> list[Viewable]:
     """Return links from a run to other runs and, if configured, to Grafana."""
-    series = {name: run.record.get(name) for name in SERIES_FIELDS}
     links = {
         address("runs", workload=run.workload, pick=run.id): "compare with another run",
-        address("history", **series): "history of the workload",
+        history_address(run.record): "history of the workload",
         address("workloads", name=run.workload): "description, noise and source of the workload",
         address("environments", name=run.tree.attrs.get("environment")): "its environment",
     }

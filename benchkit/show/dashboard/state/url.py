@@ -13,7 +13,9 @@ from urllib.parse import parse_qsl, urlencode
 
 import panel as pn
 
-__all__ = ["address", "write_address"]
+from benchkit.analysis.regression.history import SERIES_FIELDS
+
+__all__ = ["address", "history_address", "write_address"]
 
 
 def address(view: str, **keys: Any) -> str:
@@ -38,6 +40,24 @@ def address(view: str, **keys: Any) -> str:
     """
     present = {name: value for name, value in keys.items() if value not in (None, "")}
     return "?" + urlencode({"view": view, **present})
+
+
+def history_address(series: Mapping[str, Any], metric: str | None = None) -> str:
+    """Return the address of the history of a series.
+
+    Parameters
+    ----------
+    series : mapping
+        A value for each of `SERIES_FIELDS`; other keys are ignored.
+    metric : str, optional
+        Name of the metric.
+
+    Returns
+    -------
+    str
+        Query string.
+    """
+    return address("history", metric=metric, **{name: series.get(name) for name in SERIES_FIELDS})
 
 
 def write_address(view: str, state: Mapping[str, Any]) -> None:
