@@ -13,7 +13,7 @@ from typing import Any
 
 from benchkit.measure.arguments import check_text
 from benchkit.measure.deadline import deadline
-from benchkit.measure.errors import UsageError, did_you_mean
+from benchkit.measure.errors import UsageError, did_you_mean, error_summary
 
 __all__ = ["EXTRAS", "LEVELS", "collect_extras", "parse_capture"]
 
@@ -95,7 +95,7 @@ def _report_errors(name: str, add_error: Callable[[str], None]) -> Iterator[None
     try:
         yield
     except Exception as error:
-        add_error(f"{name}: {type(error).__name__}: {error}".splitlines()[0])
+        add_error(f"{name}: {error_summary(error)}")
 
 
 def _performance_report(client: Any, folder: Path) -> Callable[[], Any]:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
-from benchkit.measure.errors import DeadlinePassed
+from benchkit.measure.errors import DeadlinePassed, error_summary
 
 __all__ = [
     "call_with_timeout",
@@ -201,7 +201,7 @@ def call_with_timeout(function: Callable[[], Any], seconds: float = EVIDENCE_TIM
         try:
             results.append(function())
         except Exception as error:
-            results.append({"error": f"{type(error).__name__}: {error}"})
+            results.append({"error": error_summary(error)})
 
     thread = threading.Thread(target=call, name="benchkit-call", daemon=True)
     thread.start()

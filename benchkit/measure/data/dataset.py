@@ -34,6 +34,7 @@ from benchkit.measure.errors import (
     InvalidParameterError,
     MissingPackage,
     did_you_mean,
+    error_summary,
 )
 from benchkit.measure.html_table import html_table
 from benchkit.measure.settings import setting
@@ -241,10 +242,8 @@ def _find_or_make(chosen: Recipe, bound: dict[str, Any]) -> Dataset:
     except BenchkitError:
         raise
     except Exception as error:
-        text = (str(error).strip().splitlines() or [""])[0]
         raise DatasetError(
-            f"{_label(name, bound)} could not be made in {data_folder()}: "
-            f"{type(error).__name__}: {text}"
+            f"{_label(name, bound)} could not be made in {data_folder()}: {error_summary(error)}"
         ) from error
 
 

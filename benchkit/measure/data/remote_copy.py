@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from benchkit.measure.errors import DatasetError
+from benchkit.measure.errors import DatasetError, error_summary
 from benchkit.measure.settings import setting
 
 __all__ = ["data_url", "upload_dataset"]
@@ -78,9 +78,8 @@ def upload_dataset(
                 files.put_file(str(folder / name), f"{path}/{name}")
             files.put_file(str(folder / manifest_name), remote_manifest)
     except Exception as error:
-        text = (str(error).strip().splitlines() or [""])[0]
         raise DatasetError(
-            f"{label} could not be copied to {url}: {type(error).__name__}: {text}; "
+            f"{label} could not be copied to {url}: {error_summary(error)}; "
             "BENCHKIT_DATA_URL must be a URL that this machine may write and workers may read"
         ) from error
     _UPLOADED.add(url)

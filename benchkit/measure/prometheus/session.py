@@ -17,7 +17,7 @@ from typing import Any
 
 from benchkit.measure.capture_client import Observer
 from benchkit.measure.deadline import call_with_timeout
-from benchkit.measure.errors import UsageError
+from benchkit.measure.errors import UsageError, error_summary
 from benchkit.measure.prometheus.http import Endpoint, HttpError, find_endpoints, without_login
 from benchkit.measure.prometheus.query import read_range, selector_of
 from benchkit.measure.prometheus.scraper import Scraper
@@ -156,9 +156,7 @@ def _report_errors(add_error: Callable[[str], None]) -> Iterator[None]:
     except HttpError as error:
         add_error(str(error))
     except Exception as error:
-        add_error(
-            f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}".rstrip(": ")[:300]
-        )
+        add_error(error_summary(error)[:300])
 
 
 class _ServerSession:
