@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import ctypes
 import signal
-import sys
 import threading
 import time
-import traceback
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
@@ -223,20 +221,14 @@ def stacks_of(client: Any) -> dict[str, Any]:
         ``client`` (stack by name of the thread), ``tasks`` (by key) and ``workers`` (by address);
         None or ``{"error": message}`` for a part without a reply.
     """
-    frames = sys._current_frames()
-    names = {thread.ident: thread.name for thread in threading.enumerate()}
-    stacks: dict[str, Any] = {
-        "client": {
-            names.get(ident, str(ident)): "".join(traceback.format_stack(frame)[-12:])
-            for ident, frame in frames.items()
-        }
+    stacks, timeout_s = _thread_stacks(), EVIDENCE_TIMEOUT_S / 2
+    return {
+        "client": stacks(),
+        "tasks": call_with_timeout(
+            lambda: client.sync(client.scheduler.call_stack, keys=None), timeout_s
+        ),
+        "workers": call_with_timeout(lambda: client.run(stacks), timeout_s),
     }
-    timeout_s = EVIDENCE_TIMEOUT_S / 2
-    stacks["tasks"] = call_with_timeout(
-        lambda: client.sync(client.scheduler.call_stack, keys=None), timeout_s
-    )
-    stacks["workers"] = call_with_timeout(lambda: client.run(_worker_stacks()), timeout_s)
-    return stacks
 
 
 #: Description of a task's state on the scheduler, by state.
@@ -279,7 +271,7 @@ def describe_unfinished_tasks(client: Any) -> str:
     return "tasks: " + ", ".join(parts) if parts else ""
 
 
-def _worker_stacks() -> Callable[[], dict[str, str]]:
+def _thread_stacks() -> Callable[[], dict[str, str]]:
     # A nested function is pickled by value: workers need not have benchkit.
     def collect() -> dict[str, str]:
         import sys
