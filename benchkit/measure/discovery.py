@@ -16,7 +16,6 @@ import re
 import sys
 import traceback
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -330,12 +329,14 @@ def _import_file(path: Path) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     before = set(sys.modules)
-    with _importable(path.parent):
-        try:
-            spec.loader.exec_module(module)
-        except BaseException:
-            sys.modules.pop(name, None)
-            raise
+    sys.path.insert(0, str(path.parent))
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        sys.modules.pop(name, None)
+        raise
+    finally:
+        sys.path.remove(str(path.parent))
     cloudpickle.register_pickle_by_value(module)
     for other in set(sys.modules) - before:
         file = str(getattr(sys.modules[other], "__file__", None) or "")
@@ -355,15 +356,6 @@ def _rename(name: str, new: str) -> None:
         if getattr(value, "__module__", None) == name:
             value.__module__ = new
     cloudpickle.register_pickle_by_value(helper)
-
-
-@contextmanager
-def _importable(folder: Path) -> Iterator[None]:
-    sys.path.insert(0, str(folder))
-    try:
-        yield
-    finally:
-        sys.path.remove(str(folder))
 
 
 def _add_module(collection: Collection, module: ModuleType, origin: str) -> None:
