@@ -7,6 +7,7 @@ invalid arguments are raised.
 from __future__ import annotations
 
 import gc
+import shutil
 import sys
 import time as wall
 import traceback
@@ -147,7 +148,7 @@ class _Execution:
         try:
             outcome, error, trace = self._run_and_classify()
         except KeyboardInterrupt:
-            self._remove()
+            shutil.rmtree(self.writer.path, ignore_errors=True)
             raise
         self.tail.update(
             outcome=outcome,
@@ -206,11 +207,6 @@ class _Execution:
         client: Any = self.cluster.client
         identity = call_with_timeout(lambda: client.sync(client.scheduler.identity), 5.0)
         return isinstance(identity, dict) and "error" not in identity
-
-    def _remove(self) -> None:
-        import shutil
-
-        shutil.rmtree(self.writer.path, ignore_errors=True)
 
     # -- steps --------------------------------------------------------------------------------
 
