@@ -220,14 +220,12 @@ def locked(name: str, waiting: Callable[[], object] = lambda: None) -> Iterator[
     folder.mkdir(parents=True, exist_ok=True)
     lock = FileLock(folder / f"{name}.lock")
     try:
-        lock.acquire(timeout=0.05)
+        held = lock.acquire(timeout=0.05)
     except Timeout:
         waiting()
-        lock.acquire()
-    try:
+        held = lock.acquire()
+    with held:
         yield
-    finally:
-        lock.release()
 
 
 def try_lock(name: str, stack: ExitStack) -> bool:
