@@ -236,15 +236,10 @@ class Recorder:
         observer.clock_off()
         observer.uninstall()
         self._prometheus_context.close()
-        trace = (
-            "".join(traceback.format_exception(type(error), error, error.__traceback__))
-            if error
-            else ""
-        )
         self._writer.tail(
             outcome=classify_error(error, RECORDED_STEP, self._scheduler_alive) if error else "ok",
             error=error_summary(error) if error else "",
-            traceback=trace,
+            traceback="".join(traceback.format_exception(error)) if error else "",
             phase="workload" if error else "",
             **observer.tail(),
             cluster=self._description,

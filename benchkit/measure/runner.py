@@ -197,7 +197,7 @@ class _Execution:
         except KeyboardInterrupt:
             raise
         except BaseException as error:
-            trace = "".join(traceback.format_exception(type(error), error, error.__traceback__))
+            trace = "".join(traceback.format_exception(error))
             tasks = self.evidence.get("standstill") if isinstance(error, DeadlinePassed) else ""
             line = "; ".join(filter(None, [error_summary(error), tasks]))
             return classify_error(error, self.step, self._scheduler_responds), line, trace
