@@ -8,7 +8,6 @@ from typing import Any, NoReturn
 
 from benchkit.errors import BenchkitError, UsageError
 from benchkit.experiment.interleave import interleave
-from benchkit.experiment.record import record
 
 __all__ = ["measure_cell", "register"]
 
@@ -51,15 +50,8 @@ def measure_cell(line: str, cell: str, shell: Any) -> Any:
             raise UsageError("%%benchkit: --tag NAME=VALUE, such as --tag variant=A")
         runs = []
         for turn in interleave(["cell"], options.repeat, warm_up=False):
-            recorder = record(
-                workload=options.workload,
-                tags=tags,
-                store=options.store,
-                experiment=turn.experiment,
-                arm=turn.arm,
-                block=turn.block,
-            )
-            with recorder:
+            arguments = {"workload": options.workload, "tags": tags, "store": options.store}
+            with turn.record(**arguments) as recorder:
                 result = shell.run_cell(cell)
                 result.raise_error()
             runs.append(recorder.run)
