@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from benchkit.analysis.compare.explain import GROUPS_READ
@@ -83,10 +84,8 @@ def _groups_of_reruns(store: Store, event: Mapping[str, Any]) -> list[str]:
 def _readable_runs(store: Store, ids: Sequence[str]) -> list[Run]:
     runs = []
     for run_id in ids:
-        try:
+        with suppress(BenchkitError):  # file missing or damaged: the other runs remain valid
             runs.append(store.open(run_id, GROUPS_READ))
-        except BenchkitError:  # file missing or damaged: the other runs remain valid
-            continue
     return runs
 
 

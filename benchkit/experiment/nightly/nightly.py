@@ -252,9 +252,7 @@ def _oldest_first(experiment: Experiment) -> list[Variant]:
     if len(experiment.store):
         runs = experiment.store.runs(columns=["workload", "started"])
         last = runs.groupby("workload")["started"].max().to_dict()
-    never = [variant for variant in experiment.variants if variant.name not in last]
-    measured = [variant for variant in experiment.variants if variant.name in last]
-    return never + sorted(measured, key=lambda variant: last[variant.name])
+    return sorted(experiment.variants, key=lambda v: (v.name in last, last.get(v.name)))
 
 
 def _confirmed(
