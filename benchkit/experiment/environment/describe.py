@@ -170,10 +170,7 @@ def _config(environment: Environment, built: Built | None) -> Mapping[str, Any]:
         hidden = (os.environ.get("DASK_CONFIG"), *(() if built.is_own else (_prefix_files(),)))
         paths = [path for path in dask.config.paths if path not in hidden]
         layers = [built.settings()["defaults"], *dask.config.collect_yaml(paths=paths)]
-    merged: dict[str, Any] = {}
-    for layer in [*layers, environment.dask]:
-        dask.config.update(merged, layer)
-    return redact(merged)
+    return redact(dask.config.merge(*layers, environment.dask))
 
 
 def _prefix_files() -> str:
