@@ -100,39 +100,34 @@ def record(
             f"record: capture {capture!r}: extra files are recorded by `benchkit run` only; "
             "use full, light or off"
         )
-    check_text(workload, "workload")
-    check_text(environment, "environment")
-    place: dict[str, Any] = {}
+    facts: dict[str, Any] = {
+        "workload": check_text(workload, "workload"),
+        "category": workload.partition(".")[0],
+        "environment": check_text(environment, "environment"),
+        "tags": check_tags(tags),
+        "capture": capture,
+    }
     for name, text in (("experiment", experiment), ("arm", arm)):
         if text is not None:
-            place[name] = check_text(text, name)
+            facts[name] = check_text(text, name)
     if block is not None:
-        place["block"] = check_count(block, "block", 0)
-    tags = check_tags(tags)
-    return Recorder(client, workload, tags, store, capture, environment, source, place)
+        facts["block"] = check_count(block, "block", 0)
+    return Recorder(client, store, source, facts)
 
 
 class Recorder:
-    """Context manager that `record` returns; its arguments are those of `record`.
+    """Context manager that `record` returns.
 
     Parameters
     ----------
     client : distributed.Client or None
         A connected client; None for the current one.
-    workload : str
-        Workload name of the run.
-    tags : dict
-        Tags of the run.
     store : Store or path or None
         Store for the run.
-    capture : {"full", "light", "off"}
-        Level of detail of the capture.
-    environment : str
-        Name of the environment to write into the run.
     prometheus : Prometheus
         Source of Prometheus series.
-    place : dict
-        Experiment, arm and block, where they are given.
+    facts : dict
+        Entries of the head of the recording: workload, environment, tags, capture, ...
 
     Attributes
     ----------
@@ -141,15 +136,7 @@ class Recorder:
     """
 
     def __init__(
-        self,
-        client: Any,
-        workload: str,
-        tags: dict[str, Any],
-        store: Any,
-        capture: str,
-        environment: str,
-        prometheus: Prometheus,
-        place: dict[str, Any],
+        self, client: Any, store: Any, prometheus: Prometheus, facts: dict[str, Any]
     ) -> None:
         if client is None:
             try:
@@ -162,8 +149,7 @@ class Recorder:
             raise UsageError(f"record: client={client!r}: give a distributed.Client")
         self.client: Any = client
         self.store = store if isinstance(store, Store) else Store(store)
-        self.workload, self.tags, self.capture = workload, tags, capture
-        self.environment, self.prometheus, self.place = environment, prometheus, place
+        self.prometheus, self.facts = prometheus, facts
         self.run: Run | None = None
 
     # -- synchronous --------------------------------------------------------------------------
@@ -210,19 +196,14 @@ class Recorder:
         self._writer.head(
             id=self.id,
             started=time.time(),
-            workload=self.workload,
-            category=self.workload.partition(".")[0],
             params={},
-            environment=self.environment,
-            tags=self.tags,
             scale=1.0,
-            capture=self.capture,
-            **self.place,
+            **self.facts,
             **collect_provenance(),
         )
         self._description = description
         self._observer = Observer(
-            self.client, self._writer, f"benchkit-{self.id}", level=self.capture
+            self.client, self._writer, f"benchkit-{self.id}", level=self.facts["capture"]
         )
         self._prometheus_context = ExitStack()
         self._prometheus_context.enter_context(
@@ -261,7 +242,8 @@ class Recorder:
         raise AttributeError(f"a recorder has no {name!r}{hint}")
 
     def __repr__(self) -> str:
-        return repr(self.run) if self.run else f"<benchkit.Recorder {self.workload}: recording>"
+        workload = self.facts["workload"]
+        return repr(self.run) if self.run else f"<benchkit.Recorder {workload}: recording>"
 
     def _repr_html_(self) -> str:
         return self.run._repr_html_() if self.run else "recording …"
