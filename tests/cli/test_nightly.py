@@ -151,13 +151,14 @@ def test_nightly_rejects_arguments_before_measuring(project, monkeypatch):
 
 @pytest.mark.slow
 def test_nightly_release_exports_tested_environment(project):
-    cluster = "cluster: {n_workers: 1, threads_per_worker: 1, memory_limit: 512 MiB}\n"
+    cluster = "cluster: {n_workers: 1, threads_per_worker: 1, processes: false}\n"
     (project / "e" / "runtime.yaml").write_text(cluster)
     (project / "e" / "runtime-previous.yaml").write_text(cluster)
     arguments = [
         "--profile",
         "release",
         "own.even",
+        *TIMES,
         "--output",
         "release",
         "--store",
