@@ -9,12 +9,13 @@ from itertools import pairwise
 
 import numpy as np
 import pandas as pd
+import xarray as xr
 
 from benchkit.analysis.insight.critical_path import largest_dependency
 from benchkit.store.run import Run
 from benchkit.store.task_graph import TaskGraph, event_actions
 
-__all__ = ["CAUSES", "blame_walk"]
+__all__ = ["CAUSES", "blame_walk", "most_threads", "paused_spans"]
 
 #: Causes of wall time, in the order of tables: name -> what it means.
 CAUSES = {
@@ -89,6 +90,59 @@ def blame_walk(run: Run, graph: TaskGraph | None = None) -> pd.DataFrame:
     frame["group"] = names[np.where(node >= 0, graph.group[node], -1)]
     frame["worker"] = np.where(node >= 0, graph.worker[node], -1)
     return frame
+
+
+def most_threads(workers: xr.Dataset) -> int:
+    """Return the largest number of threads that a run had at the same time.
+
+    Parameters
+    ----------
+    workers : Dataset
+        Group ``workers`` of the run: a worker that is replaced is listed as well as the new one.
+
+    Returns
+    -------
+    int
+        At least 1.
+    """
+    times, change = _thread_changes(workers)
+    return max(1, int(np.cumsum(change[np.argsort(times, kind="stable")]).max(initial=0)))
+
+
+def paused_spans(run: Run) -> dict[int, list[tuple[float, float]]]:
+    """Return when workers were paused, because their memory was full.
+
+    Parameters
+    ----------
+    run : Run
+        The run.
+
+    Returns
+    -------
+    dict of int to list of (float, float)
+        Starts and ends in s by index of the worker.
+    """
+    spans: dict[int, list[tuple[float, float]]] = {}
+    since: dict[int, float] = {}
+    events = run.events()
+    if not len(events):
+        return spans
+    for row in events[events["topic"] == "worker-status-change"].itertuples():
+        if '"status": "paused"' in row.message:
+            since[row.worker] = row.time
+        elif row.worker in since:
+            spans.setdefault(row.worker, []).append((since.pop(row.worker), row.time))
+    for worker, begin in since.items():
+        spans.setdefault(worker, []).append((begin, np.inf))
+    return spans
+
+
+def _thread_changes(workers: xr.Dataset) -> tuple[np.ndarray, np.ndarray]:
+    """Return when workers came and left, and by how much that changed the number of threads."""
+    left, nthreads = workers["left"].values, workers["nthreads"].values
+    # Leaving is before joining, for the process of a nanny that replaces another.
+    times = np.concatenate([np.where(np.isnan(left), np.inf, left), workers["joined"].values])
+    return times, np.concatenate([-nthreads, nthreads])
 
 
 class _Walk:
@@ -192,7 +246,7 @@ class _Waits:
         self.node, self.kind = node[order], kind[chosen][order]
         self.start = events["start"].values[chosen][order]
         self.stop = events["stop"].values[chosen][order]
-        self.paused = _paused(run)
+        self.paused = paused_spans(run)
         #: By worker: ends and starts of its transfers, ordered.
         self.transfers: dict[int, list[tuple[float, float]]] = {}
         is_transfer = self.kind == "transfer"
@@ -230,32 +284,22 @@ class _Waits:
         return bool((self.graph.worker[inputs] != worker).any())
 
 
-def _paused(run: Run) -> dict[int, list[tuple[float, float]]]:
-    """Return the intervals in which each worker was paused."""
-    spans: dict[int, list[tuple[float, float]]] = {}
-    since: dict[int, float] = {}
-    events = run.events()
-    if not len(events):
-        return spans
-    for row in events[events["topic"] == "worker-status-change"].itertuples():
-        if '"status": "paused"' in row.message:
-            since[row.worker] = row.time
-        elif row.worker in since:
-            spans.setdefault(row.worker, []).append((since.pop(row.worker), row.time))
-    for worker, begin in since.items():
-        spans.setdefault(worker, []).append((begin, np.inf))
-    return spans
-
-
 def _split_computing(frame: pd.DataFrame, graph: TaskGraph, run: Run) -> pd.DataFrame:
     """Divide segments of computing by how many other threads were busy."""
-    n_threads = int(run.tree["workers"].to_dataset()["nthreads"].values.sum())
-    known = np.isfinite(graph.start) & (graph.duration > 0)
-    times = np.concatenate([graph.start[known], graph.stop[known]])
-    change = np.repeat([1, -1], known.sum())
+    # Not those of the graph: it has the last attempt of a task whose result was lost.
+    tasks = run.tree["tasks"].to_dataset()
+    start, seconds = tasks["start"].values, tasks["duration"].values
+    start, seconds = start[seconds > 0], seconds[seconds > 0]
+    moved, threads = _thread_changes(run.tree["workers"].to_dataset())
+    times = np.concatenate([start, start + seconds, moved])
+    change = np.repeat([1, -1, 0], [len(start), len(start), len(moved)])
+    threads = np.concatenate([np.zeros(2 * len(start)), threads])
     order = np.argsort(times, kind="stable")
-    times, busy = times[order], np.cumsum(change[order])
-    many = busy > max(1, FEW_BUSY * n_threads) if n_threads > 1 else busy > 0
+    times, busy, threads = times[order], np.cumsum(change[order]), np.cumsum(threads[order])
+    last = np.append(times[1:] != times[:-1], True)  # of several changes at the same time
+    times, busy, threads = times[last], busy[last], threads[last]
+    # A thread that computes alone is one of many, or all that there are.
+    many = busy > np.where(threads > 1, np.maximum(1, FEW_BUSY * threads), 0)
     edges = np.flatnonzero(np.diff(many, prepend=False))  # where the state changes
     moments, states = times[edges], many[edges]
     last_many = moments[-1] if len(moments) and not states[-1] else np.inf

@@ -13,6 +13,7 @@ import pandas as pd
 import xarray as xr
 from numpy.typing import ArrayLike
 
+from benchkit.analysis.insight.blame import most_threads
 from benchkit.analysis.insight.contention import MOST_WAITS, Contention, is_new_heartbeat
 from benchkit.analysis.insight.limits import Limits, run_limits, seconds_covered
 from benchkit.analysis.insight.whatif import Prediction, WhatIf
@@ -111,8 +112,8 @@ class Case:
 
     @cached_property
     def n_threads(self) -> int:
-        """Number of threads of all workers."""
-        return max(1, int(self.workers["nthreads"].values.sum()))
+        """Number of threads of the workers that were there at the same time."""
+        return most_threads(self.workers)
 
     @cached_property
     def tasks(self) -> pd.DataFrame:
@@ -175,11 +176,34 @@ class Case:
         float or None
             Of all tasks together; None: not recorded.
         """
-        fine = self.run.fine_metrics()
-        if fine.empty:
-            return None
+        fine = self.fine_seconds
         own = fine[(fine["context"] == "execute") & (fine["activity"] == activity)]
         return float(own["value"].sum()) if len(own) else None
+
+    @cached_property
+    def fine_seconds(self) -> pd.DataFrame:
+        """The fine metrics in seconds: context, prefix, activity, value; empty: not recorded."""
+        fine = self.run.fine_metrics()
+        columns = ["context", "prefix", "activity", "value"]
+        return fine[fine["unit"] == "seconds"] if len(fine) else pd.DataFrame(columns=columns)
+
+    def waits_in_tasks(self, group: str) -> float:
+        """Return the seconds in which tasks like those of a group did not use a processor.
+
+        Parameters
+        ----------
+        group : str
+            Name of the task group.
+
+        Returns
+        -------
+        float
+            Of all tasks with its prefix together; 0 if it is not recorded.
+        """
+        groups, fine = self.run.tree["task_groups"].to_dataset(), self.fine_seconds
+        prefixes = groups["prefix"].values[groups["task_group"].values == group]
+        own = fine[(fine["context"] == "execute") & fine["prefix"].isin(prefixes)]
+        return float(own.loc[own["activity"] == "thread-noncpu", "value"].sum())
 
     @cached_property
     def other_threads(self) -> float:

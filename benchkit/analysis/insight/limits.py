@@ -10,7 +10,7 @@ import pandas as pd
 import xarray as xr
 from numpy.typing import ArrayLike
 
-from benchkit.analysis.insight.blame import CAUSES, blame_walk
+from benchkit.analysis.insight.blame import CAUSES, blame_walk, most_threads
 from benchkit.analysis.insight.critical_path import critical_path
 from benchkit.errors import NotRecorded
 from benchkit.formatting import format_quantity
@@ -202,10 +202,9 @@ def run_limits(run: Run) -> Limits:
     seconds = np.nan_to_num(within)  # clocks of workers differ, and tasks may outlast the clock
     path, length = critical_path(graph.indptr, graph.indices, seconds)
     workers = run.tree["workers"].to_dataset()
-    n_threads = max(1, int(workers["nthreads"].values.sum()))
     fetching, spilling = _busiest_worker(run, duration)
     bounds = {
-        "compute": float(run.metrics.get("compute_time", seconds.sum())) / n_threads,
+        "compute": float(run.metrics.get("compute_time", seconds.sum())) / most_threads(workers),
         "critical path": length,
         "network": fetching,
         "disk": spilling,

@@ -123,6 +123,16 @@ def test_paused_worker_is_a_cause(tmp_path):
     ]
 
 
+def test_threads_of_a_lost_worker_are_not_idle(tmp_path):
+    # The result of b-0 is lost with its worker, and computed again: the graph has the last attempt.
+    attempts = [MadeTask("b-0", 0, 1, worker=1, thread=1), MadeTask("b-0", 2, 3)]
+    tasks = [MadeTask("a-0", 0, 2), *attempts]
+
+    run = graph_run(tmp_path, tasks, duration=3, n_workers=2, left={1: 1.0})
+
+    assert segments(run) == [(0.0, 2.0, "computing", "a"), (2.0, 3.0, "computing", "b")]
+
+
 @pytest.mark.parametrize("duration", [7.0, 12.5])
 def test_causes_sum_to_the_duration(tmp_path, duration):
     tasks = tasks_of(("a-0", 1, 3, ""), ("b-0", 3.5, 5, "a-0"), ("c-0", 5, 9, "b-0"))

@@ -217,6 +217,18 @@ SIMILAR = {
         **PLANTED["too_few_tasks"],
         "fine": [["execute", "c", "disk-read", "seconds", 18.0, ""]],
     },
+    "network": {  # the sender reads a spilled result
+        **PLANTED["network"],
+        "fine": [
+            ["gather-dep", "", "network", "seconds", 1.5, ""],
+            ["get-data", "", "disk-read", "seconds", 1.4, ""],
+        ],
+    },
+    "skew": {  # the longest task waits while memory fills until its worker is paused
+        **PLANTED["skew"],
+        "events": [event("worker-status-change", 0, 4.0, status="paused", before="running")],
+        "fine": [["execute", "work", "thread-noncpu", "seconds", 4.2, ""]],
+    },
     "unmanaged": {  # imported modules fill more than half of a small limit
         "samples": [sample(t, i, unmanaged_old=600 * MB) for t in (1, 2) for i in (0, 1)]
     },

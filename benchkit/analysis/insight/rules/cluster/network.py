@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from benchkit.analysis.insight.findings import Case, Finding
+from benchkit.analysis.insight.full_memory import share_of_disk
 from benchkit.formatting import format_quantity
 
 __all__ = ["find"]
@@ -24,7 +25,7 @@ def find(case: Case) -> Finding | None:
     Finding or None
         None: nothing found.
     """
-    waits = case.blamed("transfer")
+    waits = case.blamed("transfer") * (1 - share_of_disk(case))
     saved = case.saving(transfers=0)
     cost = waits if saved is None else min(max(saved, waits), 2 * waits)
     if waits < MIN_SHARE * case.disturbance * case.duration:

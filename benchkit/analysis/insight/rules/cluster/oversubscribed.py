@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from benchkit.analysis.insight.findings import Case, Finding
+from benchkit.analysis.insight.full_memory import filling_seconds
 from benchkit.formatting import format_quantity
 
 __all__ = ["find"]
@@ -33,7 +34,7 @@ def find(case: Case) -> Finding | None:
     half = 0.5 * case.n_threads * case.duration
     # A worker compresses and writes spilled results outside of the threads of tasks.
     spilling = case.metric("disk_write_time") + case.metric("disk_read_time")
-    overhead = PER_TASK_S * case.metric("n_tasks") + spilling
+    overhead = PER_TASK_S * case.metric("n_tasks") + spilling + filling_seconds(case)
     many = cpu - overhead >= MANY * max(computing, half)
     # On a machine with other processes, all threads of a task together get less than a processor.
     others = computing >= half and case.other_threads - overhead >= OTHERS * computing

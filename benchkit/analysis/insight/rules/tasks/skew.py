@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from benchkit.analysis.insight.findings import Case, Finding
+from benchkit.analysis.insight.full_memory import beside_pauses
 from benchkit.formatting import format_quantity
 
 __all__ = ["find"]
@@ -32,15 +33,19 @@ def find(case: Case) -> Finding | None:
     if tasks.empty or case.limits is None:
         return None
     on_path = case.limits.blame.loc[case.limits.blame["cause"] != "scheduler", "group"]
-    skewed = SKEWED * case.disturbance
+    skewed, is_beside = SKEWED * case.disturbance, beside_pauses(case)
     worst, cost, evidence, window = "", 0.0, "", None
     for name, durations in tasks.groupby("task_group", observed=True)["duration"]:
         if len(durations) < MIN_TASKS or name not in set(on_path):
             continue
-        longest, median = durations.max(), durations.median()
+        median = durations.median()
+        # While memory fills until a worker is paused, its task waits: that is no work.
+        waits = case.waits_in_tasks(str(name)) if is_beside[durations.index].any() else 0.0
+        work = durations - waits * is_beside[durations.index]
+        longest = work.max()
         if longest > skewed * max(median, MIN_S) and longest - median > cost:
             worst, cost = str(name), float(longest - median)
-            start = float(tasks.loc[durations.idxmax(), "start"])
+            start = float(tasks.loc[work.idxmax(), "start"])
             window = start, start + float(longest)
             evidence = (
                 f"the longest of {len(durations)} tasks takes {format_quantity(longest, 's')}, "

@@ -27,10 +27,7 @@ def find(case: Case) -> Finding | None:
     Finding or None
         None: nothing found.
     """
-    fine = case.run.fine_metrics()
-    if fine.empty:
-        return None
-    own = fine[(fine["context"] == "execute") & (fine["unit"] == "seconds")]
+    own = case.fine_seconds[case.fine_seconds["context"] == "execute"]
     waits = own[own["activity"] == "thread-noncpu"].groupby("prefix")["value"].sum()
     works = own[own["activity"] == "thread-cpu"].groupby("prefix")["value"].sum()
     works = works.reindex(waits.index).fillna(0.0)
