@@ -1,15 +1,16 @@
-"""Score `benchkit diagnose`: ``python benchmarks/diagnosis.py [--only TEXT] [--set NAME]``.
+"""Score `benchkit diagnose`: ``python benchmarks/diagnosis.py --set NAME [--only TEXT]``.
 
-Prints results, asserts nothing. Plants the faults of `_diagnosis_faults`, runs healthy workloads,
-those that leave nothing behind on the same cluster; prints recall and precision of each rule, and
-for faults whose advice can be carried out the promised saving next to the saving that came.
-``--set held-out`` takes the faults of `_diagnosis_held_out`, and ``--set fresh`` those of
-`_diagnosis_fresh`, with which no rule was chosen; ``--set STORE`` counts findings in a store of
-runs in which nothing was planted.
+Prints results, asserts nothing: recall and precision of each rule.
+
+``--set random --seed N``: faults and healthy runs drawn at random, see `_diagnosis_random`; with a
+new seed, no rule was chosen with them. ``--set tuned``: the fixed faults of `_diagnosis_faults`;
+where the advice can be carried out, the promised saving next to the saving that came. ``--set
+STORE`` counts findings in a store of runs in which nothing was planted.
 
 Run it on a quiet machine: findings of the rule `neighbours` that were not planted are counted
 separately where the counters of the machine confirm them. ``--json FILE --minutes 12`` writes the
-results and stops in time; the same command continues. ``gil`` needs the package gilknocker.
+results and stops in time; the same command continues, and with ``--again`` the rules of today
+diagnose the same recordings. ``gil`` needs the package gilknocker.
 """
 
 from __future__ import annotations
@@ -28,13 +29,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import _diagnosis_plants as plants
 import _diagnosis_tasks as tasks
 import cloudpickle
 import dask
 from _diagnosis_clusters import CLUSTER, Clusters
-from _diagnosis_faults import FAULTS, HEALTHY, Fault
-from _diagnosis_fresh import FRESH, FRESH_HEALTHY
-from _diagnosis_held_out import HELD_OUT, HELD_OUT_HEALTHY
+from _diagnosis_faults import FAULTS, Fault
+from _diagnosis_random import random_set
 from _diagnosis_score import NEIGHBOURS, other_processes, problem_of, summarise
 from distributed import Client
 
@@ -47,12 +48,8 @@ from benchkit.measure.run_ids import new_id
 from benchkit.store.build.run_from_recording import run_from_recording
 from benchkit.store.run import Run
 
-#: Faults and healthy runs by the name of ``--set``.
-SETS = {
-    "tuned": (FAULTS, HEALTHY),
-    "held-out": (HELD_OUT, HELD_OUT_HEALTHY),
-    "fresh": (FRESH, FRESH_HEALTHY),
-}
+#: Healthy runs of a random set, for each fault of one kind.
+N_HEALTHY = 30
 #: Seconds after which a fault is no longer waited for, such as one whose workers stay paused.
 DEADLINE_S = 40.0
 
@@ -62,32 +59,42 @@ def measure(
     fault: Fault,
     work: Callable[[Client], Any],
     cluster: Mapping[str, Any] | None = None,
-) -> Run:
-    """Run a function on a cluster and return its run."""
+) -> Path:
+    """Run a function on a cluster and return its recording."""
     options = fault.cluster if cluster is None else cluster
     leaves = fault.leaves or fault.prepare is not None
     with clusters.client(options, fault.config, leaves=leaves) as client:
         if fault.prepare:
             fault.prepare(client)
-        run = _record(client, work)
-        if run.outcome != "ok" and not leaves:
+        recording, error = _record(client, work)
+        if error and not leaves:
             clusters.close()
-        return run
+        if error and not fault.rules:
+            raise RuntimeError(error)
+        return recording
 
 
-def measure_workload(fault: Fault) -> Run:
-    """Run a workload of the catalogue on a new cluster and return its run."""
+def measure_workload(fault: Fault) -> Path:
+    """Run a workload of the catalogue on a new cluster and return its store."""
     folder = Path(tempfile.mkdtemp())
     file = folder / "faulty.yaml"
     cluster = {**CLUSTER, "memory_limit": "1 GiB", **fault.cluster}
     settings: dict[str, Any] = {}
     dask.config.set(dict(fault.config), config=settings)  # nested mappings instead of dots
     file.write_text(json.dumps({"cluster": cluster, "dask": settings}))
-    (run,) = benchkit.run(fault.name, environment=str(file), store=folder / "store")
-    return run
+    benchkit.run(fault.name, environment=str(file), store=folder / "store")
+    return folder / "store"
 
 
-def _record(client: Client, work: Callable[[Client], Any]) -> Run:
+def read_run(path: Path) -> Run:
+    """Return the run of a recording, or the only run of a store."""
+    if path.suffix == ".recording":
+        return Run(run_from_recording(path))
+    store = benchkit.Store(path, create=False)
+    return store.open(store.runs()["id"].iloc[0])
+
+
+def _record(client: Client, work: Callable[[Client], Any]) -> tuple[Path, str]:
     writer = RecordingWriter(Path(tempfile.mkdtemp()), new_id())
     run_id = writer.path.name.partition(".")[0]
     facts = {"workload": "diagnosis.fault", "capture": "full", "host": host_info()}
@@ -107,14 +114,14 @@ def _record(client: Client, work: Callable[[Client], Any]) -> Run:
     time.sleep(0.6)  # a heartbeat: the last samples of the workers
     observer.uninstall()
     writer.tail(outcome="failed" if error else "ok", error=error, **observer.tail())
-    return Run(run_from_recording(writer.path))
+    return writer.path, error
 
 
 def examine(clusters: Clusters, fault: Fault, *, savings: bool) -> tuple[dict[str, Any], Diagnosis]:
     """Run a fault and return its row of the results, and the diagnosis."""
     with other_processes() as others:
-        run = measure(clusters, fault, fault.run) if fault.run else measure_workload(fault)
-    diagnosis = diagnose(run)
+        path = measure(clusters, fault, fault.run) if fault.run else measure_workload(fault)
+    diagnosis = diagnose(read_run(path))
     row = {
         "fault": fault.name,
         "rules": fault.rules,
@@ -122,12 +129,13 @@ def examine(clusters: Clusters, fault: Fault, *, savings: bool) -> tuple[dict[st
         "duration": diagnosis.duration,
         "findings": {finding.rule: finding.seconds for finding in diagnosis.findings},
         "other_cores": others.cores,
+        "recorded": str(path),
     }
     finding = next((found for found in diagnosis.findings if found.rule in fault.rules), None)
     if savings and fault.mended and finding:
         mended_fault = replace(fault, prepare=None, leaves=False)
-        mended = measure(clusters, mended_fault, fault.mended, fault.mended_cluster)
-        came = run.metrics["duration"] - mended.metrics["duration"]
+        mended = read_run(measure(clusters, mended_fault, fault.mended, fault.mended_cluster))
+        came = diagnosis.duration - mended.metrics["duration"]
         row["saving"] = {"rule": finding.rule, "promised": finding.seconds, "came": came}
     return row, diagnosis
 
@@ -139,6 +147,16 @@ def print_row(row: dict[str, Any]) -> None:
     if saving := row.get("saving"):
         print(f"{'':<36}advice carried out: {saving['rule']} promised {saving['promised']:.2f} s, "
               f"{saving['came']:.2f} s came", flush=True)  # fmt: skip
+
+
+def diagnose_again(rows: list[dict[str, Any]], faults: list[Fault]) -> None:
+    """Replace the findings of the rows by those of today's rules, and what is true of them."""
+    true = {fault.name: (fault.rules, fault.allowed) for fault in faults}
+    for row in rows:
+        diagnosis = diagnose(read_run(Path(row["recorded"])))
+        row["rules"], row["allowed"] = true[row["fault"]]
+        row["findings"] = {finding.rule: finding.seconds for finding in diagnosis.findings}
+        print_row(row)
 
 
 def count_findings(store: Path) -> None:
@@ -165,26 +183,34 @@ def main() -> None:
     """Print what was found, recall and precision, and savings."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", default="", help="faults whose name or rule contains this")
-    parser.add_argument("--repeats", type=int, default=3, help="runs of each healthy workload")
+    parser.add_argument("--seed", type=int, default=0, help="number of the random set")
+    parser.add_argument("--repeats", type=int, default=2, help="random faults of each kind")
     parser.add_argument("--no-savings", action="store_true", help="do not carry out any advice")
     parser.add_argument("--details", action="store_true", help="print all findings of each run")
     parser.add_argument("--json", help="file of the results; runs that it has are not repeated")
     parser.add_argument("--minutes", type=float, default=60.0, help="start no run after these")
-    parser.add_argument("--set", default="tuned", help=f"{', '.join(SETS)} or a store of runs")
+    parser.add_argument("--set", default="random", help="random, tuned, or a store of runs")
+    parser.add_argument("--again", action="store_true", help="diagnose the runs of --json again")
     given = parser.parse_args()
-    cloudpickle.register_pickle_by_value(tasks)
+    for module in (tasks, plants):
+        cloudpickle.register_pickle_by_value(module)
     warnings.filterwarnings("ignore")
     logging.disable(logging.CRITICAL)
-    if given.set not in SETS:
+    if given.set not in ("random", "tuned"):
         count_findings(Path(given.set))
         return
-    planted, healthy = SETS[given.set]
-    faults = [*planted, *healthy * given.repeats]
+    name, faults = given.set, FAULTS
+    if given.set == "random":
+        name = f"random {given.seed}"
+        faults = random_set(given.seed, given.repeats, N_HEALTHY * given.repeats)
     file = Path(given.json or tempfile.mkdtemp(), *([] if given.json else ["results.json"]))
-    results = json.loads(file.read_text()) if file.exists() else {"set": given.set, "rows": []}
-    if results["set"] != given.set:
-        parser.error(f"--json {file}: it has results of --set {results['set']}")
+    results = json.loads(file.read_text()) if file.exists() else {"set": name, "rows": []}
+    if results["set"] != name:
+        parser.error(f"--json {file}: it has results of the set {results['set']}")
     rows, began = results["rows"], time.monotonic()
+    if given.again:
+        diagnose_again(rows, faults)
+        faults = []
     done = Counter(row["fault"] for row in rows)
     clusters = Clusters()
     for fault in faults:

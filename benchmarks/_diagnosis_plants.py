@@ -1,0 +1,337 @@
+"""What is planted by `_diagnosis_faults` and `_diagnosis_random`: functions that take a client."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+from _diagnosis_tasks import fail_first, graph, increase, make, mix, nap_where, spin
+from distributed import Client, as_completed, wait
+
+__all__ = [
+    "array_sum",
+    "block_scheduler",
+    "both",
+    "busy_plugin",
+    "by_batches",
+    "exchange",
+    "failing",
+    "fill_memory",
+    "fill_workers",
+    "frame_groupby",
+    "hold_all",
+    "import_dataframes",
+    "kill_one",
+    "late_start",
+    "lose_results",
+    "refill",
+    "reuse",
+    "send_arrays",
+    "send_data",
+    "sleep_on_scheduler",
+    "slow_sending",
+    "slow_where",
+    "standardize",
+    "with_neighbours",
+]
+
+
+def both(work: Callable[[Client], Any], function: Callable) -> Callable[[Client], Any]:
+    """Return a function that runs a workload, and calls something half a second later."""
+
+    def run(client: Client) -> None:
+        with ThreadPoolExecutor(1) as pool:
+            done = pool.submit(work, client)
+            time.sleep(0.5)
+            function(client)
+            done.result()
+
+    return run
+
+
+def block_scheduler(seconds: float, count: int = 1) -> Callable[[Client], Any]:
+    """Return a function that blocks the scheduler's event loop."""
+
+    def block(seconds: float) -> None:
+        end = time.time() + seconds
+        while time.time() < end:
+            sum(range(1000))
+
+    def run(client: Client) -> None:
+        for _ in range(count):
+            client.run_on_scheduler(block, seconds)
+            time.sleep(0.3)
+
+    return run
+
+
+def sleep_on_scheduler(seconds: float) -> Callable[[Client], Any]:
+    """Return a function that makes the scheduler sleep."""
+    return lambda client: client.run_on_scheduler(time.sleep, seconds)
+
+
+def kill_one(client: Client) -> None:
+    """Kill the process of a worker."""
+    pid = next(iter(client.run(os.getpid).values()))
+    os.kill(pid, signal.SIGKILL)
+
+
+def lose_results(count: int, seconds: float) -> Callable[[Client], Any]:
+    """Return a function that computes results, kills a worker that holds half, and uses them."""
+
+    def run(client: Client) -> None:
+        first = client.map(spin, [seconds] * count, pure=False)
+        wait(first)
+        kill_one(client)
+        wait(client.map(lambda *parts: len(parts), first, pure=False))
+
+    return run
+
+
+def fill_memory(client: Client) -> None:
+    """Fill a worker beyond its limit, so that its nanny ends it; then compute."""
+    futures = [client.submit(spin, 0.1, pure=False) for _ in range(40)]
+
+    def eat() -> int:
+        parts = []
+        for _ in range(100):
+            parts.append(np.ones(40_000_000, np.uint8))
+            time.sleep(0.02)
+        return len(parts)
+
+    eater = client.submit(eat, pure=False, priority=10)
+    wait([*futures, eater])
+
+
+def fill_workers(seconds: float) -> Callable[[Client], Any]:
+    """Return a function that fills three quarters of the memory of all workers for a while."""
+
+    def occupy(seconds: float, dask_worker: Any) -> None:
+        import threading
+
+        def hold() -> None:
+            ballast = np.ones(int(0.75 * dask_worker.memory_manager.memory_limit), np.uint8)
+            time.sleep(seconds)
+            del ballast
+
+        threading.Thread(target=hold).start()
+
+    return lambda client: client.run(occupy, seconds)
+
+
+def slow_sending(latency: float, rate: float) -> Callable[[Client], Any]:
+    """Return a function that makes workers send results slowly."""
+
+    def patch(dask_worker: Any) -> None:
+        import asyncio
+
+        send = dask_worker.handlers["get_data"]
+
+        async def get_data(comm: Any, keys: Any, **more: Any) -> Any:
+            nbytes = sum(dask_worker.state.tasks[key].get_nbytes() for key in keys)
+            await asyncio.sleep(latency + nbytes / rate)
+            return await send(comm, keys=keys, **more)
+
+        dask_worker.handlers["get_data"] = get_data
+
+    return lambda client: client.run(patch)
+
+
+def exchange(size: int, rounds: int = 4, width: int = 8) -> Callable[[Client], Any]:
+    """Return a function in which each task needs results of all workers."""
+    rows = [(make, (size,), []) for _ in range(width)]
+    mixed = [(mix, (size,), [(n * 3 + m) % width for m in (0, 1, 5)]) for n in range(width)]
+    return graph(("make", rows), *[(f"mix{n}", mixed) for n in range(rounds)])
+
+
+def refill(work: Callable, count: int, seconds: float, n_running: int) -> Callable[[Client], Any]:
+    """Return a function that submits another task when one has finished."""
+
+    def run(client: Client) -> None:
+        running = as_completed([client.submit(work, seconds, pure=False) for _ in range(n_running)])
+        for number, _ in enumerate(running, n_running):
+            if number < count:
+                running.add(client.submit(work, seconds, pure=False))
+
+    return run
+
+
+def reuse(count: int, seconds: float) -> Callable[[Client], Any]:
+    """Return a function that keeps the results of a stage, and uses them in two others."""
+
+    def run(client: Client) -> None:
+        first = client.map(spin, [seconds] * count, pure=False)
+        wait(first)
+        for _ in range(2):
+            wait([client.submit(spin, 0.8 * seconds, part, pure=False) for part in first])
+
+    return run
+
+
+def hold_all(count: int, size: int, seconds: float = 0.05) -> Callable[[Client], Any]:
+    """Return a function that keeps results until all are made, then reads them."""
+
+    def run(client: Client) -> None:
+        made = [client.submit(make, size + n, pure=False) for n in range(count)]
+        wait(made)
+        wait(client.map(lambda array: float(array[:10].sum()), made, pure=False))
+
+    return run
+
+
+def by_batches(count: int, size: int, batch: int) -> Callable[[Client], Any]:
+    """Return a function that does the work of `hold_all` with few results at once."""
+
+    def run(client: Client) -> None:
+        for first in range(0, count, batch):
+            made = [client.submit(make, size + first + n, pure=False) for n in range(batch)]
+            wait(client.map(lambda array: float(array[:10].sum()), made, pure=False))
+
+    return run
+
+
+def send_data(megabytes: int, count: int) -> Callable[[Client], Any]:
+    """Return a function that sends a graph with data in it."""
+
+    def run(client: Client) -> None:
+        blocks = [os.urandom(megabytes * 1_000_000) for _ in range(count)]
+        tasks = {f"len-{n}-{time.time()}": (len, block) for n, block in enumerate(blocks)}
+        client.get(tasks, list(tasks))
+
+    return run
+
+
+def send_arrays(count: int, megabytes: int) -> Callable[[Client], Any]:
+    """Return a function that sends graphs whose tasks contain an array each."""
+
+    def run(client: Client) -> None:
+        arrays = [np.random.default_rng(n).random(megabytes * 125_000) for n in range(count)]
+        wait(client.map(lambda array: float(array[:100].mean()), arrays, pure=False))
+
+    return run
+
+
+def late_start(
+    seconds: float, work: Callable[[Client], Any], parses: bool = False
+) -> Callable[[Client], Any]:
+    """Return a function that prepares in the client for some time before it submits."""
+
+    def run(client: Client) -> None:
+        text, end = json.dumps([{"number": n} for n in range(20_000)]), time.time() + seconds
+        while time.time() < end:
+            json.loads(text) if parses else sum(range(1000))
+        work(client)
+
+    return run
+
+
+def with_neighbours(count: int, work: Callable[[Client], Any]) -> Callable[[Client], Any]:
+    """Return a function that runs while other processes compute."""
+
+    def run(client: Client) -> None:
+        command = [sys.executable, "-c", "while True: pass"]
+        others = [subprocess.Popen(command) for _ in range(count)]
+        try:
+            work(client)
+        finally:
+            for process in others:
+                process.kill()
+                process.wait()
+
+    return run
+
+
+def failing(count: int, seconds: float, share: float = 1.0) -> Callable[[Client], Any]:
+    """Return a function of whose tasks a share fails at the first attempt."""
+
+    def run(client: Client) -> None:
+        import tempfile
+
+        folder, n_failing = tempfile.mkdtemp(), round(share * count)
+        paths = [f"{folder}/{n}" if n < n_failing else "" for n in range(count)]
+        wait([client.submit(fail_first, seconds, p, retries=2, pure=False) for p in paths])
+
+    return run
+
+
+def slow_where(slow: float, fast: float, work: Callable, count: int) -> Callable[[Client], Any]:
+    """Return a function whose tasks are slower on worker 0."""
+
+    def run(client: Client) -> None:
+        names = (0,) if slow != fast else ()
+        columns = [[slow] * count, [fast] * count, [names] * count, [work] * count]
+        wait(client.map(nap_where, *columns, pure=False))
+
+    return run
+
+
+def busy_plugin(seconds: float, count: int) -> Callable[[Client], Any]:
+    """Return a function whose scheduler computes for each transition, in a plugin."""
+    from distributed import SchedulerPlugin
+
+    class Busy(SchedulerPlugin):
+        def transition(self, key: Any, start: str, finish: str, *args: Any, **more: Any) -> None:
+            end = time.perf_counter() + seconds
+            while time.perf_counter() < end:
+                pass
+
+    def run(client: Client) -> None:
+        client.register_plugin(Busy(), name="busy")
+        wait(client.map(increase, range(count), pure=False))
+
+    return run
+
+
+def array_sum(shape: tuple[int, int], chunks: tuple[int, int]) -> Callable[[Client], Any]:
+    """Return a function that computes column sums of a random array."""
+
+    def run(client: Client) -> None:
+        import dask.array as da
+
+        array = da.random.default_rng(0).random(shape, chunks=chunks)
+        client.compute((array + array.T.rechunk(chunks)).sum(axis=0)).result()
+
+    return run
+
+
+def standardize(shape: tuple[int, int], chunks: tuple[int, int]) -> Callable[[Client], Any]:
+    """Return a function that standardizes a random array."""
+
+    def run(client: Client) -> None:
+        import dask.array as da
+
+        array = da.random.default_rng(1).random(shape, chunks=chunks)
+        client.compute(((array - array.mean(axis=0)) / array.std(axis=0)).max()).result()
+
+    return run
+
+
+def import_dataframes() -> None:
+    """Import what tables need, which takes a second in each process."""
+    import dask.dataframe  # noqa: F401
+
+
+def frame_groupby(rows: int, parts: int) -> Callable[[Client], Any]:
+    """Return a function that groups a table."""
+
+    def run(client: Client) -> None:
+        import dask.dataframe as dd
+        import pandas as pd
+
+        def part(number: int) -> pd.DataFrame:
+            return pd.DataFrame(
+                {"key": np.arange(rows) % 50, "value": np.arange(rows) % 97 * number}
+            )
+
+        table = dd.from_map(part, range(1, parts + 1))
+        client.compute(table.groupby("key")["value"].std()).result()
+
+    return run
