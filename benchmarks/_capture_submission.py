@@ -66,7 +66,7 @@ def _submit(scheduler: Scheduler, count: int, width: int, recorded: bool) -> flo
             task.add_dependency(other)
         tasks.append(task)
     if recorded:
-        vars(scheduler)["benchkit_task_graphs"].add_submission(time.time(), keys[-1:])
+        vars(scheduler)["benchkit_task_graphs"].add_submission(time.time(), keys[-1:], None)
     taken = (time.thread_time() - begin) / count
     if recorded:
         graph.drain()
