@@ -315,6 +315,19 @@ def test_threads_that_spill_are_not_threads_of_tasks(tmp_path):
         assert (all_rules()["oversubscribed"](case) is not None) is is_found
 
 
+def test_threads_that_fill_memory_until_a_pause_are_not_threads_of_tasks(tmp_path):
+    samples = [
+        sample(t / 2, i, process_number=i, cpu_time=1.6 * t, process=150 * MB * t)
+        for t in range(6) for i in (0, 1)
+    ]  # fmt: skip
+    paused = [event("worker-status-change", i, 2.4, status="paused") for i in (0, 1)]
+    for events, is_found in (([], True), (paused, False)):
+        run = run_of(
+            tmp_path / str(is_found), fine=own_seconds(10.0, 0.0), samples=samples, events=events
+        )
+        assert (all_rules()["oversubscribed"](Case(run)) is not None) is is_found
+
+
 @pytest.mark.parametrize("rule", ["network", "garbage", "slow_start", "large_graph"])
 def test_shares_have_to_be_twice_as_large_on_disturbed_machines(tmp_path, rule):
     case = Case(run_of(tmp_path, **PLANTED[rule]))
