@@ -1,17 +1,18 @@
 """Replay a recorded graph by list scheduling, on another cluster or with other durations.
 
 As Dask's scheduler does: a task runs on the worker where it would start first among those that
-hold a dependency, and waits there for a thread; a root task (no dependencies, or few for a large
-group) runs on the next free thread; workers without tasks steal waiting ones at an interval.
-Durations are those recorded. A thread is idle between two tasks for as long as it was in the
-recorded run.
+hold a dependency, and waits there for a thread; root tasks (no dependencies, or few for a large
+group) are sent to workers that have fewer tasks than `worker-saturation` allows, by default one
+more than threads; workers without tasks steal waiting ones at an interval. A worker starts the best
+of the tasks that arrived. Durations are those recorded.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from itertools import pairwise
+from math import ceil
 
 import numpy as np
 
@@ -30,9 +31,11 @@ class ReplayInput:
         The graph.
     seconds : ndarray of float
         Seconds that each task occupies a thread.
-    delay : ndarray of float
-        Seconds that pass between the end of the last dependency of each task and its start, other
-        than transfers.
+    handoff : float
+        Seconds from the end of a task to the start of one that waits for its thread.
+    dispatch : float
+        Seconds from the end of the last dependency of a task to its arrival at the worker, other
+        than transfers: messages, and the scheduler's work.
     bandwidth : float
         Bytes per second of one fetch; infinite: transfers are free.
     latency : float
@@ -44,16 +47,20 @@ class ReplayInput:
         Seconds from the end of the last task to the end of the run.
     steal_interval : float
         Seconds between two looks for workers without tasks; infinite: nothing is stolen.
+    saturation : float
+        Tasks that are sent to a worker / its threads, while root tasks wait.
     """
 
     graph: TaskGraph
     seconds: np.ndarray
-    delay: np.ndarray
+    handoff: float
+    dispatch: float
     bandwidth: float
     latency: float
     gates: list[tuple[int, float]]
     tail: float
     steal_interval: float = np.inf
+    saturation: float = 1.1
 
 
 def replay(given: ReplayInput, n_workers: int, nthreads: int) -> float:
@@ -100,28 +107,31 @@ class _Replay:
     def __init__(self, given: ReplayInput, n_workers: int, nthreads: int) -> None:
         graph = given.graph
         self.given, self.n_workers, self.nthreads = given, n_workers, nthreads
-        self.seconds, self.delay = given.seconds.tolist(), given.delay.tolist()
+        self.seconds, self.ran = given.seconds.tolist(), np.isfinite(graph.start).tolist()
         self.row, self.edge = graph.indptr.tolist(), graph.indices.tolist()
         self.starts, self.dependents = (values.tolist() for values in graph.dependents)
         self.nbytes = np.maximum(graph.nbytes, 0).tolist()
         self.per_byte, self.latency = 1 / given.bandwidth, given.latency
         self.is_root = _root_tasks(graph, n_workers * nthreads)
-        #: Ready tasks: root tasks, and those of each worker.
+        #: Ready root tasks, and for each worker tasks that arrived, and (time, task) of the others.
         self.roots: list[int] = []
         self.queues: list[list[int]] = [[] for _ in range(n_workers)]
+        self.arriving: list[list[tuple[float, int]]] = [[] for _ in range(n_workers)]
+        #: Tasks of each worker, up to which it is sent root tasks, and workers with fewer.
+        self.n_tasks = [0] * n_workers
+        self.most_tasks = max(1, ceil(given.saturation * nthreads))
+        self.open = set(range(n_workers))
         #: Seconds of queued and running tasks of each worker.
         self.occupied = [0.0] * n_workers
         self.free = [nthreads] * n_workers
         self.n_free = n_workers * nthreads
-        self.n_queued = 0
+        self.n_waiting = 0
         self.place = [0] * len(graph)
-        self.ready_at = [0.0] * len(graph)
         #: Results fetched by a worker, as task x workers + worker.
         self.copies: set[int] = set()
         #: Events: (time, number); number >= 0: the end of a task, < 0: a gate opens, or stealing.
         self.steal_event = -1 - len(given.gates)
         self.events: list[tuple[float, int]] = []
-        self.turn = 0
         #: Whether an event for the next stealing is in `events`.
         self.steals = np.isinf(given.steal_interval)
 
@@ -140,10 +150,9 @@ class _Replay:
                 self._ready(node, 0.0)
         starts, dependents = self.starts, self.dependents
         last = 0.0
-        self._start_roots(0.0)
+        self._send_roots(0.0)
         while events:
             now, number = heappop(events)
-            worker = -1
             if number == self.steal_event:
                 self._steal(now)
                 freed: list[int] = []
@@ -152,28 +161,18 @@ class _Replay:
             else:
                 last = now
                 worker = self.place[number]
-                self.free[worker] += 1
-                self.n_free += 1
-                self.occupied[worker] -= self.seconds[number]
+                self._finish(number, worker, now)
                 freed = dependents[starts[number] : starts[number + 1]]
                 for gate in opened_by.get(number, ()):
                     heappush(events, (now + given.gates[gate][1], -1 - gate))
-            others = []
             for node in freed:
                 waiting[node] -= 1
                 if not waiting[node]:
-                    other = self._ready(node, now)
-                    if other != worker and other >= 0:
-                        others.append(other)
-            if worker >= 0:
-                self._start_next(worker, now)
-            for other in others:
-                self._start_next(other, now)
-            if self.n_free:
-                if self.roots:
-                    self._start_roots(now)
-                if self.n_queued and not self.steals:
-                    self._plan_stealing(now)
+                    self._ready(node, now)
+            if self.roots and self.open:
+                self._send_roots(now)
+            if self.n_free and self.n_waiting and not self.steals:
+                self._plan_stealing(now)
         return last
 
     def _submissions(self) -> tuple[list[list[int]], list[int]]:
@@ -185,22 +184,48 @@ class _Replay:
         members = [order[first:stop].tolist() for first, stop in pairwise(ends)]
         return members, (np.diff(graph.indptr) + (submission >= 0)).tolist()
 
-    def _ready(self, node: int, now: float) -> int:
-        """Assign a task whose dependencies are finished; return its worker, -1 if it has none."""
-        self.ready_at[node] = now
+    def _finish(self, node: int, worker: int, now: float) -> None:
+        """End a task, and start the next of those that arrived at its worker."""
+        self.free[worker] += 1
+        self.n_free += 1
+        self.occupied[worker] -= self.seconds[node]
+        self.n_tasks[worker] -= 1
+        if self.n_tasks[worker] < self.most_tasks:
+            self.open.add(worker)
+        self._start_next(worker, now)
+
+    def _ready(self, node: int, now: float) -> None:
+        """Send a task whose dependencies are finished to its worker, root tasks to none yet."""
         if self.is_root[node]:
             heappush(self.roots, node)
-            return -1
+            return
         begin, end = self.row[node], self.row[node + 1]
-        worker = self.place[self.edge[begin]] if end - begin == 1 else self._worker_of(begin, end)
-        self._assign(node, worker)
-        return worker
+        self._send(
+            node, self.place[self.edge[begin]] if end - begin == 1 else self._worker_of(begin, end), now
+        )
 
-    def _assign(self, node: int, worker: int) -> None:
+    def _send_roots(self, now: float) -> None:
+        """Send root tasks to the workers that have the fewest tasks."""
+        while self.roots and self.open:
+            worker = min(self.open, key=self.n_tasks.__getitem__)
+            self._send(heappop(self.roots), worker, now)
+
+    def _send(self, node: int, worker: int, now: float) -> None:
         self.place[node] = worker
         self.occupied[worker] += self.seconds[node]
-        heappush(self.queues[worker], node)
-        self.n_queued += 1
+        self.n_tasks[worker] += 1
+        if self.n_tasks[worker] >= self.most_tasks:
+            self.open.discard(worker)
+        arrives = now
+        if self.ran[node]:
+            arrives += self.given.dispatch
+            if self.n_workers > 1 and self.row[node] != self.row[node + 1]:
+                # Results are fetched while the threads compute other tasks.
+                arrives += self._fetching(node, worker)
+        heappush(self.arriving[worker], (arrives, node))
+        self.n_waiting += 1
+        if self.free[worker]:
+            self._start_next(worker, now)
 
     def _worker_of(self, begin: int, end: int) -> int:
         """Return the worker, among those with a dependency, where a task would start first."""
@@ -235,37 +260,21 @@ class _Replay:
         return self.latency * len(sources) + size * self.per_byte
 
     def _start_next(self, worker: int, now: float) -> None:
-        """Start tasks of a worker on its free threads: its own, and root tasks."""
-        queue, roots = self.queues[worker], self.roots
-        while self.free[worker] and (queue or roots):
-            if queue and not (roots and roots[0] < queue[0]):
-                self.n_queued -= 1
-                self._start(heappop(queue), worker, now)
+        """Start tasks of a worker on its free threads: the best that arrived, or the next."""
+        queue, arriving = self.queues[worker], self.arriving[worker]
+        while arriving and arriving[0][0] <= now:
+            heappush(queue, heappop(arriving)[1])
+        while self.free[worker] and (queue or arriving):
+            begins = now + self.given.handoff
+            if queue:
+                node = heappop(queue)
             else:
-                self._start_root(worker, now)
-
-    def _start_roots(self, now: float) -> None:
-        """Start root tasks on free threads, worker by worker in turn."""
-        while self.n_free and self.roots:
-            while not self.free[self.turn]:
-                self.turn = (self.turn + 1) % self.n_workers
-            self._start_root(self.turn, now)
-            self.turn = (self.turn + 1) % self.n_workers
-
-    def _start_root(self, worker: int, now: float) -> None:
-        node = heappop(self.roots)
-        self.place[node] = worker
-        self.occupied[worker] += self.seconds[node]
-        self._start(node, worker, now)
-
-    def _start(self, node: int, worker: int, now: float) -> None:
-        self.free[worker] -= 1
-        self.n_free -= 1
-        wait = 0.0
-        if self.n_workers > 1 and self.row[node] != self.row[node + 1]:
-            # Results are fetched while the threads compute other tasks.
-            wait = max(0.0, self.ready_at[node] + self._fetching(node, worker) - now)
-        heappush(self.events, (now + self.delay[node] + wait + self.seconds[node], node))
+                arrives, node = heappop(arriving)
+                begins = max(begins, arrives)
+            self.free[worker] -= 1
+            self.n_free -= 1
+            self.n_waiting -= 1
+            heappush(self.events, (begins + self.seconds[node], node))
 
     def _plan_stealing(self, now: float) -> None:
         # The interval began before the run, at an unknown moment.
@@ -277,18 +286,25 @@ class _Replay:
     def _steal(self, now: float) -> None:
         """Move queued tasks to workers without any, where they end earlier."""
         self.steals = False
-        for thief in [w for w in range(self.n_workers) if self.free[w] and not self.queues[w]]:
+        for thief in [w for w in range(self.n_workers) if self.free[w]]:
             victim = max(range(self.n_workers), key=self.occupied.__getitem__)
-            queue = self.queues[victim]
+            arrived, arriving = self.queues[victim], self.arriving[victim]
+            queue = arrived + [node for _, node in arriving]
             for node in sorted(queue, reverse=True):
                 size = sum(self.nbytes[o] for o in self.edge[self.row[node] : self.row[node + 1]])
                 cost = self.latency + size * self.per_byte
                 ends = self.occupied[thief] / self.nthreads + cost + self.seconds[node]
                 if ends >= self.occupied[victim] / self.nthreads:
                     break
-                queue.remove(node)
-                self.n_queued -= 1
+                if node in arrived:
+                    arrived.remove(node)
+                else:
+                    arriving[:] = [each for each in arriving if each[1] != node]
+                self.n_waiting -= 1
+                self.n_tasks[victim] -= 1
                 self.occupied[victim] -= self.seconds[node]
-                self._assign(node, thief)
-            queue.sort()
-            self._start_next(thief, now)
+                self._send(node, thief, now)
+            heapify(arrived)
+            heapify(arriving)
+            if self.n_tasks[victim] < self.most_tasks:
+                self.open.add(victim)

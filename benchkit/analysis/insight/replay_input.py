@@ -17,6 +17,8 @@ __all__ = ["event_seconds", "replay_input"]
 #: between hosts (Dask's own assumption), and in s.
 FEWEST_BYTES = 1e6
 LOCAL_BANDWIDTH, BANDWIDTH, LATENCY_S = 500e6, 100e6, 0.002
+#: Seconds after which a task that is ready has arrived at its worker, and those in which none has.
+SURELY_ARRIVED_S, JUST_READY_S = 0.02, 0.001
 #: Dask's default since 2025.2.
 STEAL_INTERVAL_S = 1.0
 
@@ -70,11 +72,13 @@ def replay_input(run: Run, graph: TaskGraph, disk: np.ndarray) -> tuple[ReplayIn
     ran = np.isfinite(graph.start)
     seconds = np.where(ran, np.nan_to_num(graph.duration), 0.0) + disk
     bandwidth, latency, measured = _transfer_model(run, graph)
+    handoff, dispatch = _overhead(run, graph)
     stop = np.where(ran, graph.stop, -np.inf)
     given = ReplayInput(
         graph=graph,
         seconds=seconds,
-        delay=np.where(ran, _overhead(run, graph), 0.0),
+        handoff=handoff,
+        dispatch=dispatch,
         bandwidth=bandwidth,
         latency=latency,
         gates=_gates(graph, stop),
@@ -84,25 +88,34 @@ def replay_input(run: Run, graph: TaskGraph, disk: np.ndarray) -> tuple[ReplayIn
     return given, measured
 
 
-def _overhead(run: Run, graph: TaskGraph) -> float:
-    """Return the seconds that a task needs to start on a free thread when it has all it needs.
+def _overhead(run: Run, graph: TaskGraph) -> tuple[float, float]:
+    """Return the seconds between two tasks of a thread, and from readiness to arrival of a task.
 
-    The mean without the largest tenth: a task may also wait for reasons that the replay models.
+    Means without the largest tenth: a task may also wait for reasons that the replay models.
     """
     ran = np.flatnonzero(np.isfinite(graph.start))
     order = ran[np.lexsort((graph.start[ran], graph.thread[ran]))]
     free = np.full(len(graph), -np.inf)
     same = graph.thread[order][1:] == graph.thread[order][:-1]
     free[order[1:][same]] = graph.stop[order][:-1][same]
-    ready = free.copy()
     last = largest_dependency(graph.indptr, graph.indices, graph.stop)
-    ready[last >= 0] = np.fmax(ready, np.where(last >= 0, graph.stop[last], -np.inf))[last >= 0]
     started = np.append(graph.submissions["started"].to_numpy(), -np.inf)[graph.submission]
-    ready = np.fmax(ready, started)
+    ready = np.fmax(started, np.where(last >= 0, graph.stop[last], -np.inf))
     waits = event_seconds(run, graph, ("transfer", "disk-read", "disk-write"))
-    own = np.maximum(graph.start - ready - waits, 0.0)[ran]
-    own = np.sort(own[np.isfinite(own)])
-    return float(own[: max(1, round(0.9 * len(own)))].mean()) if len(own) else 0.0
+    waited = (free - ready)[ran]
+    # The thread became free long after the task arrived, or the task became ready as it did.
+    handoff = _usual((graph.start - free - waits)[ran][waited > SURELY_ARRIVED_S])
+    dispatch = _usual((graph.start - ready - waits)[ran][waited < JUST_READY_S])
+    known = [value for value in (handoff, dispatch) if value is not None]
+    least, most = (min(known), max(known)) if known else (0.0, 0.0)
+    return (least if handoff is None else handoff), (most if dispatch is None else dispatch)
+
+
+def _usual(seconds: np.ndarray) -> float | None:
+    """Return the mean without the largest tenth; None: there are no seconds."""
+    own = np.sort(np.maximum(seconds[np.isfinite(seconds)], 0.0))
+    kept = own[: max(1, round(0.9 * len(own)))]
+    return float(kept.mean()) if len(own) else None
 
 
 def _transfer_model(run: Run, graph: TaskGraph) -> tuple[float, float, bool]:

@@ -172,7 +172,6 @@ class WhatIf:
         bandwidth: float | None = None,
         groups: Mapping[str, float] | None = None,
         no_spill: bool = False,
-        latency: float | None = None,
     ) -> Prediction:
         """Return the duration with all of these changes together.
 
@@ -188,8 +187,6 @@ class WhatIf:
             Factor of the durations of tasks, by task group or prefix.
         no_spill : bool, default False
             No task waits for spilled data.
-        latency : float, optional
-            Factor of the seconds that threads are idle between two tasks.
 
         Returns
         -------
@@ -227,8 +224,6 @@ class WhatIf:
             shown.append(f'--group "{name}={factor:g}"')
             chosen = _nodes_of(self.graph, name)
             seconds = np.where(chosen, seconds * factor, seconds)
-        if latency is not None:
-            given = replace(given, delay=given.delay * latency)
         given = replace(given, seconds=seconds)
         shape = workers or self.n_workers, threads or self.nthreads
         self._check_memory(shape[0], no_spill=no_spill)
@@ -301,8 +296,13 @@ class WhatIf:
             stretch = self.contention.stretch(*shape, float(seconds.sum()), wall, gil)
             seconds = given.seconds * (1 + computing * (stretch / base - 1))
             # Between two tasks, scheduler and event loops compute, which share the same.
-            delay = given.delay * (stretch / base)
-            duration = replay(replace(given, seconds=seconds, delay=delay), *shape)
+            changed = replace(
+                given,
+                seconds=seconds,
+                handoff=given.handoff * stretch / base,
+                dispatch=given.dispatch * stretch / base,
+            )
+            duration = replay(changed, *shape)
         return duration
 
 
