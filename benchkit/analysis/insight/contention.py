@@ -18,7 +18,7 @@ from scipy import stats
 from benchkit.store.build.processes import increases
 from benchkit.store.run import Run
 
-__all__ = ["MOST_WAITS", "Contention", "is_new_heartbeat"]
+__all__ = ["MOST_WAITS", "Contention", "is_new_heartbeat", "mean_concurrency"]
 
 #: A thread that computes in Python gives the GIL away after 5 ms (`sys.getswitchinterval`): then
 #: the timer of the worker's event loop is late by more than this.
@@ -35,11 +35,22 @@ LOCAL_HOSTS = {"127.0.0.1", "localhost", "::1"}
 #: although no timer is late: they share the allocator, page faults and short parts in Python. From
 #: `LATE_SHARE` with the GIL on, as late timers say it, they shared all of it. It was 0.05 to 0.9
 #: for arrays and 0.8 to 1 for tables and Python (25 workloads on two cores).
-LEAST_SHARE, USUAL_SHARE, LATE_SHARE = 0.45, 0.7, 0.2
+LEAST_SHARE, USUAL_SHARE, LATE_SHARE = 0.15, 0.5, 0.2
+#: Processor seconds of scheduler and client per task.
+SCHEDULER_SECONDS = 0.6e-3
+#: Share of the processor seconds of tasks that each other thread of a worker adds.
+MORE_SECONDS = 0.06
+#: Share of the processor seconds of an event loop in which it has the GIL.
+LOOP_SHARE = 0.75
 #: Waits of tasks for processors that sharing may explain / those by chance.
 MOST_WAITS = 2.0
-#: Most other threads and processes that are counted at the same time.
-MOST_OTHERS = 60
+#: Most other threads and processes that are counted at the same time, and of them those that are no
+#: workers: scheduler and client.
+MOST_OTHERS, OTHER_PROCESSES = 60, 2
+#: Largest share of a processor, or of the GIL, that others use.
+MOST_LOAD = 0.9
+#: Iterations after which the waits of tasks and others agree.
+N_ITERATIONS = 10
 
 
 @dataclass(frozen=True)
@@ -53,15 +64,21 @@ class Contention:
     computing : float
         Share of the tasks' seconds in which they used a processor.
     others : float
-        Processor seconds of all else on the machine: scheduler, client, event loops.
+        Processor seconds of all else because of tasks: scheduler, client, event loops.
     gil : float
         Share of the computing time for which tasks hold the GIL.
+    loops : float
+        The part of `others` that passed in the processes of workers.
+    background : float
+        Processors that all else used which is not there because of tasks.
     """
 
     cores: float
     computing: float
     others: float
     gil: float
+    loops: float
+    background: float
 
     @classmethod
     def of(cls, run: Run) -> Contention:
@@ -81,23 +98,32 @@ class Contention:
         cpu, waits = _task_seconds(run)
         is_known = cpu + waits > 0
         n_workers, nthreads = workers.sizes["worker"], round(float(workers["nthreads"].mean()))
+        others = max(0.0, _machine_seconds(workers) - cpu) if is_known else 0.0
+        loops = min(others, max(0.0, run.metrics.get("cpu_time", 0.0) - cpu))
+        # Scheduler and client also compute while nothing happens, and so do other processes.
+        idle = max(0.0, others - loops - SCHEDULER_SECONDS * run.metrics.get("n_tasks", 0.0))
         found = cls(
             cores=_cores(run, workers),
             computing=cpu / (cpu + waits) if is_known else 1.0,
-            others=max(0.0, _machine_seconds(workers) - cpu) if is_known else 0.0,
+            others=others - idle,
             gil=0.0,
+            loops=loops,
+            background=idle / duration,
         )
-        busy = min(1.0, (cpu + waits) / (n_workers * nthreads * duration)) if is_known else 1.0
-        computing = min(1.0, nthreads * busy * found.computing)
-        is_late, n_ticks = _late_beats(workers, duration, computing)
+        seconds = cpu + waits if is_known else np.inf
+        shape = n_workers, nthreads, seconds, duration
         if nthreads > 1 and is_known:
             # Threads wait for the GIL, and for locks of memory; what more they wait is their own.
-            stretch = [found._stretch(n_workers, nthreads, busy, duration, g) for g in GIL_SHARES]
+            stretch = [found.stretch(*shape, gil) for gil in GIL_SHARES]
             nearest = np.abs(np.array(stretch) * found.computing - 1.0).argmin()
             return replace(found, gil=float(GIL_SHARES[nearest]))
+        computing = min(1.0, seconds / (n_workers * duration)) * found.computing
+        is_late, n_ticks = _late_beats(workers, duration, computing)
         if "gil_contention_mean" in run.metrics:
-            held = run.metrics["gil_contention_mean"] / max(computing, 1e-3)
-        elif not len(is_late) or found._stretch(n_workers, 1, busy, duration, 0) > FEW_PROCESSORS:
+            busy = run.metrics["gil_contention_mean"] * n_workers * duration
+            held = (busy - LOOP_SHARE * found.loops) / cpu if cpu else 1.0
+            return replace(found, gil=min(1.0, LEAST_SHARE + max(0.0, held)))
+        elif not len(is_late) or found.stretch(*shape, 0.0) > FEW_PROCESSORS:
             return replace(found, gil=USUAL_SHARE)
         else:
             missed = (1 - GIL_SHARES)[:, None] ** n_ticks
@@ -127,28 +153,83 @@ class Contention:
         float
             At least 1.
         """
-        busy = min(1.0, seconds / (n_workers * nthreads * duration))
-        return self._stretch(n_workers, nthreads, busy, duration, gil)
+        n_threads = n_workers * nthreads
+        n_running = 1 + (n_threads - 1) * min(1.0, seconds / (n_threads * duration))
+        curve = self.curve(n_workers, nthreads, duration, gil)
+        return float(np.interp(n_running, np.arange(len(curve)), curve))
 
-    def _stretch(
-        self, n_workers: int, nthreads: int, busy: float, duration: float, gil: float
-    ) -> float:
+    def curve(
+        self, n_workers: int, nthreads: int, duration: float, gil: float, others: float = 0.0
+    ) -> np.ndarray:
+        """Return how many times as long as on a free machine tasks compute, by how many run.
+
+        Parameters
+        ----------
+        n_workers, nthreads : int
+            Workers, and threads of each.
+        duration : float
+            Duration of the run in s.
+        gil : float
+            Share of the computing time with the GIL.
+        others : float, default 0
+            More processor seconds of all else on the machine.
+
+        Returns
+        -------
+        ndarray of float
+            Element n: n tasks run at the same time.
+        """
+        n_running = np.arange(min(n_workers * nthreads, MOST_OTHERS) + 1)
         # Mean value analysis of a closed network: a station with a queue (the GIL), one without.
+        # The event loop of the worker uses the GIL, too.
+        loop = min(MOST_LOAD, LOOP_SHARE * self.loops / (n_workers * duration))
         queue, responses = 0.0, []
         for n_threads in range(1, min(nthreads, MOST_OTHERS) + 1):
-            at_gil = gil * (1 + queue)
+            at_gil = gil * (1 + queue) / (1 - loop)
             responses.append(at_gil + 1 - gil)
             queue = n_threads * at_gil / responses[-1]
-        n_computing = 1 + (len(responses) - 1) * busy
-        response = float(np.interp(n_computing, range(1, len(responses) + 1), responses))
+        # Threads of a process also take more processor seconds: page faults, shared caches.
+        responses = (1 + MORE_SECONDS * np.arange(len(responses))) * responses
+        response = np.interp(n_running / n_workers, range(1, len(responses) + 1), responses)
         if np.isinf(self.cores):
             return response
-        n_others = min(n_workers * nthreads - 1, MOST_OTHERS)
-        tasks = stats.binom.pmf(range(n_others + 1), n_others, busy * self.computing / response)
-        rest = stats.poisson.pmf(range(MOST_OTHERS), self.others / duration)
-        runnable = 1 + np.arange(n_others + MOST_OTHERS)
-        waits = np.maximum(1.0, runnable / self.cores)
-        return response * float((np.convolve(tasks, rest) * waits).sum())
+        # Others wait for processors as tasks do: the more wait, the more there are at a time.
+        load = min(MOST_LOAD * self.cores, self.background + (self.others + others) / duration)
+        count = np.arange(MOST_OTHERS)
+        waits = np.maximum(1.0, (1 + np.add.outer(count, count)) / self.cores)
+        share = np.clip(self.computing / response, 0, 1)[:, None]
+        tasks = stats.binom.pmf(count, np.maximum(n_running - 1, 0)[:, None], share)
+        stretch = np.ones(len(n_running))
+        for _ in range(N_ITERATIONS):
+            n_rest = np.minimum(load * stretch, n_workers + OTHER_PROCESSES)[:, None]
+            stretch = np.einsum("ki,kj,ij->k", tasks, stats.poisson.pmf(count, n_rest), waits)
+        return response * stretch
+
+
+def mean_concurrency(start: np.ndarray, stop: np.ndarray) -> np.ndarray:
+    """Return how many tasks run while each task runs, itself included.
+
+    Parameters
+    ----------
+    start, stop : ndarray of float
+        When each task runs; NaN: it does not.
+
+    Returns
+    -------
+    ndarray of float
+        Means over its seconds, at least 1.
+    """
+    ran = np.isfinite(start) & (stop > start)
+    times = np.concatenate([start[ran], stop[ran]])
+    order = np.argsort(times, kind="stable")
+    times = times[order]
+    count = np.cumsum(np.repeat([1.0, -1.0], ran.sum())[order])
+    sums = np.concatenate([[0.0], np.cumsum(count[:-1] * np.diff(times))])
+    found = np.ones(len(start))
+    if len(times):
+        both = np.interp(stop[ran], times, sums) - np.interp(start[ran], times, sums)
+        found[ran] = np.maximum(1.0, both / (stop - start)[ran])
+    return found
 
 
 def is_new_heartbeat(workers: xr.Dataset) -> np.ndarray:

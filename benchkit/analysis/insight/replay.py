@@ -18,7 +18,7 @@ import numpy as np
 
 from benchkit.store.task_graph import TaskGraph
 
-__all__ = ["ReplayInput", "replay"]
+__all__ = ["ReplayInput", "Schedule", "replay"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,8 +63,28 @@ class ReplayInput:
     saturation: float = 1.1
 
 
-def replay(given: ReplayInput, n_workers: int, nthreads: int) -> float:
-    """Return the duration of a run on a cluster of this shape.
+@dataclass(frozen=True, eq=False)
+class Schedule:
+    """A replayed run.
+
+    Parameters
+    ----------
+    duration : float
+        Duration in s.
+    start, stop : ndarray of float
+        When each task runs, in s.
+    fetched : float
+        Bytes of results that other workers fetched.
+    """
+
+    duration: float
+    start: np.ndarray
+    stop: np.ndarray
+    fetched: float
+
+
+def replay(given: ReplayInput, n_workers: int, nthreads: int) -> Schedule:
+    """Return the schedule of a run on a cluster of this shape.
 
     Parameters
     ----------
@@ -75,13 +95,16 @@ def replay(given: ReplayInput, n_workers: int, nthreads: int) -> float:
 
     Returns
     -------
-    float
-        Duration in s.
+    Schedule
+        When the run ends, and each of its tasks.
     """
     if np.isinf(given.bandwidth) and given.latency == 0:
         # Without transfers, workers are only threads.
         n_workers, nthreads = 1, n_workers * nthreads
-    return _Replay(given, n_workers, nthreads).run() + given.tail
+    run = _Replay(given, n_workers, nthreads)
+    duration = run.run() + given.tail
+    start = np.array(run.start)
+    return Schedule(duration, start, start + given.seconds, run.fetched)
 
 
 def _root_tasks(graph: TaskGraph, n_threads: int) -> list[bool]:
@@ -126,6 +149,8 @@ class _Replay:
         self.free = [nthreads] * n_workers
         self.n_free = n_workers * nthreads
         self.n_waiting = 0
+        self.start = [0.0] * len(graph)
+        self.fetched = 0.0
         self.place = [0] * len(graph)
         #: Results fetched by a worker, as task x workers + worker.
         self.copies: set[int] = set()
@@ -257,6 +282,7 @@ class _Replay:
                 size += self.nbytes[other]
                 sources.add(source)
                 copies.add(other * n_workers + worker)
+        self.fetched += size
         return self.latency * len(sources) + size * self.per_byte
 
     def _start_next(self, worker: int, now: float) -> None:
@@ -274,6 +300,7 @@ class _Replay:
             self.free[worker] -= 1
             self.n_free -= 1
             self.n_waiting -= 1
+            self.start[node] = begins
             heappush(self.events, (begins + self.seconds[node], node))
 
     def _plan_stealing(self, now: float) -> None:

@@ -15,7 +15,7 @@ __all__ = ["event_seconds", "replay_input"]
 
 #: Bytes that must have been fetched, or bandwidth and latency are assumed: in B/s, on one host and
 #: between hosts (Dask's own assumption), and in s.
-FEWEST_BYTES = 1e6
+FEWEST_BYTES = 2e7
 LOCAL_BANDWIDTH, BANDWIDTH, LATENCY_S = 500e6, 100e6, 0.002
 #: Seconds after which a task that is ready has arrived at its worker, and those in which none has.
 SURELY_ARRIVED_S, JUST_READY_S = 0.02, 0.001

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from benchkit.analysis.insight.contention import MOST_WAITS, Contention
-from benchkit.analysis.insight.replay import ReplayInput, replay
+from benchkit.analysis.insight.contention import Contention, mean_concurrency
+from benchkit.analysis.insight.replay import ReplayInput, Schedule, replay
 from benchkit.analysis.insight.replay_input import event_seconds, replay_input
 from benchkit.errors import UsageError
 from benchkit.formatting import counted, format_quantity
@@ -29,7 +29,9 @@ WAITING_REACH, COMPUTING_REACH = 0.12, 0.35
 #: An assumed bandwidth may be wrong by this factor.
 BANDWIDTH_FACTOR = 5
 #: Replays of another shape: the seconds of its tasks depend on its duration.
-N_ROUNDS = 2
+N_ROUNDS = 4
+#: Processor seconds of sender and receiver per byte of a transfer on one machine.
+CPU_PER_BYTE = 2e-9
 #: Dask spills results beyond this share of a worker's memory.
 SPILLING_SHARE = 0.6
 #: Share of the tasks' seconds, or of the run if that is longer, in which tasks wait for spilled
@@ -154,12 +156,12 @@ class WhatIf:
         self.contention = Contention.of(run)
         self.base = replay(self.given, self.n_workers, self.nthreads)
         #: Share of the tasks' seconds in which they compute or wait for a processor or the GIL.
-        self.computing = self._computing(self.contention.gil)[0]
-        self.error = self.base / self.duration - 1
+        self.computing = self._recorded(self.contention.gil)[0]
+        self.error = self.base.duration / self.duration - 1
         if abs(self.error) > MAX_ERROR:
             raise UsageError(
                 f"run {run.id[:13]}: the replay of the run itself takes "
-                f"{format_quantity(self.base, 's')} instead of "
+                f"{format_quantity(self.base.duration, 's')} instead of "
                 f"{format_quantity(self.duration, 's')}: the model does not hold for it"
             )
 
@@ -228,7 +230,7 @@ class WhatIf:
         shape = workers or self.n_workers, threads or self.nthreads
         self._check_memory(shape[0], no_spill=no_spill)
         low, predicted, high = self._replays(given, shape)
-        scale = self.duration / self.base
+        scale = self.duration / self.base.duration
         reach = max(MIN_REACH, abs(np.log(scale)))
         if shape != (self.n_workers, self.nthreads):
             reach = max(reach, WAITING_REACH + self.computing * (COMPUTING_REACH - WAITING_REACH))
@@ -256,15 +258,12 @@ class WhatIf:
                 f"would spill beyond {format_quantity(SPILLING_SHARE * limit * n_workers, 'B')}"
             )
 
-    def _computing(self, gil: float) -> tuple[float, float]:
+    def _recorded(self, gil: float) -> tuple[float, np.ndarray]:
         """Return the share of the tasks' seconds that sharing can change, and by what it did."""
-        seconds = float(self.given.seconds.sum())
-        shape = self.n_workers, self.nthreads
-        stretch = self.contention.stretch(*shape, seconds, self.duration, gil)
-        # Processes that wait for each other compute at the same time more often than by chance.
-        most = 1 + MOST_WAITS * (stretch - 1)
-        stretch = min(max(1.0, 1 / max(self.contention.computing, 1e-9)), most)
-        return min(1.0, self.contention.computing * stretch), stretch
+        curve = self.contention.curve(self.n_workers, self.nthreads, self.duration, gil)
+        stretch = _at(curve, self.graph.start, self.graph.stop)
+        mean = _mean(stretch, self.given.seconds)
+        return min(1.0, self.contention.computing * mean), stretch
 
     def _replays(self, given: ReplayInput, shape: tuple[int, int]) -> tuple[float, float, float]:
         """Return the duration at best, the predicted one, and at worst.
@@ -278,32 +277,49 @@ class WhatIf:
             slow = given.bandwidth / BANDWIDTH_FACTOR
             for bandwidth, latency in ((np.inf, 0.0), (slow, given.latency)):
                 slow_or_free = replace(given, bandwidth=bandwidth, latency=latency)
-                durations.append(replay(slow_or_free, *shape))
+                durations.append(replay(slow_or_free, *shape).duration)
         if shape[1] != self.nthreads:
             durations += [self._shared(given, shape, alone, gil, 1) for gil in (0.0, 1.0)]
         return min(durations), predicted, max(durations)
 
     def _shared(
-        self, given: ReplayInput, shape: tuple[int, int], duration: float, gil: float, rounds: int
+        self,
+        given: ReplayInput,
+        shape: tuple[int, int],
+        schedule: Schedule,
+        gil: float,
+        rounds: int,
     ) -> float:
-        """Return the duration with processors and the GIL shared; `duration` is that without."""
+        """Return the duration with processors and the GIL shared; `schedule` is that without."""
         if shape == (self.n_workers, self.nthreads):
-            return duration
-        seconds = given.seconds
-        computing, base = self._computing(gil)
+            return schedule.duration
+        computing, recorded = self._recorded(gil)
+        before = _mean(recorded, self.given.seconds)
         for _ in range(rounds):  # the shorter the run, the more the scheduler computes in it
-            wall = duration * self.duration / self.base
-            stretch = self.contention.stretch(*shape, float(seconds.sum()), wall, gil)
-            seconds = given.seconds * (1 + computing * (stretch / base - 1))
+            wall = schedule.duration * self.duration / self.base.duration
+            sent = CPU_PER_BYTE * (schedule.fetched - self.base.fetched)
+            curve = self.contention.curve(*shape, wall, gil, sent)
+            stretch = _at(curve, schedule.start, schedule.stop)
             # Between two tasks, scheduler and event loops compute, which share the same.
+            more = _mean(stretch, given.seconds) / before
             changed = replace(
                 given,
-                seconds=seconds,
-                handoff=given.handoff * stretch / base,
-                dispatch=given.dispatch * stretch / base,
+                seconds=given.seconds * (1 + computing * (stretch / recorded - 1)),
+                handoff=given.handoff * more,
+                dispatch=given.dispatch * more,
             )
-            duration = replay(changed, *shape)
-        return duration
+            schedule = replay(changed, *shape)
+        return schedule.duration
+
+
+def _at(curve: np.ndarray, start: np.ndarray, stop: np.ndarray) -> np.ndarray:
+    """Return for each task the value of a curve at the number of tasks that run with it."""
+    return np.interp(mean_concurrency(start, stop), np.arange(len(curve)), curve)
+
+
+def _mean(stretch: np.ndarray, seconds: np.ndarray) -> float:
+    """Return the mean over the seconds of tasks."""
+    return float(stretch @ seconds / seconds.sum()) if seconds.sum() else 1.0
 
 
 def what_if(
