@@ -114,8 +114,10 @@ class Contention:
         shape = n_workers, nthreads, seconds, duration
         if nthreads > 1 and is_known:
             # Threads wait for the GIL, and for locks of memory; what more they wait is their own.
-            stretch = [found.stretch(*shape, gil) for gil in GIL_SHARES]
-            nearest = np.abs(np.array(stretch) * found.computing - 1.0).argmin()
+            stretch = np.array([found.stretch(*shape, gil) for gil in GIL_SHARES])
+            n_running = 1 + (nthreads - 1) * min(1.0, seconds / (n_workers * nthreads * duration))
+            stretch /= 1 + MORE_SECONDS * (n_running - 1)  # those are processor seconds
+            nearest = np.abs(stretch * found.computing - 1.0).argmin()
             return replace(found, gil=float(GIL_SHARES[nearest]))
         computing = min(1.0, seconds / (n_workers * duration)) * found.computing
         is_late, n_ticks = _late_beats(workers, duration, computing)

@@ -17,8 +17,11 @@ __all__ = ["event_seconds", "replay_input"]
 #: between hosts (Dask's own assumption), and in s.
 FEWEST_BYTES = 2e7
 LOCAL_BANDWIDTH, BANDWIDTH, LATENCY_S = 500e6, 100e6, 0.002
-#: Seconds after which a task that is ready has arrived at its worker, and those in which none has.
-SURELY_ARRIVED_S, JUST_READY_S = 0.02, 0.001
+#: Seconds in which no task arrives at its worker after it is ready.
+JUST_READY_S = 0.001
+#: Seconds for which a thread is idle before a task that was ready / those of its way to the worker,
+#: above which it waited for another reason.
+MOST_DELAYS = 5.0
 #: Dask's default since 2025.2.
 STEAL_INTERVAL_S = 1.0
 
@@ -91,7 +94,7 @@ def replay_input(run: Run, graph: TaskGraph, disk: np.ndarray) -> tuple[ReplayIn
 def _overhead(run: Run, graph: TaskGraph) -> tuple[float, float]:
     """Return the seconds between two tasks of a thread, and from readiness to arrival of a task.
 
-    Means without the largest tenth: a task may also wait for reasons that the replay models.
+    Both are such that all threads were idle between tasks for as long as they were.
     """
     ran = np.flatnonzero(np.isfinite(graph.start))
     order = ran[np.lexsort((graph.start[ran], graph.thread[ran]))]
@@ -102,20 +105,27 @@ def _overhead(run: Run, graph: TaskGraph) -> tuple[float, float]:
     started = np.append(graph.submissions["started"].to_numpy(), -np.inf)[graph.submission]
     ready = np.fmax(started, np.where(last >= 0, graph.stop[last], -np.inf))
     waits = event_seconds(run, graph, ("transfer", "disk-read", "disk-write"))
-    waited = (free - ready)[ran]
-    # The thread became free long after the task arrived, or the task became ready as it did.
-    handoff = _usual((graph.start - free - waits)[ran][waited > SURELY_ARRIVED_S])
-    dispatch = _usual((graph.start - ready - waits)[ran][waited < JUST_READY_S])
-    known = [value for value in (handoff, dispatch) if value is not None]
-    least, most = (min(known), max(known)) if known else (0.0, 0.0)
-    return (least if handoff is None else handoff), (most if dispatch is None else dispatch)
-
-
-def _usual(seconds: np.ndarray) -> float | None:
-    """Return the mean without the largest tenth; None: there are no seconds."""
-    own = np.sort(np.maximum(seconds[np.isfinite(seconds)], 0.0))
-    kept = own[: max(1, round(0.9 * len(own)))]
-    return float(kept.mean()) if len(own) else None
+    waited, idle = (free - ready)[ran], (graph.start - np.fmax(free, ready) - waits)[ran]
+    idle = np.maximum(idle, 0.0)
+    # The thread became free before the task was ready, or as it was.
+    just_ready = np.sort(idle[(waited < JUST_READY_S) & np.isfinite(idle)])
+    # The largest tenth may have waited for reasons that the replay models.
+    just_ready = just_ready[: max(1, round(0.9 * len(just_ready)))]
+    dispatch = float(just_ready.mean()) if len(just_ready) else 0.0
+    arrived = waited >= JUST_READY_S
+    if not arrived.any():
+        return dispatch, dispatch
+    waited, idle = waited[arrived], idle[arrived]
+    most = max(MOST_DELAYS * dispatch, float(np.quantile(idle, 0.9)))
+    mean = np.minimum(idle, most).mean()
+    low, high = 0.0, most
+    for _ in range(20):  # the larger one of handoff and the rest of the dispatch is seen
+        handoff = (low + high) / 2
+        if np.maximum(handoff, dispatch - waited).mean() < mean:
+            low = handoff
+        else:
+            high = handoff
+    return low, dispatch
 
 
 def _transfer_model(run: Run, graph: TaskGraph) -> tuple[float, float, bool]:
