@@ -52,13 +52,18 @@ def measure_workload(store: Path, name: str, shape: Shape) -> None:
 
 
 def runs_by_shape(store: Path) -> dict[str, dict[Shape, list[benchkit.Run]]]:
-    """Return the successful runs of each workload by workers and threads of a worker."""
+    """Return the successful runs of each workload by workers and threads of a worker.
+
+    Without those in which processes of others used processors.
+    """
     found: dict[str, dict[Shape, list[benchkit.Run]]] = {}
     if not store.exists():
         return found
     opened = benchkit.Store(store, create=False)
     for row in opened.runs(outcome="ok").sort_values(["workload", "id"]).itertuples():
         run = opened.open(row.id)
+        if (run.quality()["kind"] == "disturbed").any():
+            continue
         workers = run.tree["workers"].dataset
         shape = workers.sizes["worker"], int(workers["nthreads"].values[0])
         found.setdefault(row.workload, {}).setdefault(shape, []).append(run)

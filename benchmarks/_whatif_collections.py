@@ -79,9 +79,9 @@ COLLECTIONS = {
     "array.transpose": _transpose,
     "array.sort": lambda: _array(32_000, 3000, 160, 1).map_blocks(np.sort, axis=1).sum(),
     "array.svd": lambda: da.linalg.svd_compressed(_array(160_000, 200, 80, 1), 10, seed=0)[1],
-    "array.histogram": lambda: da.histogram(
-        _array(10_800, 10_800, 12, 12), bins=100, range=(0, 1)
-    )[0],
+    "array.histogram": lambda: da.histogram(_array(10_800, 10_800, 12, 12), bins=100, range=(0, 1))[
+        0
+    ],
     "table.groupby": lambda: _table().groupby("key")["value"].agg(["mean", "std"]),
     "table.words": lambda: _table()["word"].str.upper().value_counts(),
     "table.distinct": lambda: _table()["key"].nunique(),

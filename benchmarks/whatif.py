@@ -6,8 +6,9 @@ long) are predicted from the runs without. ``--kind collections`` computes with 
 ``--kind catalogue`` runs workloads of the catalogue, on three shapes, each of which predicts the
 others. The predicted duration is the median of the predictions from each repeat, the measured one
 the median of its repeats; next to the error stands the error that a perfect model would have
-because repeats differ. The store keeps the runs: ``--minutes`` stops in time, and the same command
-continues.
+because repeats differ. The constants of the model were chosen with the half "chosen" of the
+workloads. The store keeps the runs: ``--minutes`` stops in time, and the same command continues.
+Runs that other processes disturbed are not counted, and measured again.
 """
 
 from __future__ import annotations
@@ -21,9 +22,11 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import dask
 import numpy as np
+import pandas as pd
 from distributed import Client, LocalCluster
 
 import benchkit
@@ -129,21 +132,20 @@ def measure_catalogue(store: Path, repeats: int, end: float) -> None:
                 failed.add(name)
 
 
-def predict(store: Path) -> None:
-    """Print the error of each prediction, and a summary with that of a perfect model."""
-    rng = np.random.default_rng(0)
-    errors, inside, noise = [], [], []
-    savings = []
-    kept = runs_by_shape(store)
+def predict(stores: list[Path]) -> None:
+    """Print the error of each prediction, and summaries with that of a perfect model."""
+    kept = {name: runs for store in stores for name, runs in runs_by_shape(store).items()}
+    seconds = {
+        name: {shape: [run.duration for run in runs] for shape, runs in by_shape.items()}
+        for name, by_shape in kept.items()
+    }
+    spreads = {name: _spread(list(values.values())) for name, values in seconds.items()}
+    usual = np.nanmedian(list(spreads.values()))  # of workloads without repeats
+    rows, savings = [], []
     for workload, by_shape in kept.items():
-        if workload.endswith(HALF):
-            continue
-        seconds = {shape: [run.duration for run in runs] for shape, runs in by_shape.items()}
-        medians = {shape: float(np.median(values)) for shape, values in seconds.items()}
-        spread = _spread(list(seconds.values()))
         sleeps = workload.removeprefix(PREFIX) in GRAPHS
         known = [shape for shape in by_shape if not sleeps or shape in KNOWN]
-        for base in known:
+        for base in known if not workload.endswith(HALF) else []:
             try:
                 models = [WhatIf(run) for run in by_shape[base]]
             except BenchkitError as error:
@@ -157,29 +159,39 @@ def predict(store: Path) -> None:
                 except BenchkitError as error:
                     print(f"{workload} {base} -> {shape}: {error}")
                     continue
-                predicted = float(np.median([each.seconds for each in found]))
-                low, high = (np.median([vars(each)[end] for each in found])
-                             for end in ("low", "high"))  # fmt: skip
-                errors.append(np.log(predicted / medians[shape]))
-                inside.append(low <= medians[shape] <= high)
-                # Base and truth are medians of few repeats: the error of a perfect model.
-                noise.append(spread * sum(
-                    np.median(rng.standard_normal((N_DRAWS, len(each))), axis=1)
-                    for each in (models, runs)
-                ))  # fmt: skip
-                print(
-                    f"{workload:<42} {base} -> {shape}: predicted {predicted:.2f} s ({low:.2f} to "
-                    f"{high:.2f}), measured {medians[shape]:.2f} s, {np.expm1(errors[-1]):+.1%}"
+                predicted, low, high = (
+                    float(np.median([vars(each)[name] for each in found]))
+                    for name in ("seconds", "low", "high")
                 )
-            if slower := kept.get(workload + HALF, {}).get(base):
-                saved = [run.duration - model.predict(groups={"work": 0.5}).seconds
-                         for run, model in zip(by_shape[base], models, strict=True)]  # fmt: skip
-                came = medians[base] - float(np.median([run.duration for run in slower]))
-                savings.append(float(np.median(saved)) / came)
-                print(f"{workload:<42} {base} work=0.5: saves {np.median(saved):.2f} s, "
-                      f"measured {came:.2f} s")  # fmt: skip
-    if errors:
-        _print_summary(np.array(errors), np.array(inside), np.array(noise))
+                measured = float(np.median(seconds[workload][shape]))
+                rows.append({
+                    "workload": workload,
+                    "kind": "sleeping" if sleeps else "computing",
+                    "pair": f"{base[0]}x{base[1]} -> {shape[0]}x{shape[1]}",
+                    "half": ("chosen", "others")[crc32(workload.encode()) % 2],
+                    "error": np.log(predicted / measured),
+                    "inside": low <= measured <= high,
+                    # Base and truth are medians of few repeats: the error of a perfect model.
+                    "noise": np.nan_to_num(spreads[workload], nan=usual)
+                    * sum(_median_errors(len(each)) for each in (models, runs)),
+                })  # fmt: skip
+                print(f"{workload:<42} {rows[-1]['pair']}: predicted {predicted:.2f} s ({low:.2f} "
+                      f"to {high:.2f}), measured {measured:.2f} s, "
+                      f"{np.expm1(rows[-1]['error']):+.1%}")  # fmt: skip
+            if slower := seconds.get(workload + HALF, {}).get(base):
+                faster = [model.predict(groups={"work": 0.5}).seconds for model in models]
+                saved = float(np.median(seconds[workload][base]) - np.median(faster))
+                came = float(np.median(seconds[workload][base]) - np.median(slower))
+                savings.append(saved / came)
+                print(f"{workload:<42} work=0.5: saves {saved:.2f} s, measured {came:.2f} s")
+    frame = pd.DataFrame(rows)
+    if len(frame):
+        print(f"\n{'workloads, shapes':<30}{'n':>4}{'median':>8}{'90 % within':>13}{'RMS':>8}"
+              f"{'mean':>8}{'perfect model':>16}{'covered':>9}")  # fmt: skip
+        _print_errors(f"all {frame['workload'].nunique()}", frame)
+        for by in (["kind"], ["kind", "half"], ["kind", "pair"]):
+            for name, part in frame.groupby(by):
+                _print_errors(", ".join(name), part)
     if savings:
         size = np.array(savings)
         print(f"{len(size)} planted speed-ups: sign right in {(size > 0).sum()}, "
@@ -192,21 +204,27 @@ def _spread(repeats: list[list[float]]) -> float:
     return float(np.sqrt(np.mean(variances))) if variances else np.nan
 
 
-def _print_summary(errors: np.ndarray, inside: np.ndarray, noise: np.ndarray) -> None:
-    print(f"\n{len(errors)} predictions, {inside.mean():.0%} inside of their interval")
-    print(f"{'error':<24}{'median':>8}{'90 % within':>13}{'RMS':>8}{'mean':>8}")
-    for name, logs in (("predictions", errors), ("a perfect model", noise)):
-        size = np.abs(np.expm1(logs))
-        print(f"{name:<24}{np.median(size):>8.1%}{np.quantile(size, 0.9):>13.1%}"
-              f"{np.sqrt((logs**2).mean()):>8.1%}{logs.mean():>+8.1%}")  # fmt: skip
-    own = (errors**2).mean() - (noise**2).mean()
-    print(f"{'the model alone':<24}{'':>21}{np.sqrt(max(0.0, own)):>8.1%}")
+def _median_errors(n_repeats: int) -> np.ndarray:
+    """Return errors of medians of repeats, as multiples of the standard deviation of a repeat."""
+    draws = np.random.default_rng(n_repeats).standard_normal((N_DRAWS, n_repeats))
+    return np.random.default_rng().permutation(np.median(draws, axis=1))
+
+
+def _print_errors(name: str, part: pd.DataFrame) -> None:
+    errors, noise = part["error"].to_numpy(), np.concatenate(part["noise"].to_list())
+    size, least = np.abs(np.expm1(errors)), np.abs(np.expm1(noise))
+    print(f"{name:<30}{len(part):>4}{np.median(size):>8.1%}{np.quantile(size, 0.9):>13.1%}"
+          f"{np.sqrt((errors**2).mean()):>8.1%}{errors.mean():>+8.1%}"
+          f"{np.median(least):>8.1%} {np.quantile(least, 0.9):>7.1%}"
+          f"{part['inside'].mean():>9.0%}")  # fmt: skip
 
 
 def main() -> None:
     """Measure what is missing, and print the error of each prediction."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--store", type=Path, required=True, help="store of the runs")
+    parser.add_argument(
+        "--store", type=Path, nargs="+", required=True, help="stores; the first one gets new runs"
+    )
     parser.add_argument(
         "--kind", choices=["sleeping", "collections", "catalogue"], help="default: measure none"
     )
@@ -217,11 +235,11 @@ def main() -> None:
     warnings.filterwarnings("ignore", message=r"(?s)\s*Port \d+ is already in use")
     end = time.monotonic() + 60 * given.minutes
     if given.kind == "sleeping":
-        measure_sleeping(given.store, given.repeats, given.unit, end)
+        measure_sleeping(given.store[0], given.repeats, given.unit, end)
     elif given.kind == "collections":
-        measure_collections(given.store, given.repeats, end)
+        measure_collections(given.store[0], given.repeats, end)
     elif given.kind == "catalogue":
-        measure_catalogue(given.store, given.repeats, end)
+        measure_catalogue(given.store[0], given.repeats, end)
     predict(given.store)
 
 

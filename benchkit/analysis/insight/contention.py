@@ -18,7 +18,7 @@ from scipy import stats
 from benchkit.store.build.processes import increases
 from benchkit.store.run import Run
 
-__all__ = ["MOST_WAITS", "Contention", "is_new_heartbeat", "mean_concurrency"]
+__all__ = ["MOST_WAITS", "Contention", "is_new_heartbeat", "stretch_of_tasks"]
 
 #: A thread that computes in Python gives the GIL away after 5 ms (`sys.getswitchinterval`): then
 #: the timer of the worker's event loop is late by more than this.
@@ -32,16 +32,18 @@ FEW_PROCESSORS = 1.1
 #: Names of the machine of the client: its number of processors is recorded.
 LOCAL_HOSTS = {"127.0.0.1", "localhost", "::1"}
 #: Share of the computing time in which the threads of a worker wait for each other, as by the GIL,
-#: although no timer is late: they share the allocator, page faults and short parts in Python. From
-#: `LATE_SHARE` with the GIL on, as late timers say it, they shared all of it. It was 0.05 to 0.9
-#: for arrays and 0.8 to 1 for tables and Python (25 workloads on two cores).
-LEAST_SHARE, USUAL_SHARE, LATE_SHARE = 0.15, 0.5, 0.2
+#: although none holds it (they share the allocator and page faults), and where nothing is known.
+LEAST_SHARE, USUAL_SHARE = 0.2, 0.25
+#: Share of the computing time with the GIL by late timers from which tasks share all of it.
+LATE_SHARE = 0.2
+#: Largest error of the share that gilknocker measured.
+SHARE_ERROR = 0.25
 #: Processor seconds of scheduler and client per task.
 SCHEDULER_SECONDS = 0.6e-3
 #: Share of the processor seconds of tasks that each other thread of a worker adds.
 MORE_SECONDS = 0.06
 #: Share of the processor seconds of an event loop in which it has the GIL.
-LOOP_SHARE = 0.75
+LOOP_SHARE = 0.5
 #: Waits of tasks for processors that sharing may explain / those by chance.
 MOST_WAITS = 2.0
 #: Most other threads and processes that are counted at the same time, and of them those that are no
@@ -71,6 +73,8 @@ class Contention:
         The part of `others` that passed in the processes of workers.
     background : float
         Processors that all else used which is not there because of tasks.
+    gil_range : tuple of float
+        Between which values `gil` is: how sure it is depends on what was recorded.
     """
 
     cores: float
@@ -79,6 +83,12 @@ class Contention:
     gil: float
     loops: float
     background: float
+    gil_range: tuple[float, float] = (0.0, 1.0)
+
+    @property
+    def gil_is_unknown(self) -> bool:
+        """Whether nothing recorded says for how long tasks hold the GIL."""
+        return self.gil_range == (0.0, 1.0)
 
     @classmethod
     def of(cls, run: Run) -> Contention:
@@ -117,22 +127,21 @@ class Contention:
             stretch = np.array([found.stretch(*shape, gil) for gil in GIL_SHARES])
             n_running = 1 + (nthreads - 1) * min(1.0, seconds / (n_workers * nthreads * duration))
             stretch /= 1 + MORE_SECONDS * (n_running - 1)  # those are processor seconds
-            nearest = np.abs(stretch * found.computing - 1.0).argmin()
-            return replace(found, gil=float(GIL_SHARES[nearest]))
+            gil = float(GIL_SHARES[np.abs(stretch * found.computing - 1.0).argmin()])
+            return replace(found, gil=gil, gil_range=(gil, gil))
+        if "gil_contention_mean" in run.metrics and cpu:
+            held = run.metrics["gil_contention_mean"] * n_workers * duration
+            gil = LEAST_SHARE + max(0.0, held - LOOP_SHARE * loops) / cpu
+            least, most = np.clip([gil - SHARE_ERROR, gil + SHARE_ERROR], 0.0, 1.0).tolist()
+            return replace(found, gil=min(1.0, gil), gil_range=(least, most))
         computing = min(1.0, seconds / (n_workers * duration)) * found.computing
         is_late, n_ticks = _late_beats(workers, duration, computing)
-        if "gil_contention_mean" in run.metrics:
-            busy = run.metrics["gil_contention_mean"] * n_workers * duration
-            held = (busy - LOOP_SHARE * found.loops) / cpu if cpu else 1.0
-            return replace(found, gil=min(1.0, LEAST_SHARE + max(0.0, held)))
-        elif not len(is_late) or found.stretch(*shape, 0.0) > FEW_PROCESSORS:
+        if not len(is_late) or found.stretch(*shape, 0.0) > FEW_PROCESSORS:
             return replace(found, gil=USUAL_SHARE)
-        else:
-            missed = (1 - GIL_SHARES)[:, None] ** n_ticks
-            likelihood = np.where(is_late, 1 - missed, missed).prod(axis=1)
-            held = float(np.average(GIL_SHARES, weights=likelihood)) / LATE_SHARE
-        gil = LEAST_SHARE + (1 - LEAST_SHARE) * min(1.0, held)
-        return replace(found, gil=gil)
+        missed = (1 - GIL_SHARES)[:, None] ** n_ticks
+        likelihood = np.where(is_late, 1 - missed, missed).prod(axis=1)
+        held = min(1.0, float(np.average(GIL_SHARES, weights=likelihood)) / LATE_SHARE)
+        return replace(found, gil=LEAST_SHARE + (1 - LEAST_SHARE) * held)
 
     def stretch(
         self, n_workers: int, nthreads: int, seconds: float, duration: float, gil: float
@@ -208,18 +217,20 @@ class Contention:
         return response * stretch
 
 
-def mean_concurrency(start: np.ndarray, stop: np.ndarray) -> np.ndarray:
-    """Return how many tasks run while each task runs, itself included.
+def stretch_of_tasks(curve: np.ndarray, start: np.ndarray, stop: np.ndarray) -> np.ndarray:
+    """Return how many times as long as on a free machine each task computes.
 
     Parameters
     ----------
+    curve : ndarray of float
+        The stretch by number of tasks that run, see `Contention.curve`.
     start, stop : ndarray of float
         When each task runs; NaN: it does not.
 
     Returns
     -------
     ndarray of float
-        Means over its seconds, at least 1.
+        Values of the curve at the mean number of tasks that run with each, itself included.
     """
     ran = np.isfinite(start) & (stop > start)
     times = np.concatenate([start[ran], stop[ran]])
@@ -231,7 +242,7 @@ def mean_concurrency(start: np.ndarray, stop: np.ndarray) -> np.ndarray:
     if len(times):
         both = np.interp(stop[ran], times, sums) - np.interp(start[ran], times, sums)
         found[ran] = np.maximum(1.0, both / (stop - start)[ran])
-    return found
+    return np.interp(found, np.arange(len(curve)), curve)
 
 
 def is_new_heartbeat(workers: xr.Dataset) -> np.ndarray:

@@ -32,7 +32,7 @@ class ReplayInput:
     seconds : ndarray of float
         Seconds that each task occupies a thread.
     handoff : float
-        Seconds from the end of a task to the start of one that waits for its thread.
+        Mean seconds from the end of a task to the start of one that waits for its thread.
     dispatch : float
         Seconds from the end of the last dependency of a task to its arrival at the worker, other
         than transfers: messages, and the scheduler's work.
@@ -131,6 +131,9 @@ class _Replay:
         graph = given.graph
         self.given, self.n_workers, self.nthreads = given, n_workers, nthreads
         self.seconds, self.ran = given.seconds.tolist(), np.isfinite(graph.start).tolist()
+        # Like the times of a queue: without, equal tasks would always end at the same moment.
+        random = np.random.default_rng(0).exponential(given.handoff, len(graph))
+        self.handoff: list[float] = random.tolist()
         self.row, self.edge = graph.indptr.tolist(), graph.indices.tolist()
         self.starts, self.dependents = (values.tolist() for values in graph.dependents)
         self.nbytes = np.maximum(graph.nbytes, 0).tolist()
@@ -226,7 +229,9 @@ class _Replay:
             return
         begin, end = self.row[node], self.row[node + 1]
         self._send(
-            node, self.place[self.edge[begin]] if end - begin == 1 else self._worker_of(begin, end), now
+            node,
+            self.place[self.edge[begin]] if end - begin == 1 else self._worker_of(begin, end),
+            now,
         )
 
     def _send_roots(self, now: float) -> None:
@@ -291,12 +296,12 @@ class _Replay:
         while arriving and arriving[0][0] <= now:
             heappush(queue, heappop(arriving)[1])
         while self.free[worker] and (queue or arriving):
-            begins = now + self.given.handoff
             if queue:
                 node = heappop(queue)
+                begins = now + self.handoff[node]
             else:
                 arrives, node = heappop(arriving)
-                begins = max(begins, arrives)
+                begins = max(now + self.handoff[node], arrives)
             self.free[worker] -= 1
             self.n_free -= 1
             self.n_waiting -= 1

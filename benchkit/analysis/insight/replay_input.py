@@ -15,7 +15,7 @@ __all__ = ["event_seconds", "replay_input"]
 
 #: Bytes that must have been fetched, or bandwidth and latency are assumed: in B/s, on one host and
 #: between hosts (Dask's own assumption), and in s.
-FEWEST_BYTES = 2e7
+FEWEST_BYTES = 1e6
 LOCAL_BANDWIDTH, BANDWIDTH, LATENCY_S = 500e6, 100e6, 0.002
 #: Seconds in which no task arrives at its worker after it is ready.
 JUST_READY_S = 0.001
@@ -105,8 +105,9 @@ def _overhead(run: Run, graph: TaskGraph) -> tuple[float, float]:
     started = np.append(graph.submissions["started"].to_numpy(), -np.inf)[graph.submission]
     ready = np.fmax(started, np.where(last >= 0, graph.stop[last], -np.inf))
     waits = event_seconds(run, graph, ("transfer", "disk-read", "disk-write"))
-    waited, idle = (free - ready)[ran], (graph.start - np.fmax(free, ready) - waits)[ran]
-    idle = np.maximum(idle, 0.0)
+    with np.errstate(invalid="ignore"):  # the first task of a thread that was never submitted
+        waited = (free - ready)[ran]
+    idle = np.maximum((graph.start - np.fmax(free, ready) - waits)[ran], 0.0)
     # The thread became free before the task was ready, or as it was.
     just_ready = np.sort(idle[(waited < JUST_READY_S) & np.isfinite(idle)])
     # The largest tenth may have waited for reasons that the replay models.
@@ -116,7 +117,7 @@ def _overhead(run: Run, graph: TaskGraph) -> tuple[float, float]:
     if not arrived.any():
         return dispatch, dispatch
     waited, idle = waited[arrived], idle[arrived]
-    most = max(MOST_DELAYS * dispatch, float(np.quantile(idle, 0.9)))
+    most = max(MOST_DELAYS * dispatch, float(np.quantile(idle, 0.9, method="lower")))
     mean = np.minimum(idle, most).mean()
     low, high = 0.0, most
     for _ in range(20):  # the larger one of handoff and the rest of the dispatch is seen

@@ -3,29 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 
-from benchkit.analysis.insight.contention import Contention, mean_concurrency
+from benchkit.analysis.insight.answer import Answer, Prediction
+from benchkit.analysis.insight.contention import Contention, stretch_of_tasks
 from benchkit.analysis.insight.replay import ReplayInput, Schedule, replay
 from benchkit.analysis.insight.replay_input import event_seconds, replay_input
 from benchkit.errors import UsageError
 from benchkit.formatting import counted, format_quantity
 from benchkit.store.run import Run
 from benchkit.store.task_graph import TaskGraph
-from benchkit.table import Table
 
-__all__ = ["Answer", "Prediction", "WhatIf", "what_if"]
+__all__ = ["WhatIf", "what_if"]
 
 #: Largest error of the replay of the run itself, as a ratio, above which it predicts nothing.
 MAX_ERROR = 0.3
 #: Smallest half-width of an interval: what the same run repeated would differ by.
 MIN_REACH = 0.05
-#: Half-widths, as logarithms, that hold 90 % of predictions of another shape of the cluster, for
-#: tasks that wait and for tasks that compute and share caches and cores (`benchmarks/whatif.py`).
-WAITING_REACH, COMPUTING_REACH = 0.12, 0.35
+#: Half-width, as a logarithm, that holds 90 % of predictions of another shape of the cluster
+#: (`benchmarks/whatif.py`). Tasks that compute were measured up to twice the threads.
+SHAPE_REACH = 0.12
+#: Why an interval is wide.
+GIL_UNKNOWN = (
+    "how long tasks hold the GIL was not measured (gilknocker is not installed on the workers): "
+    "intervals for other numbers of threads are wide"
+)
 #: An assumed bandwidth may be wrong by this factor.
 BANDWIDTH_FACTOR = 5
 #: Replays of another shape: the seconds of its tasks depend on its duration.
@@ -39,94 +43,6 @@ SPILLING_SHARE = 0.6
 MAX_DISK = 0.02
 #: Tasks of these groups move data outside of the graph's dependencies.
 P2P_PREFIXES = ("shuffle-transfer", "shuffle-p2p", "rechunk-transfer", "rechunk-p2p", "p2p-")
-
-
-@dataclass(frozen=True)
-class Prediction:
-    """The duration that a changed run would have.
-
-    Parameters
-    ----------
-    change : str
-        The change, as options of `benchkit whatif`.
-    seconds, low, high : float
-        Predicted duration in s and its interval.
-    ratio : float
-        Predicted duration / measured duration.
-    """
-
-    change: str
-    seconds: float
-    low: float
-    high: float
-    ratio: float
-
-
-@dataclass(frozen=True, eq=False)
-class Answer:
-    """Predictions for changes of one run.
-
-    Parameters
-    ----------
-    run_id : str
-        The run.
-    duration : float
-        Measured duration in s.
-    error : float
-        Replay of the run itself / measured duration - 1; predictions are corrected by it.
-    predictions : list of Prediction
-        One per change.
-    """
-
-    run_id: str
-    duration: float
-    error: float
-    predictions: list[Prediction]
-
-    def to_records(self) -> list[dict[str, Any]]:
-        """Return a flat object per change, for ``--json``.
-
-        Returns
-        -------
-        list of dict
-            Fields of `Prediction`, and ``run``, ``measured`` and ``replay_error``.
-        """
-        common = {"run": self.run_id, "measured": self.duration, "replay_error": self.error}
-        return [{**common, **vars(each)} for each in self.predictions]
-
-    def to_table(self) -> Table:
-        """Return the predictions as a table.
-
-        Returns
-        -------
-        Table
-            A row per change.
-        """
-        return Table(
-            [
-                {
-                    "change": each.change,
-                    "duration": format_quantity(each.seconds, "s"),
-                    "interval": " to ".join(format_quantity(v, "s") for v in (each.low, each.high)),
-                    "ratio": f"{each.ratio:.2f} x",
-                }
-                for each in self.predictions
-            ]
-        )
-
-    @property
-    def sentence(self) -> str:
-        """Measured duration and the error of the replay, in one line."""
-        return (
-            f"measured {format_quantity(self.duration, 's')}; the replay of the run itself is "
-            f"off by {self.error:+.1%}, and the intervals contain that error"
-        )
-
-    def __repr__(self) -> str:
-        return f"{self.to_table().to_text()}\n{self.sentence}"
-
-    def _repr_html_(self) -> str:
-        return f"{self.to_table().to_html()}<p>{self.sentence}</p>"
 
 
 class WhatIf:
@@ -233,7 +149,8 @@ class WhatIf:
         scale = self.duration / self.base.duration
         reach = max(MIN_REACH, abs(np.log(scale)))
         if shape != (self.n_workers, self.nthreads):
-            reach = max(reach, WAITING_REACH + self.computing * (COMPUTING_REACH - WAITING_REACH))
+            n_doublings = abs(np.log2(shape[0] * shape[1] / (self.n_workers * self.nthreads)))
+            reach = max(reach, SHAPE_REACH * max(1.0, n_doublings) ** self.computing)
         return Prediction(
             change=" ".join(shown) or "no change",
             seconds=predicted * scale,
@@ -261,7 +178,7 @@ class WhatIf:
     def _recorded(self, gil: float) -> tuple[float, np.ndarray]:
         """Return the share of the tasks' seconds that sharing can change, and by what it did."""
         curve = self.contention.curve(self.n_workers, self.nthreads, self.duration, gil)
-        stretch = _at(curve, self.graph.start, self.graph.stop)
+        stretch = stretch_of_tasks(curve, self.graph.start, self.graph.stop)
         mean = _mean(stretch, self.given.seconds)
         return min(1.0, self.contention.computing * mean), stretch
 
@@ -279,7 +196,9 @@ class WhatIf:
                 slow_or_free = replace(given, bandwidth=bandwidth, latency=latency)
                 durations.append(replay(slow_or_free, *shape).duration)
         if shape[1] != self.nthreads:
-            durations += [self._shared(given, shape, alone, gil, 1) for gil in (0.0, 1.0)]
+            durations += [
+                self._shared(given, shape, alone, gil, 1) for gil in self.contention.gil_range
+            ]
         return min(durations), predicted, max(durations)
 
     def _shared(
@@ -299,7 +218,7 @@ class WhatIf:
             wall = schedule.duration * self.duration / self.base.duration
             sent = CPU_PER_BYTE * (schedule.fetched - self.base.fetched)
             curve = self.contention.curve(*shape, wall, gil, sent)
-            stretch = _at(curve, schedule.start, schedule.stop)
+            stretch = stretch_of_tasks(curve, schedule.start, schedule.stop)
             # Between two tasks, scheduler and event loops compute, which share the same.
             more = _mean(stretch, given.seconds) / before
             changed = replace(
@@ -310,11 +229,6 @@ class WhatIf:
             )
             schedule = replay(changed, *shape)
         return schedule.duration
-
-
-def _at(curve: np.ndarray, start: np.ndarray, stop: np.ndarray) -> np.ndarray:
-    """Return for each task the value of a curve at the number of tasks that run with it."""
-    return np.interp(mean_concurrency(start, stop), np.arange(len(curve)), curve)
 
 
 def _mean(stretch: np.ndarray, seconds: np.ndarray) -> float:
@@ -368,7 +282,9 @@ def what_if(
         for n_workers in _several(workers)
         for nthreads in _several(threads)
     ]
-    return Answer(run.id, model.duration, model.error, predictions)
+    others = any(nthreads not in (None, model.nthreads) for nthreads in _several(threads))
+    note = GIL_UNKNOWN if others and model.computing and model.contention.gil_is_unknown else ""
+    return Answer(run.id, model.duration, model.error, predictions, note)
 
 
 def _several(value: int | Sequence[int] | None) -> Sequence[int | None]:
