@@ -138,6 +138,7 @@ class _Replay:
         self.starts, self.dependents = (values.tolist() for values in graph.dependents)
         self.nbytes = np.maximum(graph.nbytes, 0).tolist()
         self.per_byte, self.latency = 1 / given.bandwidth, given.latency
+        self.dispatch = given.dispatch
         self.is_root = _root_tasks(graph, n_workers * nthreads)
         #: Ready root tasks, and for each worker tasks that arrived, and (time, task) of the others.
         self.roots: list[int] = []
@@ -237,7 +238,9 @@ class _Replay:
     def _send_roots(self, now: float) -> None:
         """Send root tasks to the workers that have the fewest tasks."""
         while self.roots and self.open:
-            worker = min(self.open, key=self.n_tasks.__getitem__)
+            worker = next(iter(self.open))
+            if len(self.open) > 1:
+                worker = min(self.open, key=self.n_tasks.__getitem__)
             self._send(heappop(self.roots), worker, now)
 
     def _send(self, node: int, worker: int, now: float) -> None:
@@ -248,14 +251,15 @@ class _Replay:
             self.open.discard(worker)
         arrives = now
         if self.ran[node]:
-            arrives += self.given.dispatch
+            arrives += self.dispatch
             if self.n_workers > 1 and self.row[node] != self.row[node + 1]:
                 # Results are fetched while the threads compute other tasks.
                 arrives += self._fetching(node, worker)
-        heappush(self.arriving[worker], (arrives, node))
-        self.n_waiting += 1
         if self.free[worker]:
-            self._start_next(worker, now)
+            self._start(node, worker, max(now + self.handoff[node], arrives))
+        else:
+            heappush(self.arriving[worker], (arrives, node))
+            self.n_waiting += 1
 
     def _worker_of(self, begin: int, end: int) -> int:
         """Return the worker, among those with a dependency, where a task would start first."""
@@ -302,11 +306,14 @@ class _Replay:
             else:
                 arrives, node = heappop(arriving)
                 begins = max(now + self.handoff[node], arrives)
-            self.free[worker] -= 1
-            self.n_free -= 1
             self.n_waiting -= 1
-            self.start[node] = begins
-            heappush(self.events, (begins + self.seconds[node], node))
+            self._start(node, worker, begins)
+
+    def _start(self, node: int, worker: int, begins: float) -> None:
+        self.free[worker] -= 1
+        self.n_free -= 1
+        self.start[node] = begins
+        heappush(self.events, (begins + self.seconds[node], node))
 
     def _plan_stealing(self, now: float) -> None:
         # The interval began before the run, at an unknown moment.

@@ -24,7 +24,7 @@ MAX_ERROR = 0.3
 MIN_REACH = 0.05
 #: Half-width, as a logarithm, that holds 90 % of predictions of another shape of the cluster
 #: (`benchmarks/whatif.py`). Tasks that compute were measured up to twice the threads.
-SHAPE_REACH = 0.12
+SHAPE_REACH = 0.15
 #: Why an interval is wide.
 GIL_UNKNOWN = (
     "how long tasks hold the GIL was not measured (gilknocker is not installed on the workers): "

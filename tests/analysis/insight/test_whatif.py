@@ -66,7 +66,7 @@ def test_transfers_and_disk_can_be_taken_away(tmp_path):
 
     model = WhatIf(run)
 
-    assert model.base == pytest.approx(5.0)
+    assert model.base.duration == pytest.approx(5.0)
     assert model.predict(transfers=0).seconds == pytest.approx(3.0)
     assert model.predict(no_spill=True).seconds == pytest.approx(4.0)
 
