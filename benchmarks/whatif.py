@@ -170,6 +170,7 @@ def predict(stores: list[Path]) -> None:
                     "pair": f"{base[0]}x{base[1]} -> {shape[0]}x{shape[1]}",
                     "half": ("chosen", "others")[crc32(workload.encode()) % 2],
                     "error": np.log(predicted / measured),
+                    "n_runs": min(len(models), len(runs)),
                     "inside": low <= measured <= high,
                     # Base and truth are medians of few repeats: the error of a perfect model.
                     "noise": np.nan_to_num(spreads[workload], nan=usual)
@@ -189,6 +190,7 @@ def predict(stores: list[Path]) -> None:
         print(f"\n{'workloads, shapes':<30}{'n':>4}{'median':>8}{'90 % within':>13}{'RMS':>8}"
               f"{'mean':>8}{'perfect model':>16}{'covered':>9}")  # fmt: skip
         _print_errors(f"all {frame['workload'].nunique()}", frame)
+        _print_errors("2 runs or more", frame[frame["n_runs"] > 1])
         for by in (["kind"], ["kind", "half"], ["kind", "pair"]):
             for name, part in frame.groupby(by):
                 _print_errors(", ".join(name), part)

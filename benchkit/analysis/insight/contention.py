@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -40,7 +41,7 @@ LATE_SHARE = 0.2
 SHARE_ERROR = 0.25
 #: Processor seconds of scheduler and client per task.
 SCHEDULER_SECONDS = 0.6e-3
-#: Share of the processor seconds of tasks that each other thread of a worker adds.
+#: Share of the processor seconds of tasks that each doubling of a worker's threads adds.
 MORE_SECONDS = 0.06
 #: Share of the processor seconds of an event loop in which it has the GIL.
 LOOP_SHARE = 0.5
@@ -126,7 +127,7 @@ class Contention:
             # Threads wait for the GIL, and for locks of memory; what more they wait is their own.
             stretch = np.array([found.stretch(*shape, gil) for gil in GIL_SHARES])
             n_running = 1 + (nthreads - 1) * min(1.0, seconds / (n_workers * nthreads * duration))
-            stretch /= 1 + MORE_SECONDS * (n_running - 1)  # those are processor seconds
+            stretch /= _more_seconds(n_running)
             gil = float(GIL_SHARES[np.abs(stretch * found.computing - 1.0).argmin()])
             return replace(found, gil=gil, gil_range=(gil, gil))
         if "gil_contention_mean" in run.metrics and cpu:
@@ -190,7 +191,7 @@ class Contention:
         ndarray of float
             Element n: n tasks run at the same time.
         """
-        n_running = np.arange(min(n_workers * nthreads, MOST_OTHERS) + 1)
+        n_running = np.arange(n_workers * nthreads + 1)
         # Mean value analysis of a closed network: a station with a queue (the GIL), one without.
         # The event loop of the worker uses the GIL, too.
         loop = min(MOST_LOAD, LOOP_SHARE * self.loops / (n_workers * duration))
@@ -200,8 +201,8 @@ class Contention:
             responses.append(at_gil + 1 - gil)
             queue = n_threads * at_gil / responses[-1]
         # Threads of a process also take more processor seconds: page faults, shared caches.
-        responses = (1 + MORE_SECONDS * np.arange(len(responses))) * responses
-        response = np.interp(n_running / n_workers, range(1, len(responses) + 1), responses)
+        more = _more_seconds(np.arange(len(responses)) + 1.0) * np.array(responses)
+        response = np.interp(n_running / n_workers, range(1, len(more) + 1), more)
         if np.isinf(self.cores):
             return response
         # Others wait for processors as tasks do: the more wait, the more there are at a time.
@@ -209,7 +210,8 @@ class Contention:
         count = np.arange(MOST_OTHERS)
         waits = np.maximum(1.0, (1 + np.add.outer(count, count)) / self.cores)
         share = np.clip(self.computing / response, 0, 1)[:, None]
-        tasks = stats.binom.pmf(count, np.maximum(n_running - 1, 0)[:, None], share)
+        n_others = np.clip(n_running - 1, 0, MOST_OTHERS - 1)[:, None]
+        tasks = stats.binom.pmf(count, n_others, share)
         stretch = np.ones(len(n_running))
         for _ in range(N_ITERATIONS):
             n_rest = np.minimum(load * stretch, n_workers + OTHER_PROCESSES)[:, None]
@@ -242,7 +244,13 @@ def stretch_of_tasks(curve: np.ndarray, start: np.ndarray, stop: np.ndarray) -> 
     if len(times):
         both = np.interp(stop[ran], times, sums) - np.interp(start[ran], times, sums)
         found[ran] = np.maximum(1.0, both / (stop - start)[ran])
-    return np.interp(found, np.arange(len(curve)), curve)
+    stretch: np.ndarray = np.interp(found, np.arange(len(curve)), curve)
+    return stretch
+
+
+def _more_seconds(n_running: Any) -> Any:
+    """Return the factor of the processor seconds of a task among this many in a process."""
+    return 1 + MORE_SECONDS * np.log2(n_running)
 
 
 def is_new_heartbeat(workers: xr.Dataset) -> np.ndarray:
