@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -127,7 +126,7 @@ class Contention:
             # Threads wait for the GIL, and for locks of memory; what more they wait is their own.
             stretch = np.array([found.stretch(*shape, gil) for gil in GIL_SHARES])
             n_running = 1 + (nthreads - 1) * min(1.0, seconds / (n_workers * nthreads * duration))
-            stretch /= _more_seconds(n_running)
+            stretch /= _more_seconds(np.array(n_running))
             gil = float(GIL_SHARES[np.abs(stretch * found.computing - 1.0).argmin()])
             return replace(found, gil=gil, gil_range=(gil, gil))
         if "gil_contention_mean" in run.metrics and cpu:
@@ -202,7 +201,7 @@ class Contention:
             queue = n_threads * at_gil / responses[-1]
         # Threads of a process also take more processor seconds: page faults, shared caches.
         more = _more_seconds(np.arange(len(responses)) + 1.0) * np.array(responses)
-        response = np.interp(n_running / n_workers, range(1, len(more) + 1), more)
+        response: np.ndarray = np.interp(n_running / n_workers, range(1, len(more) + 1), more)
         if np.isinf(self.cores):
             return response
         # Others wait for processors as tasks do: the more wait, the more there are at a time.
@@ -248,9 +247,10 @@ def stretch_of_tasks(curve: np.ndarray, start: np.ndarray, stop: np.ndarray) -> 
     return stretch
 
 
-def _more_seconds(n_running: Any) -> Any:
+def _more_seconds(n_running: np.ndarray) -> np.ndarray:
     """Return the factor of the processor seconds of a task among this many in a process."""
-    return 1 + MORE_SECONDS * np.log2(n_running)
+    factor: np.ndarray = 1 + MORE_SECONDS * np.log2(n_running)
+    return factor
 
 
 def is_new_heartbeat(workers: xr.Dataset) -> np.ndarray:
