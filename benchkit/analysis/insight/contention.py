@@ -41,7 +41,7 @@ SHARE_ERROR = 0.25
 #: Processor seconds of scheduler and client per task.
 SCHEDULER_SECONDS = 0.6e-3
 #: Share of the processor seconds of tasks that each doubling of a worker's threads adds.
-MORE_SECONDS = 0.06
+MORE_SECONDS = 0.1
 #: Share of the processor seconds of an event loop in which it has the GIL.
 LOOP_SHARE = 0.5
 #: Waits of tasks for processors that sharing may explain / those by chance.
