@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from benchkit.analysis.changepoint.detect import SUSPECT_UNITS, detect_many, latest_night
-from benchkit.analysis.regression.level_events import REST_NIGHTS
+from benchkit.analysis.regression.level_events import MARGIN_NIGHTS, REST_NIGHTS
 from benchkit.analysis.stats.confirmation import CONFIRMATION_LOOKS, judge_reruns
 
 #: Windows of a piece, whose result is kept.
@@ -121,7 +121,8 @@ def follow(
         row = np.flatnonzero((candidate | alarms[:, night]) & (opened < 0))
         if not row.size:
             continue
-        effect = np.log(ratio) * ((night >= start[row]) & (since[row] <= start[row]))
+        good_until = since[row] - MARGIN_NIGHTS
+        effect = np.log(ratio) * ((night >= start[row]) & (good_until <= start[row]))
         past = log[row, night - NOISE_NIGHTS : night]
         decision, used = rerun(rng, past, effect)
         n_suspects += row.size

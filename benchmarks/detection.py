@@ -286,6 +286,7 @@ def quiet_windows(series: list[np.ndarray], stride: int) -> np.ndarray:
 
 
 def speed() -> None:
+    print("speed")
     rng = np.random.default_rng(2)
     for n_series, n_nights in ((1000, 64), (1000, 110), (1000, 365), (100, 2000)):
         values = rng.lognormal(sigma=0.02, size=(n_series, n_nights))
@@ -322,47 +323,53 @@ def speed() -> None:
     print(f"  one series of 110 nights alone: {(time.process_time() - clock) / 50 * 1e3:.2f} ms")
 
 
+#: Parts in the order in which they run.
+PARTS = ("detector", "reruns", "rules", "rivals", "fleet", "groups", "machines", "speed")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--series", type=Path, default=HERE.parent.parent / "shared/nightly-series")
     parser.add_argument("--stride", type=int, default=37, help="Nights between windows.")
+    parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS, help="Default: all.")
     parser.add_argument(
         "--rival-windows", type=int, default=60, help="Windows for asv and Otava, which are slow."
     )
-    parser.add_argument("--speed", action="store_true", help="Only the speed.")
-    parser.add_argument("--quick", action="store_true", help="Only the detector of benchkit.")
     parser.add_argument(
-        "--reruns", type=Path, help="Only the whole path; continue with the pieces in this file."
+        "--file", type=Path, help="Keep the pieces of `reruns` here, and continue with them."
     )
     parser.add_argument("--seconds", type=float, default=np.inf, help="Time for these pieces.")
     args = parser.parse_args()
     warnings.simplefilter("ignore", RuntimeWarning)
-    if args.speed:
-        speed()
-        return
-
     real = (args.series / "values.parquet").exists()
-    series = read_series(args.series) if real else simulated_series()
-    print(f"{len(series)} {'real' if real else 'simulated'} series\n")
-    if args.reruns:
-        quiet = quiet_windows(series, args.stride)
-        whole_path(quiet, SIZES[:3], HISTORY, WITHIN, file=args.reruns, seconds=args.seconds)
-        return
-    measure("benchkit", ours, series, args.stride)
-    whole_path(quiet_windows(series, args.stride), SIZES[:3], HISTORY, WITHIN)
-    if not args.quick:
-        measure("last 3 above mean + 3 sd of 10", three_above_ten, series, args.stride)
-        measure("last 1 above mean + 5 sd of 100", far_from_mean, series, args.stride)
-        for name, rival in available().items():
-            measure("benchkit, on the windows of the rivals", ours, series, args.stride,
-                    args.rival_windows)  # fmt: skip
-            measure(name, rival, series, args.stride, args.rival_windows)
-    if real and (args.series / "series.csv").exists():
-        fleet(args.series, args.stride)
-        group_nights(args.series, args.stride, is_quiet)
-    several_machines(quiet_windows(series, args.stride), HISTORY)
-    print("speed")
-    speed()
+    series: list[np.ndarray] = []
+    if set(args.only) - {"fleet", "groups", "speed"}:
+        series = read_series(args.series) if real else simulated_series()
+        print(f"{len(series)} {'real' if real else 'simulated'} series\n")
+    for part in args.only:
+        clock = time.process_time()
+        if part == "detector":
+            measure("benchkit", ours, series, args.stride)
+        elif part == "reruns":
+            quiet = quiet_windows(series, args.stride)
+            whole_path(quiet, SIZES[:3], HISTORY, WITHIN, file=args.file, seconds=args.seconds)
+        elif part == "rules":
+            measure("last 3 above mean + 3 sd of 10", three_above_ten, series, args.stride)
+            measure("last 1 above mean + 5 sd of 100", far_from_mean, series, args.stride)
+        elif part == "rivals":
+            for name, rival in available().items():
+                measure("benchkit, on the windows of the rivals", ours, series, args.stride,
+                        args.rival_windows)  # fmt: skip
+                measure(name, rival, series, args.stride, args.rival_windows)
+        elif part == "fleet" and real and (args.series / "series.csv").exists():
+            fleet(args.series, args.stride)
+        elif part == "groups" and real and (args.series / "series.csv").exists():
+            group_nights(args.series, args.stride, is_quiet)
+        elif part == "machines":
+            several_machines(quiet_windows(series, args.stride), HISTORY)
+        elif part == "speed":
+            speed()
+        print(f"({part}: {time.process_time() - clock:.0f} s of CPU)\n", flush=True)
 
 
 if __name__ == "__main__":

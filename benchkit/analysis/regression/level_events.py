@@ -16,10 +16,13 @@ from benchkit.analysis.regression.regression import FAILING, Regression, regress
 from benchkit.store.schema import METRICS
 from benchkit.values import json_safe
 
-__all__ = ["NOT_ATTEMPTED", "REST_NIGHTS", "NightLevels", "worse_direction"]
+__all__ = ["MARGIN_NIGHTS", "NOT_ATTEMPTED", "REST_NIGHTS", "NightLevels", "worse_direction"]
 
 #: Nights for which a series that was measured again without a result is not measured again.
 REST_NIGHTS = 3
+#: Nights between the last good build and the estimated first night of a change. The estimate is
+#: often some nights late, and a re-run of a build that has the change dismisses it.
+MARGIN_NIGHTS = 3
 
 #: Outcomes of a night that say nothing about the workload.
 NOT_ATTEMPTED = ("", "skipped", "infrastructure")
@@ -160,6 +163,7 @@ class NightLevels:
             elif regression is not None:
                 events += self._update(regression, fact, change.direction == worse)
             elif change.direction == worse:
+                fact["good_until"] = self._good_until(row, change.index)
                 proposed.append({**fact, "kind": "opened", "suspect": False})
             elif not self._is_recovery(fact) and not self._fails_more(row, change.index):
                 events.append({**fact, "kind": "improved"})
@@ -196,6 +200,11 @@ class NightLevels:
         """Return the first reference night of a change: not before the previous change."""
         earlier = [change.index for change in self.history.changes[row] if change.index < index]
         return max(self.history.segment_start(row, index), index - LEVEL_NIGHTS, *earlier[-1:], 0)
+
+    def _good_until(self, row: int, first: int) -> str:
+        """Return the night before which builds are good, if a change begins about a night."""
+        earliest = min(self._reference_start(row, first) + 1, first)
+        return night_name(self.history.times[max(first - MARGIN_NIGHTS, earliest)])
 
     def _shift(self, row: int, start: int, index: int) -> float:
         """Return the change of level of a series at a night, as logarithm of a ratio."""
@@ -301,7 +310,8 @@ class NightLevels:
             fact |= {"cause": "unclear", "reason": f"{reason}, not confirmed yet"}
             large = not has_reference or abs(latest.units[row]) >= SUSPECT_UNITS
             units = float(latest.units[row]) if has_reference else None
-            fact |= {"good_until": since, "units": units, "large": bool(large)}
+            fact |= {"good_until": self._good_until(row, int(latest.since[row]))}
+            fact |= {"units": units, "large": bool(large)}
             events.append({**fact, "kind": "opened", "suspect": True})
         return events
 
