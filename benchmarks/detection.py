@@ -1,5 +1,6 @@
 """Measure how well and fast changes are found: ``python benchmarks/detection.py [--series DIR]``.
 
+``--only PART ...`` runs parts; each prints its CPU time (@TIMES@).
 Prints false alarms, recall, delay, placement and speed, compared with simpler rules and, if they
 are installed, the detectors of asv and Apache Otava: on real nightly series if a folder with
 ``values.parquet`` (columns series, time, value) is given, on simulated ones otherwise. Asserts

@@ -35,22 +35,27 @@ SIZES = ((3, False), (3, True), (4, False), (5, False), (5, True), (10, False))
 NIGHTS, HISTORY, WITHIN = 110, 30, 20
 
 
-def print_rows(n_reports: int) -> None:
+def print_rows(n_reports: int, n_runs: int | None, kind: str, seed: int) -> None:
     """Print the shares of false rows among those listed, and of changes that are listed."""
     print(f"rows: 700, a tenth changed by 5, 10 or 20 %, {n_reports} reports: false / found")
-    print("| runs a side | " + " | ".join(KINDS) + " |")
-    for n_runs, has_null in SIZES:
+    kinds = {title: options for title, options in KINDS.items() if kind in title}
+    print("| runs a side | " + " | ".join(kinds) + " |")
+    for size, has_null in SIZES:
+        if n_runs not in (None, size):
+            continue
         cells = []
-        for options in KINDS.values():
-            rng = np.random.default_rng([n_runs, has_null])
+        for options in kinds.values():
+            rng = np.random.default_rng([size, has_null, *([seed] if seed else [])])
             rates = []
             for _ in range(n_reports):
-                a, null, b, _, changed = noise.report(rng, n_runs, **options)
+                a, null, b, _, changed = noise.report(rng, size, **options)
                 listed = compare(a, b, null=null if has_null else None).changed
                 false = (listed & ~changed).sum() / max(listed.sum(), 1)
                 rates.append((false, (listed & changed).sum() / max(changed.sum(), 1)))
-            cells.append("{:.2f} / {:.2f}".format(*np.mean(rates, axis=0)))
-        title = f"{n_runs}, with a null arm" if has_null else str(n_runs)
+            false, found = np.mean(rates, axis=0)
+            error = np.std(rates, axis=0)[0] / np.sqrt(n_reports)
+            cells.append(f"{false:.3f} ± {error:.3f} / {found:.2f}")
+        title = f"{size}, with a null arm" if has_null else str(size)
         print(f"| {title} | " + " | ".join(cells) + " |", flush=True)
 
 
@@ -139,11 +144,16 @@ def _odds(rng: np.random.Generator, size: float, first: int) -> list[np.ndarray]
 
 
 def main() -> None:
-    parts = {"rows": print_rows, "functions": print_functions, "nights": print_nights}
+    parts = {"functions": print_functions, "nights": print_nights}
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--only", choices=parts, help="one part")
+    parser.add_argument("--only", choices=["rows", *parts], help="one part")
     parser.add_argument("--reports", type=int, default=50, help="reports of each kind")
+    parser.add_argument("--runs", type=int, help="rows: only this number of runs a side")
+    parser.add_argument("--kind", default="", help="rows: only noise with this text in its title")
+    parser.add_argument("--seed", type=int, default=0, help="rows: other reports")
     chosen = parser.parse_args()
+    if chosen.only in (None, "rows"):
+        print_rows(chosen.reports, chosen.runs, chosen.kind, chosen.seed)
     for name, part in parts.items():
         if chosen.only in (None, name):
             part(chosen.reports)
