@@ -41,6 +41,8 @@ SPILLING_SHARE = 0.6
 #: Share of the tasks' seconds, or of the run if that is longer, in which tasks wait for spilled
 #: data, above which it matters.
 MAX_DISK = 0.02
+#: Largest cluster to predict; `benchkit simulate` has a limit of 10,000 workers, too.
+MOST_THREADS = 100_000
 #: Tasks of these groups move data outside of the graph's dependencies.
 P2P_PREFIXES = ("shuffle-transfer", "shuffle-p2p", "rechunk-transfer", "rechunk-p2p", "p2p-")
 
@@ -118,7 +120,18 @@ class WhatIf:
         """
         given = self.given
         shown: list[str] = []
-        _check_positive(workers=workers, threads=threads, bandwidth=bandwidth)
+        for name, number in (("workers", workers), ("threads", threads), ("bandwidth", bandwidth)):
+            if number is not None and not 0 < number < np.inf:
+                raise UsageError(f"{name} {number:g}: it must be larger than 0")
+        for name, number in (("transfers", transfers), *(groups or {}).items()):
+            if number is not None and not 0 <= number < np.inf:
+                raise UsageError(f"{name} {number:g}: the factor must be 0 or larger")
+        shape = workers or self.n_workers, threads or self.nthreads
+        if shape[0] * shape[1] > MOST_THREADS:
+            raise UsageError(
+                f"{counted(shape[0], 'worker')} with {counted(shape[1], 'thread')}: more than "
+                f"{MOST_THREADS:,} threads cannot be predicted"
+            )
         if workers is not None:
             shown.append(f"--workers {workers}")
         if threads is not None:
@@ -143,7 +156,6 @@ class WhatIf:
             chosen = _nodes_of(self.graph, name)
             seconds = np.where(chosen, seconds * factor, seconds)
         given = replace(given, seconds=seconds)
-        shape = workers or self.n_workers, threads or self.nthreads
         self._check_memory(shape[0], no_spill=no_spill)
         low, predicted, high = self._replays(given, shape)
         scale = self.duration / self.base.duration
@@ -289,12 +301,6 @@ def what_if(
 
 def _several(value: int | Sequence[int] | None) -> Sequence[int | None]:
     return [value] if value is None or isinstance(value, int) else list(value)
-
-
-def _check_positive(**values: float | None) -> None:
-    for name, value in values.items():
-        if value is not None and not value > 0:
-            raise UsageError(f"{name} {value:g}: it must be larger than 0")
 
 
 def _nodes_of(graph: TaskGraph, name: str) -> np.ndarray:

@@ -281,12 +281,21 @@ def test_prediction_is_refused_where_results_would_be_spilled(tmp_path):
     assert spilled.predict(workers=4).seconds > 0
 
 
-def test_unknown_group_and_numbers_out_of_range_are_refused(tmp_path):
-    model = WhatIf(eight_tasks(tmp_path))
-    with pytest.raises(UsageError, match="task group 'x': the run has none; it has a"):
-        model.predict(groups={"x": 0.5})
-    with pytest.raises(UsageError, match="workers 0: it must be larger than 0"):
-        model.predict(workers=0)
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"groups": {"x": 0.5}}, "task group 'x': the run has none; it has a"),
+        ({"groups": {"a": -1.0}}, "a -1: the factor must be 0 or larger"),
+        ({"groups": {"a": float("nan")}}, "a nan: the factor must be 0 or larger"),
+        ({"transfers": -1.0}, "transfers -1: the factor must be 0 or larger"),
+        ({"workers": 0}, "workers 0: it must be larger than 0"),
+        ({"bandwidth": float("inf")}, "bandwidth inf: it must be larger than 0"),
+        ({"workers": 10**9}, "1,000,000,000 workers with 1 thread: more than 100,000 threads"),
+    ],
+)
+def test_unknown_group_and_numbers_out_of_range_are_refused(tmp_path, change, message):
+    with pytest.raises(UsageError, match=message):
+        WhatIf(eight_tasks(tmp_path)).predict(**change)
 
 
 def test_events_without_names_of_activities_are_unreadable(tmp_path):
