@@ -4,9 +4,8 @@ The share of a group does not depend on the speed of the machine, so that a chan
 found although the duration says nothing. Where the processor time of tasks is recorded, its shares
 are searched too: with noise as in an A/B on a busy machine, 10 % of thread-seconds and 4 % of
 processor time, .87 of simulated changes of 10 % are found within 20 nights, without it .01. Seconds
-per task depend on the speed of the machine: alone they would give as many false reports as all
-shares together, so that they are only searched in a group that was found. Takes a history and
-totals of task groups by run.
+per task depend on the speed of the machine, as the duration does, so that they are only searched in
+a group that was found. Takes a history and totals of task groups by run.
 """
 
 from __future__ import annotations

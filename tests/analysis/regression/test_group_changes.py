@@ -173,7 +173,7 @@ def test_find_group_changes_has_graph_of_new_build(rng):
     graph, tasks = find_group_changes(history, totals, None, amounts)
 
     assert graph["sentence"].startswith("array.sum: the run submits 100.0 % more tasks, ")
-    assert graph["sentence"].endswith(" 048, since dask 2026.7.0 -> 2026.8.0")
+    assert graph["sentence"].endswith(" -> 2,048, since dask 2026.7.0 -> 2026.8.0")
     assert tasks["sentence"].endswith("10 -> 9, since dask 2026.7.0 -> 2026.8.0")
 
 

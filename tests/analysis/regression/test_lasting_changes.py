@@ -26,6 +26,14 @@ def test_find_lasting_changes_waits_for_ten_nights(rng):
     assert find_lasting_changes([rows[:, :48]]) == [[]]
 
 
+@pytest.mark.parametrize(("factor", "is_found"), [(1.035, False), (1.07, True)])
+def test_find_lasting_changes_ignores_small_changes(rng, factor, is_found):
+    rows = np.exp(0.005 * rng.standard_normal((3, 60)))
+    rows[1, 40:] *= factor
+
+    assert bool(find_lasting_changes([rows])[0]) == is_found
+
+
 def test_find_lasting_changes_ignores_nights_that_revert(rng):
     for length in (3, 5, 7):
         rows = odds(rng, 70, [(1, 40, 40 + length, 1.3)])
