@@ -352,7 +352,8 @@ class MeasuringKernel:
     def _close_remote_clusters(manager: KernelManager) -> None:
         manager.interrupt_kernel()
         client = BlockingKernelClient(**manager.get_connection_info(session=True))
-        client.start_channels()
+        # A heartbeat thread that starts now can fail, and print it, while the channels stop.
+        client.start_channels(stdin=False, hb=False, control=False)
         try:
             client.execute_interactive(
                 _CLOSE_CLUSTERS, silent=True, timeout=CLOSE_TIMEOUT_S, allow_stdin=False,

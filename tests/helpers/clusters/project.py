@@ -144,7 +144,7 @@ class Project:
         assert len(lines) == 1, done.stdout + done.stderr
         for text in texts:
             assert text in lines[0], done.stderr
-        assert "Traceback" not in done.stderr + done.stdout
+        assert "Traceback" not in done.stderr + done.stdout, done.stderr + done.stdout
         assert len(self.runs()) == before
         assert done.returncode == 3, done.stderr
         return done.stderr
