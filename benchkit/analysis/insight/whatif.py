@@ -34,6 +34,8 @@ GIL_UNKNOWN = (
 BANDWIDTH_FACTOR = 5
 #: Replays of another shape: the seconds of its tasks depend on its duration.
 N_ROUNDS = 4
+#: Relative change of the duration below which no further replay follows.
+SETTLED = 0.002
 #: Processor seconds of sender and receiver per byte of a transfer on one machine.
 CPU_PER_BYTE = 2e-9
 #: Dask spills results beyond this share of a worker's memory.
@@ -239,7 +241,9 @@ class WhatIf:
                 handoff=given.handoff * more,
                 dispatch=given.dispatch * more,
             )
-            schedule = replay(changed, *shape)
+            before_s, schedule = schedule.duration, replay(changed, *shape)
+            if abs(schedule.duration - before_s) < SETTLED * before_s:
+                break
         return schedule.duration
 
 
