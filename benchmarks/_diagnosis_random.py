@@ -3,9 +3,9 @@
 A maker draws sizes, numbers of tasks, clusters, delays and the workload that a fault is planted in.
 It also states, from what was drawn, which findings are true. Ranges are such that a fault costs at
 least a sixth of the run on a machine with two processors; they were written before any finding of
-these runs was seen, but for two that changed after seed 1: the large result of too many threads, and
-the threads of tables. Work that stands for computing uses the processor, with at most as many threads
-as there are processors, where more of them are no part of the fault.
+these runs was seen, but for two that changed after seed 1: the large result of too many threads,
+and the threads of tables. Work that stands for computing uses the processor, with at most as many
+threads as there are processors, where more of them are no part of the fault.
 """
 
 from __future__ import annotations
