@@ -124,10 +124,10 @@ class WhatIf:
         shown: list[str] = []
         for name, number in (("workers", workers), ("threads", threads), ("bandwidth", bandwidth)):
             if number is not None and not 0 < number < np.inf:
-                raise UsageError(f"{name} {number:g}: it must be larger than 0")
+                raise UsageError(f"{name} {number:g}: it must be a number larger than 0")
         for name, number in (("transfers", transfers), *(groups or {}).items()):
             if number is not None and not 0 <= number < np.inf:
-                raise UsageError(f"{name} {number:g}: the factor must be 0 or larger")
+                raise UsageError(f"{name} {number:g}: the factor must be a number, 0 or larger")
         shape = workers or self.n_workers, threads or self.nthreads
         if shape[0] * shape[1] > MOST_THREADS:
             raise UsageError(

@@ -285,11 +285,11 @@ def test_prediction_is_refused_where_results_would_be_spilled(tmp_path):
     ("change", "message"),
     [
         ({"groups": {"x": 0.5}}, "task group 'x': the run has none; it has a"),
-        ({"groups": {"a": -1.0}}, "a -1: the factor must be 0 or larger"),
-        ({"groups": {"a": float("nan")}}, "a nan: the factor must be 0 or larger"),
-        ({"transfers": -1.0}, "transfers -1: the factor must be 0 or larger"),
-        ({"workers": 0}, "workers 0: it must be larger than 0"),
-        ({"bandwidth": float("inf")}, "bandwidth inf: it must be larger than 0"),
+        ({"groups": {"a": -1.0}}, "a -1: the factor must be a number, 0 or larger"),
+        ({"groups": {"a": float("nan")}}, "a nan: the factor must be a number, 0 or larger"),
+        ({"transfers": -1.0}, "transfers -1: the factor must be a number, 0 or larger"),
+        ({"workers": 0}, "workers 0: it must be a number larger than 0"),
+        ({"bandwidth": float("inf")}, "bandwidth inf: it must be a number larger than 0"),
         ({"workers": 10**9}, "1,000,000,000 workers with 1 thread: more than 100,000 threads"),
     ],
 )
