@@ -62,9 +62,14 @@ class Answer:
         Returns
         -------
         list of dict
-            Fields of `Prediction`, and ``run``, ``measured`` and ``replay_error``.
+            Fields of `Prediction`, and ``run``, ``measured``, ``replay_error`` and ``note``.
         """
-        common = {"run": self.run_id, "measured": self.duration, "replay_error": self.error}
+        common = {
+            "run": self.run_id,
+            "measured": self.duration,
+            "replay_error": self.error,
+            "note": self.note,
+        }
         return [{**common, **vars(each)} for each in self.predictions]
 
     def to_table(self) -> Table:
