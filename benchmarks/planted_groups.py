@@ -1,7 +1,8 @@
 """Print how many planted changes of task groups `benchkit ab` finds, on this machine.
 
-Each workload has three task groups; in some workloads a group of 2 to 10 % of the run does 10 %
-more in one arm. Half-way another process takes the processor. Run it as::
+Each workload has three task groups, which run one after the other, or in half of the workloads as
+chains; in some workloads a group of 2 to 10 % of the run does 10 % more in one arm. Half-way
+another process takes the processor. Run it as::
 
     python benchmarks/planted_groups.py [--workloads 20] [--planted 6] [--blocks 5]
 
@@ -48,12 +49,14 @@ def grouped(client, scale, *, n):
     share = 0.02 * (1 + n % 5)
     total = 40_000 + 2_000 * (n % 7)
     more = 1 + (float(os.environ.get("MORE", "0")) if n < {planted} else 0)
-    parts = {{load: 0.6 * (1 - share), store: 0.4 * (1 - share), merge: share * more}}
-    return [
-        future
-        for work, part in parts.items()
-        for future in client.map(work, range(8), rounds=int(total * part / 8), pure=False)
-    ]
+    parts = {{load: 0.6 * (1 - share), merge: share * more, store: 0.4 * (1 - share)}}
+    inputs = range(24)
+    futures = []
+    for work, part in parts.items():
+        futures += client.map(work, inputs, rounds=int(total * part / 24), pure=False)
+        if n % 2:
+            inputs = futures[-24:]
+    return futures
 """
 
 
