@@ -9,6 +9,8 @@ of the tasks that arrived. Durations are those recorded.
 
 from __future__ import annotations
 
+from bisect import insort
+from collections.abc import Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from itertools import pairwise
@@ -19,6 +21,9 @@ import numpy as np
 from benchkit.store.task_graph import TaskGraph
 
 __all__ = ["ReplayInput", "Schedule", "replay"]
+
+#: Number of different times between two tasks of a thread: a table that fits the processor's cache.
+N_HANDOFFS = 4096
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,15 +137,14 @@ class _Replay:
         self.given, self.n_workers, self.nthreads = given, n_workers, nthreads
         self.seconds, self.ran = given.seconds.tolist(), np.isfinite(graph.start).tolist()
         # Like the times of a queue: without, equal tasks would always end at the same moment.
-        random = np.random.default_rng(0).exponential(given.handoff, len(graph))
+        random = np.random.default_rng(0).exponential(given.handoff, N_HANDOFFS)
         self.handoff: list[float] = random.tolist()
         self.row, self.edge = graph.indptr.tolist(), graph.indices.tolist()
-        self.starts, self.dependents = (values.tolist() for values in graph.dependents)
         self.nbytes = np.maximum(graph.nbytes, 0).tolist()
         self.per_byte, self.latency = 1 / given.bandwidth, given.latency
         self.dispatch = given.dispatch
-        self.is_root = _root_tasks(graph, n_workers * nthreads)
-        #: Ready root tasks, and for each worker tasks that arrived, and (time, task) of the others.
+        #: Ready root tasks as negative numbers, the best last; for each worker tasks that arrived,
+        #: and (time, task) of the others.
         self.roots: list[int] = []
         self.queues: list[list[int]] = [[] for _ in range(n_workers)]
         self.arriving: list[list[tuple[float, int]]] = [[] for _ in range(n_workers)]
@@ -154,19 +158,19 @@ class _Replay:
         self.n_free = n_workers * nthreads
         self.n_waiting = 0
         self.start = [0.0] * len(graph)
-        self.fetched = 0.0
+        self.fetched = 0
         self.place = [0] * len(graph)
-        #: Results fetched by a worker, as task x workers + worker.
-        self.copies: set[int] = set()
+        #: Workers that fetched each result, a bit for each.
+        self.copies = [0] * len(graph)
         #: Events: (time, number); number >= 0: the end of a task, < 0: a gate opens, or stealing.
-        self.steal_event = -1 - len(given.gates)
         self.events: list[tuple[float, int]] = []
+        self.steal_event = -1 - len(given.gates)
         #: Whether an event for the next stealing is in `events`.
         self.steals = np.isinf(given.steal_interval)
 
     def run(self) -> float:
         """Return the end of the last task."""
-        given, events = self.given, self.events
+        given, events, roots = self.given, self.events, self.roots
         opened_by: dict[int, list[int]] = {}
         for number, (anchor, seconds_after) in enumerate(given.gates):
             if anchor < 0:
@@ -174,35 +178,43 @@ class _Replay:
             else:
                 opened_by.setdefault(anchor, []).append(number)
         members, waiting = self._submissions()
-        for node, count in enumerate(waiting):
-            if not count:
-                self._ready(node, 0.0)
-        starts, dependents = self.starts, self.dependents
-        last = 0.0
-        self._send_roots(0.0)
-        while events:
-            now, number = heappop(events)
-            if number == self.steal_event:
-                self._steal(now)
-                freed: list[int] = []
-            elif number < 0:
-                freed = members[-1 - number]
-            else:
-                last = now
-                worker = self.place[number]
-                self._finish(number, worker, now)
-                freed = dependents[starts[number] : starts[number + 1]]
-                for gate in opened_by.get(number, ()):
-                    heappush(events, (now + given.gates[gate][1], -1 - gate))
+        is_root = _root_tasks(given.graph, self.n_workers * self.nthreads)
+        starts, dependents = (values.tolist() for values in given.graph.dependents)
+        # Tasks that wait for nothing are as freed by an event before the first one.
+        freed = [node for node, count in enumerate(waiting) if not count]
+        for node in freed:
+            waiting[node] = 1
+        now = last = 0.0
+        new_roots: list[int] = []
+        while True:
             for node in freed:
                 waiting[node] -= 1
                 if not waiting[node]:
-                    self._ready(node, now)
-            if self.roots and self.open:
+                    if is_root[node]:
+                        new_roots.append(node)
+                    else:
+                        self._send_to_data(node, now)
+            if new_roots:
+                self._add_roots(new_roots)
+                new_roots = []
+            if roots and self.open:
                 self._send_roots(now)
             if self.n_free and self.n_waiting and not self.steals:
                 self._plan_stealing(now)
-        return last
+            if not events:
+                return last
+            now, number = heappop(events)
+            if number >= 0:
+                last = now
+                self._finish(number, now)
+                freed = dependents[starts[number] : starts[number + 1]]
+                for gate in opened_by.get(number, ()):
+                    heappush(events, (now + given.gates[gate][1], -1 - gate))
+            elif number == self.steal_event:
+                self._steal(now)
+                freed = []
+            else:
+                freed = members[-1 - number]
 
     def _submissions(self) -> tuple[list[list[int]], list[int]]:
         """Return the tasks of each submission, and what each task waits for."""
@@ -213,27 +225,13 @@ class _Replay:
         members = [order[first:stop].tolist() for first, stop in pairwise(ends)]
         return members, (np.diff(graph.indptr) + (submission >= 0)).tolist()
 
-    def _finish(self, node: int, worker: int, now: float) -> None:
-        """End a task, and start the next of those that arrived at its worker."""
-        self.free[worker] += 1
-        self.n_free += 1
-        self.occupied[worker] -= self.seconds[node]
-        self.n_tasks[worker] -= 1
-        if self.n_tasks[worker] < self.most_tasks:
-            self.open.add(worker)
-        self._start_next(worker, now)
-
-    def _ready(self, node: int, now: float) -> None:
-        """Send a task whose dependencies are finished to its worker, root tasks to none yet."""
-        if self.is_root[node]:
-            heappush(self.roots, node)
-            return
-        begin, end = self.row[node], self.row[node + 1]
-        self._send(
-            node,
-            self.place[self.edge[begin]] if end - begin == 1 else self._worker_of(begin, end),
-            now,
-        )
+    def _add_roots(self, nodes: list[int]) -> None:
+        """Add root tasks that are ready; most come all at once."""
+        if len(nodes) == 1:
+            insort(self.roots, -nodes[0])
+        else:
+            self.roots += [-node for node in nodes]
+            self.roots.sort()
 
     def _send_roots(self, now: float) -> None:
         """Send root tasks to the workers that have the fewest tasks."""
@@ -241,71 +239,86 @@ class _Replay:
             worker = next(iter(self.open))
             if len(self.open) > 1:
                 worker = min(self.open, key=self.n_tasks.__getitem__)
-            self._send(heappop(self.roots), worker, now)
+            node = -self.roots.pop()
+            self._send(node, worker, now, self.edge[self.row[node] : self.row[node + 1]])
 
-    def _send(self, node: int, worker: int, now: float) -> None:
+    def _send_to_data(self, node: int, now: float) -> None:
+        """Send a task to the worker, among those with a dependency, where it would start first."""
+        begin, end = self.row[node], self.row[node + 1]
+        place, nbytes = self.place, self.nbytes
+        best = place[self.edge[begin]]
+        if end - begin == 1 or self.n_workers == 1:
+            self._send(node, best, now, ())
+            return
+        inputs = self.edge[begin:end]
+        held: dict[int, int] = {}
+        for other in inputs:
+            worker = place[other]
+            held[worker] = held.get(worker, 0) + nbytes[other]
+        if len(held) == 1:
+            self._send(node, best, now, ())
+            return
+        total, least = sum(held.values()), np.inf
+        for worker, size in held.items():
+            begins = (total - size) * self.per_byte
+            if not self.free[worker]:
+                begins += self.occupied[worker] / self.nthreads
+            if begins < least:
+                best, least = worker, begins
+        self._send(node, best, now, inputs)
+
+    def _send(self, node: int, worker: int, now: float, inputs: Sequence[int]) -> None:
+        """Send a task to a worker, which fetches those of its inputs that it does not have."""
         self.place[node] = worker
         self.occupied[worker] += self.seconds[node]
-        self.n_tasks[worker] += 1
-        if self.n_tasks[worker] >= self.most_tasks:
+        n_tasks = self.n_tasks[worker] = self.n_tasks[worker] + 1
+        if n_tasks >= self.most_tasks:
             self.open.discard(worker)
         arrives = now
         if self.ran[node]:
             arrives += self.dispatch
-            if self.n_workers > 1 and self.row[node] != self.row[node + 1]:
+            if inputs and self.n_workers > 1:
                 # Results are fetched while the threads compute other tasks.
-                arrives += self._fetching(node, worker)
+                arrives += self._fetching(inputs, worker)
         if self.free[worker]:
-            self._start(node, worker, max(now + self.handoff[node], arrives))
+            begins = now + self.handoff[node % N_HANDOFFS]
+            self._start(node, worker, begins if begins > arrives else arrives)
         else:
             heappush(self.arriving[worker], (arrives, node))
             self.n_waiting += 1
 
-    def _worker_of(self, begin: int, end: int) -> int:
-        """Return the worker, among those with a dependency, where a task would start first."""
-        if self.n_workers == 1:
-            return 0
-        place, nbytes = self.place, self.nbytes
-        held: dict[int, int] = {}
-        total = 0
-        for other in self.edge[begin:end]:
-            size = nbytes[other]
-            total += size
-            worker = place[other]
-            held[worker] = held.get(worker, 0) + size
-        best, least = -1, np.inf
-        for worker, size in held.items():
-            wait = self.occupied[worker] / self.nthreads if not self.free[worker] else 0.0
-            begins = wait + (total - size) * self.per_byte
-            if begins < least:
-                best, least = worker, begins
-        return best
-
-    def _fetching(self, node: int, worker: int) -> float:
-        """Return the seconds of the transfers that a task needs on a worker."""
+    def _fetching(self, inputs: Sequence[int], worker: int) -> float:
+        """Return the seconds of the transfers of inputs to a worker that does not have them."""
+        place, copies, own = self.place, self.copies, 1 << worker
         size, sources = 0, set()
-        place, n_workers, copies = self.place, self.n_workers, self.copies
-        for other in self.edge[self.row[node] : self.row[node + 1]]:
+        for other in inputs:
             source = place[other]
-            if source != worker and other * n_workers + worker not in copies:
+            if source != worker and not copies[other] & own:
+                copies[other] |= own
                 size += self.nbytes[other]
                 sources.add(source)
-                copies.add(other * n_workers + worker)
         self.fetched += size
         return self.latency * len(sources) + size * self.per_byte
 
-    def _start_next(self, worker: int, now: float) -> None:
-        """Start tasks of a worker on its free threads: the best that arrived, or the next."""
+    def _finish(self, node: int, now: float) -> None:
+        """End a task, and start the best of those that arrived at its worker, or the next."""
+        worker = self.place[node]
+        self.free[worker] += 1
+        self.n_free += 1
+        self.occupied[worker] -= self.seconds[node]
+        n_tasks = self.n_tasks[worker] = self.n_tasks[worker] - 1
+        if n_tasks < self.most_tasks:
+            self.open.add(worker)
         queue, arriving = self.queues[worker], self.arriving[worker]
         while arriving and arriving[0][0] <= now:
             heappush(queue, heappop(arriving)[1])
         while self.free[worker] and (queue or arriving):
             if queue:
                 node = heappop(queue)
-                begins = now + self.handoff[node]
+                begins = now + self.handoff[node % N_HANDOFFS]
             else:
                 arrives, node = heappop(arriving)
-                begins = max(now + self.handoff[node], arrives)
+                begins = max(now + self.handoff[node % N_HANDOFFS], arrives)
             self.n_waiting -= 1
             self._start(node, worker, begins)
 
@@ -330,7 +343,8 @@ class _Replay:
             arrived, arriving = self.queues[victim], self.arriving[victim]
             queue = arrived + [node for _, node in arriving]
             for node in sorted(queue, reverse=True):
-                size = sum(self.nbytes[o] for o in self.edge[self.row[node] : self.row[node + 1]])
+                inputs = self.edge[self.row[node] : self.row[node + 1]]
+                size = sum(self.nbytes[other] for other in inputs)
                 cost = self.latency + size * self.per_byte
                 ends = self.occupied[thief] / self.nthreads + cost + self.seconds[node]
                 if ends >= self.occupied[victim] / self.nthreads:
@@ -342,7 +356,7 @@ class _Replay:
                 self.n_waiting -= 1
                 self.n_tasks[victim] -= 1
                 self.occupied[victim] -= self.seconds[node]
-                self._send(node, thief, now)
+                self._send(node, thief, now, inputs)
             heapify(arrived)
             heapify(arriving)
             if self.n_tasks[victim] < self.most_tasks:
