@@ -1,9 +1,9 @@
 """How much longer tasks take because processes share processors, and threads the GIL.
 
 The processor seconds of a task are those of a free machine; what else passes while it computes is
-waiting. On two cores, 12 computations took the same processor seconds on 1 x 1, 2 x 1 and 1 x 2
-(workers x threads), and waited for 0 to 80 % more, as the scheduler and the event loops of the
-workers need processors too.
+waiting. On two cores, computations with arrays took the same processor seconds on 1 x 1, 2 x 1 and
+1 x 2 (workers x threads), those that hold the GIL 11 to 25 % more on 1 x 2. They waited for 0 to
+90 % more, as the scheduler and the event loops of the workers need processors too.
 """
 
 from __future__ import annotations
@@ -40,8 +40,11 @@ LATE_SHARE = 0.2
 SHARE_ERROR = 0.25
 #: Processor seconds of scheduler and client per task.
 SCHEDULER_SECONDS = 0.6e-3
-#: Share of the processor seconds of tasks that each doubling of a worker's threads adds.
-MORE_SECONDS = 0.1
+#: Share of the processor seconds of tasks that hold the GIL all the time which each doubling of a
+#: worker's threads adds: they take turns, and each finds less in the processor's caches.
+MORE_SECONDS = 0.22
+#: Processor seconds of sender and receiver per byte of a transfer on one machine.
+CPU_PER_BYTE = 2e-9
 #: Share of the processor seconds of an event loop in which it has the GIL.
 LOOP_SHARE = 0.5
 #: Waits of tasks for processors that sharing may explain / those by chance.
@@ -66,11 +69,11 @@ class Contention:
     computing : float
         Share of the tasks' seconds in which they used a processor.
     others : float
-        Processor seconds of all else because of tasks: scheduler, client, event loops.
+        Processor seconds of all else because of tasks: scheduler, client, event loops, transfers.
     gil : float
         Share of the computing time for which tasks hold the GIL.
-    loops : float
-        The part of `others` that passed in the processes of workers.
+    loops, transfers : float
+        The parts of `others` in the processes of workers without transfers, and of transfers.
     background : float
         Processors that all else used which is not there because of tasks.
     gil_range : tuple of float
@@ -82,6 +85,7 @@ class Contention:
     others: float
     gil: float
     loops: float
+    transfers: float
     background: float
     gil_range: tuple[float, float] = (0.0, 1.0)
 
@@ -110,6 +114,7 @@ class Contention:
         n_workers, nthreads = workers.sizes["worker"], round(float(workers["nthreads"].mean()))
         others = max(0.0, _machine_seconds(workers) - cpu) if is_known else 0.0
         loops = min(others, max(0.0, run.metrics.get("cpu_time", 0.0) - cpu))
+        transfers = min(loops, CPU_PER_BYTE * run.metrics.get("network_bytes", 0.0))
         # Scheduler and client also compute while nothing happens, and so do other processes.
         idle = max(0.0, others - loops - SCHEDULER_SECONDS * run.metrics.get("n_tasks", 0.0))
         found = cls(
@@ -117,7 +122,8 @@ class Contention:
             computing=cpu / (cpu + waits) if is_known else 1.0,
             others=others - idle,
             gil=0.0,
-            loops=loops,
+            loops=loops - transfers,
+            transfers=transfers,
             background=idle / duration,
         )
         seconds = cpu + waits if is_known else np.inf
@@ -125,15 +131,16 @@ class Contention:
         if nthreads > 1 and is_known:
             # Threads wait for the GIL, and for locks of memory; what more they wait is their own.
             stretch = np.array([found.stretch(*shape, gil) for gil in GIL_SHARES])
-            n_running = 1 + (nthreads - 1) * min(1.0, seconds / (n_workers * nthreads * duration))
-            stretch /= _more_seconds(np.array(n_running))
+            n_running = _mean_running(nthreads, seconds / n_workers, duration)
+            stretch /= _more_seconds(np.array(n_running), GIL_SHARES)
             gil = float(GIL_SHARES[np.abs(stretch * found.computing - 1.0).argmin()])
             return replace(found, gil=gil, gil_range=(gil, gil))
         if "gil_contention_mean" in run.metrics and cpu:
             held = run.metrics["gil_contention_mean"] * n_workers * duration
-            gil = LEAST_SHARE + max(0.0, held - LOOP_SHARE * loops) / cpu
+            held = min(1.0, max(0.0, held - LOOP_SHARE * loops) / cpu)
+            gil = LEAST_SHARE + (1 - LEAST_SHARE) * held
             least, most = np.clip([gil - SHARE_ERROR, gil + SHARE_ERROR], 0.0, 1.0).tolist()
-            return replace(found, gil=min(1.0, gil), gil_range=(least, most))
+            return replace(found, gil=gil, gil_range=(least, most))
         computing = min(1.0, seconds / (n_workers * duration)) * found.computing
         is_late, n_ticks = _late_beats(workers, duration, computing)
         if not len(is_late) or found.stretch(*shape, 0.0) > FEW_PROCESSORS:
@@ -164,13 +171,12 @@ class Contention:
         float
             At least 1.
         """
-        n_threads = n_workers * nthreads
-        n_running = 1 + (n_threads - 1) * min(1.0, seconds / (n_threads * duration))
+        n_running = _mean_running(n_workers * nthreads, seconds, duration)
         curve = self.curve(n_workers, nthreads, duration, gil)
         return float(np.interp(n_running, np.arange(len(curve)), curve))
 
     def curve(
-        self, n_workers: int, nthreads: int, duration: float, gil: float, others: float = 0.0
+        self, n_workers: int, nthreads: int, duration: float, gil: float, sent: float = 0.0
     ) -> np.ndarray:
         """Return how many times as long as on a free machine tasks compute, by how many run.
 
@@ -182,30 +188,72 @@ class Contention:
             Duration of the run in s.
         gil : float
             Share of the computing time with the GIL.
-        others : float, default 0
-            More processor seconds of all else on the machine.
+        sent : float, default 0
+            Bytes that are sent between workers, less those of the run.
 
         Returns
         -------
         ndarray of float
             Element n: n tasks run at the same time.
         """
+        response, processors = self._parts(n_workers, nthreads, duration, gil, sent)
+        stretch: np.ndarray = response * processors
+        return stretch
+
+    def between_tasks(
+        self,
+        n_workers: int,
+        nthreads: int,
+        seconds: float,
+        duration: float,
+        gil: float,
+        sent: float = 0.0,
+    ) -> float:
+        """Return how many times as long as on a free machine it takes from a task to the next.
+
+        Scheduler and event loops wait for processors, and the loop of a worker for the GIL.
+
+        Parameters
+        ----------
+        n_workers, nthreads, seconds, duration, gil
+            As in `stretch`.
+        sent : float, default 0
+            As in `curve`.
+
+        Returns
+        -------
+        float
+            At least 1.
+        """
+        n_threads = n_workers * nthreads
+        _, processors = self._parts(n_workers, nthreads, duration, gil, sent)
+        n_running = _mean_running(n_threads, seconds, duration)
+        waits = np.interp(n_running, np.arange(len(processors)), processors)
+        busy = min(1.0, seconds / (n_threads * duration))
+        return float(waits / (1 - min(MOST_LOAD, (nthreads - 1) * busy * _held(gil))))
+
+    def _parts(
+        self, n_workers: int, nthreads: int, duration: float, gil: float, sent: float
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return how many times as long tasks take by the GIL, and by processors, as `curve`."""
         n_running = np.arange(n_workers * nthreads + 1)
+        moved = max(-self.transfers, CPU_PER_BYTE * sent)
+        # The event loop uses the GIL, too: for transfers at any time, else between two tasks of a
+        # thread, while other threads have theirs.
+        loop_s = self.loops * (1 - 1 / nthreads) + self.transfers + moved
+        loop = min(MOST_LOAD, LOOP_SHARE * loop_s / (n_workers * duration))
         # Mean value analysis of a closed network: a station with a queue (the GIL), one without.
-        # The event loop of the worker uses the GIL, too.
-        loop = min(MOST_LOAD, LOOP_SHARE * self.loops / (n_workers * duration))
         queue, responses = 0.0, []
         for n_threads in range(1, min(nthreads, MOST_OTHERS) + 1):
             at_gil = gil * (1 + queue) / (1 - loop)
             responses.append(at_gil + 1 - gil)
             queue = n_threads * at_gil / responses[-1]
-        # Threads of a process also take more processor seconds: page faults, shared caches.
-        more = _more_seconds(np.arange(len(responses)) + 1.0) * np.array(responses)
+        more = _more_seconds(np.arange(len(responses)) + 1.0, gil) * np.array(responses)
         response: np.ndarray = np.interp(n_running / n_workers, range(1, len(more) + 1), more)
         if np.isinf(self.cores):
-            return response
+            return response, np.ones(len(response))
         # Others wait for processors as tasks do: the more wait, the more there are at a time.
-        load = min(MOST_LOAD * self.cores, self.background + (self.others + others) / duration)
+        load = min(MOST_LOAD * self.cores, self.background + (self.others + moved) / duration)
         count = np.arange(MOST_OTHERS)
         waits = np.maximum(1.0, (1 + np.add.outer(count, count)) / self.cores)
         share = np.clip(self.computing / response, 0, 1)[:, None]
@@ -215,7 +263,7 @@ class Contention:
         for _ in range(N_ITERATIONS):
             n_rest = np.minimum(load * stretch, n_workers + OTHER_PROCESSES)[:, None]
             stretch = np.einsum("ki,kj,ij->k", tasks, stats.poisson.pmf(count, n_rest), waits)
-        return response * stretch
+        return response, stretch
 
 
 def stretch_of_tasks(curve: np.ndarray, start: np.ndarray, stop: np.ndarray) -> np.ndarray:
@@ -247,9 +295,20 @@ def stretch_of_tasks(curve: np.ndarray, start: np.ndarray, stop: np.ndarray) -> 
     return stretch
 
 
-def _more_seconds(n_running: np.ndarray) -> np.ndarray:
+def _mean_running(n_threads: int, seconds: float, duration: float) -> float:
+    """Return how many tasks run while one runs, on average."""
+    return 1 + (n_threads - 1) * min(1.0, seconds / (n_threads * duration))
+
+
+def _held(gil: float | np.ndarray) -> float | np.ndarray:
+    """Return for which share of its seconds a task holds the GIL, without locks of memory."""
+    held: float | np.ndarray = np.maximum(0.0, gil - LEAST_SHARE) / (1 - LEAST_SHARE)
+    return held
+
+
+def _more_seconds(n_running: np.ndarray, gil: float | np.ndarray) -> np.ndarray:
     """Return the factor of the processor seconds of a task among this many in a process."""
-    factor: np.ndarray = 1 + MORE_SECONDS * np.log2(n_running)
+    factor: np.ndarray = 1 + MORE_SECONDS * _held(gil) * np.log2(n_running)
     return factor
 
 

@@ -36,8 +36,6 @@ BANDWIDTH_FACTOR = 5
 N_ROUNDS = 4
 #: Relative change of the duration below which no further replay follows.
 SETTLED = 0.002
-#: Processor seconds of sender and receiver per byte of a transfer on one machine.
-CPU_PER_BYTE = 2e-9
 #: Dask spills results beyond this share of a worker's memory.
 SPILLING_SHARE = 0.6
 #: Share of the tasks' seconds, or of the run if that is longer, in which tasks wait for spilled
@@ -227,14 +225,16 @@ class WhatIf:
         if shape == (self.n_workers, self.nthreads):
             return schedule.duration
         computing, recorded = self._recorded(gil)
-        before = _mean(recorded, self.given.seconds)
+        before = self.contention.between_tasks(
+            self.n_workers, self.nthreads, self.given.seconds.sum(), self.duration, gil
+        )
         for _ in range(rounds):  # the shorter the run, the more the scheduler computes in it
             wall = schedule.duration * self.duration / self.base.duration
-            sent = CPU_PER_BYTE * (schedule.fetched - self.base.fetched)
+            sent = schedule.fetched - self.base.fetched
             curve = self.contention.curve(*shape, wall, gil, sent)
             stretch = stretch_of_tasks(curve, schedule.start, schedule.stop)
-            # Between two tasks, scheduler and event loops compute, which share the same.
-            more = _mean(stretch, given.seconds) / before
+            busy = float((schedule.stop - schedule.start).sum())
+            more = self.contention.between_tasks(*shape, busy, wall, gil, sent) / before
             changed = replace(
                 given,
                 seconds=given.seconds * (1 + computing * (stretch / recorded - 1)),

@@ -115,6 +115,11 @@ def test_idle_worker_steals(tmp_path):
     assert WhatIf(run).predict(workers=2).seconds == pytest.approx(5.5, abs=0.6)
 
 
+def more(gil):
+    """Return the factor of the processor seconds of a task in a worker with two threads."""
+    return 1 + MORE_SECONDS * max(0.0, gil - LEAST_SHARE) / (1 - LEAST_SHARE)
+
+
 @pytest.mark.parametrize(("cpu", "low", "high"), [(0, 4, 4), (8, 4, 8), (nan, 4, 8)])
 def test_threads_of_tasks_that_compute_may_bring_nothing(tmp_path, cpu, low, high):
     tasks = [MadeTask(f"a-{n}", n, n + 1) for n in range(8)]
@@ -123,9 +128,9 @@ def test_threads_of_tasks_that_compute_may_bring_nothing(tmp_path, cpu, low, hig
 
     found = WhatIf(run).predict(threads=2)
 
-    more = 1 if cpu == 0 else 1 + MORE_SECONDS
-    assert found.low == pytest.approx(low * more * exp(-SHAPE_REACH), rel=0.01)
-    assert found.high == pytest.approx(high * more * exp(SHAPE_REACH), rel=0.01)
+    assert found.low == pytest.approx(low * exp(-SHAPE_REACH), rel=0.01)
+    high *= more(1.0) if cpu else 1
+    assert found.high == pytest.approx(high * exp(SHAPE_REACH), rel=0.01)
 
 
 def machine_samples(seconds, duration):
@@ -202,7 +207,7 @@ def test_late_timers_say_that_tasks_hold_the_gil(tmp_path, late, share):
     run = graph_run(tmp_path, tasks, duration=8, samples=lags(late, 8))
     run.tree["cpu_time"] = 8
 
-    expected = 4 * (1 + share**2) * (1 + MORE_SECONDS)
+    expected = 4 * (1 + share**2) * more(share)
     assert WhatIf(run).predict(threads=2).seconds == pytest.approx(expected, rel=0.05)
 
 
@@ -214,13 +219,14 @@ def test_share_of_the_gil_that_gilknocker_measured_is_used(tmp_path, share):
 
     found = WhatIf(run).predict(threads=2)
 
-    expected = 4 * (1 + (LEAST_SHARE + share) ** 2) * (1 + MORE_SECONDS)
+    gil = LEAST_SHARE + (1 - LEAST_SHARE) * share
+    expected = 4 * (1 + gil**2) * more(gil)
     assert found.seconds == pytest.approx(expected, rel=0.05)
     assert found.low < expected < found.high < WhatIf(run).duration * 2
 
 
 @pytest.mark.parametrize(
-    ("cpu", "expected"), [(0, 8.0), (4, 4.0 / (1 + MORE_SECONDS)), (6, 6.0 / (1 + MORE_SECONDS))]
+    ("cpu", "expected"), [(0, 8.0), (4, 4.0 / more(1.0)), (6, 6.0 / more(3**-0.5))]
 )
 def test_threads_that_waited_for_each_other_do_not_with_one_thread(tmp_path, cpu, expected):
     tasks = [MadeTask(f"a-{n}", n // 2, n // 2 + 1, thread=n % 2) for n in range(8)]
