@@ -37,6 +37,9 @@ from _kept_runs import CATALOGUE, MEMORY, Shape, measure_workload, runs_by_shape
 from _whatif_collections import COLLECTIONS
 from _whatif_graphs import GRAPHS, measure
 
+#: Seconds of a run that computes, below which repeats differ by so much that errors of predictions
+#: say nothing: these workloads are also left out, in a summary of their own.
+SHORTEST_S = 1.0
 #: Workers and threads of each, for tasks that sleep: 16 of them fit on two cores.
 SLEEPING_SHAPES = ((1, 1), (2, 1), (4, 1), (8, 1), (4, 2), (8, 2))
 COMPUTING_SHAPES = ((1, 1), (2, 1), (1, 2))
@@ -144,6 +147,7 @@ def predict(stores: list[Path]) -> None:
     rows, savings = [], []
     for workload, by_shape in kept.items():
         sleeps = workload.removeprefix(PREFIX) in GRAPHS
+        shortest = min(float(np.median(values)) for values in seconds[workload].values())
         known = [shape for shape in by_shape if not sleeps or shape in KNOWN]
         for base in known if not workload.endswith(HALF) else []:
             try:
@@ -172,6 +176,7 @@ def predict(stores: list[Path]) -> None:
                     "error": np.log(predicted / measured),
                     "n_runs": min(len(models), len(runs)),
                     "inside": low <= measured <= high,
+                    "is_short": not sleeps and shortest < SHORTEST_S,
                     # Base and truth are medians of few repeats: the error of a perfect model.
                     "noise": np.nan_to_num(spreads[workload], nan=usual)
                     * sum(_median_errors(len(each)) for each in (models, runs)),
@@ -190,7 +195,9 @@ def predict(stores: list[Path]) -> None:
         print(f"\n{'workloads, shapes':<30}{'n':>4}{'median':>8}{'90 % within':>13}{'RMS':>8}"
               f"{'mean':>8}{'perfect model':>16}{'covered':>9}")  # fmt: skip
         _print_errors(f"all {frame['workload'].nunique()}", frame)
-        _print_errors("2 runs or more", frame[frame["n_runs"] > 1])
+        long = frame[~frame["is_short"]]
+        name = f"{SHORTEST_S:g} s, or sleeping: {long['workload'].nunique()}"
+        _print_errors(name, long)
         for by in (["kind"], ["kind", "half"], ["kind", "pair"]):
             for name, part in frame.groupby(by):
                 _print_errors(", ".join(name), part)
