@@ -7,6 +7,7 @@ graphs are the same on each.
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import dask.array as da
@@ -42,6 +43,15 @@ def _table() -> dd.DataFrame:
 
 def _count(number: int) -> int:
     return sum(value % 7 for value in range(600_000 + number))
+
+
+def _text(number: int) -> int:
+    return len(json.loads(json.dumps([str(value) for value in range(100_000 + number)])))
+
+
+def _large_values() -> Any:
+    table = _table()
+    return table[table["value"] > 0.5].groupby("word")["value"].mean()
 
 
 def _product() -> Any:
@@ -82,9 +92,14 @@ COLLECTIONS = {
     "array.histogram": lambda: da.histogram(_array(10_800, 10_800, 12, 12), bins=100, range=(0, 1))[
         0
     ],
+    "array.cumsum": lambda: da.cumsum(_array(14_400, 14_400, 12, 12), axis=0).sum(),
+    "array.fourier": lambda: abs(da.fft.fft(_array(24_000, 4096, 120, 1), axis=1)).sum(),
+    "table.correlation": lambda: _table()[["key", "value"]].corr(),
+    "table.filter": _large_values,
     "table.groupby": lambda: _table().groupby("key")["value"].agg(["mean", "std"]),
     "table.words": lambda: _table()["word"].str.upper().value_counts(),
     "table.distinct": lambda: _table()["key"].nunique(),
     "table.merge": _merge,
+    "python.text": lambda: delayed(sum)([delayed(_text)(number) for number in range(128)]),
     "python.count": lambda: delayed(sum)([delayed(_count)(number) for number in range(96)]),
 }
