@@ -16,7 +16,10 @@ import numpy as np
 import pandas as pd
 from dask import delayed
 
-__all__ = ["COLLECTIONS"]
+__all__ = ["COLLECTIONS", "NEW"]
+
+#: Measured after the last change of the model: nothing of it was chosen with these.
+NEW = ("array.cumsum", "array.fourier", "table.correlation", "table.filter", "python.text")
 
 
 def _array(

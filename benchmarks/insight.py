@@ -41,7 +41,7 @@ GOALS = {"critical path": 1.0, "replay": 3.0}
 
 
 def joined_pairs(n_tasks: int, folder: Path, *, near: bool) -> Run:
-    """Return a run in which half of the tasks need two results of the others."""
+    """Return a run in which a third of the tasks need two results of the others."""
     random = np.random.default_rng(0)
     n_joins = n_tasks // 3
     inputs = np.arange(2 * n_joins) if near else random.permutation(2 * n_joins)

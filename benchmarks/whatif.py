@@ -6,8 +6,8 @@ long) are predicted from the runs without. ``--kind collections`` computes with 
 ``--kind catalogue`` runs workloads of the catalogue, on three shapes, each of which predicts the
 others. The predicted duration is the median of the predictions from each repeat, the measured one
 the median of its repeats; next to the error stands the error that a perfect model would have
-because repeats differ. The constants of the model were chosen with the half "chosen" of the
-workloads. The store keeps the runs: ``--minutes`` stops in time, and the same command continues.
+because repeats differ. The model was found with the "known" workloads, not with the "new" ones. The
+store keeps the runs: ``--minutes`` stops in time, and the same command continues.
 Runs that other processes disturbed are not counted, and measured again.
 """
 
@@ -22,7 +22,6 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any
-from zlib import crc32
 
 import dask
 import numpy as np
@@ -34,11 +33,11 @@ from benchkit.analysis.insight.whatif import WhatIf
 from benchkit.errors import BenchkitError
 
 from _kept_runs import CATALOGUE, MEMORY, Shape, measure_workload, runs_by_shape, same_graph
-from _whatif_collections import COLLECTIONS
+from _whatif_collections import COLLECTIONS, NEW
 from _whatif_graphs import GRAPHS, measure
 
-#: Seconds of a run that computes, below which repeats differ by so much that errors of predictions
-#: say nothing: these workloads are also left out, in a summary of their own.
+#: Repeats of shorter runs that compute differ by more than predictions err: a second summary leaves
+#: their workloads out.
 SHORTEST_S = 1.0
 #: Workers and threads of each, for tasks that sleep: 16 of them fit on two cores.
 SLEEPING_SHAPES = ((1, 1), (2, 1), (4, 1), (8, 1), (4, 2), (8, 2))
@@ -172,7 +171,7 @@ def predict(stores: list[Path]) -> None:
                     "workload": workload,
                     "kind": "sleeping" if sleeps else "computing",
                     "pair": f"{base[0]}x{base[1]} -> {shape[0]}x{shape[1]}",
-                    "half": ("chosen", "others")[crc32(workload.encode()) % 2],
+                    "set": "new" if workload.removeprefix(PREFIX) in NEW else "known",
                     "error": np.log(predicted / measured),
                     "n_runs": min(len(models), len(runs)),
                     "inside": low <= measured <= high,
@@ -198,7 +197,7 @@ def predict(stores: list[Path]) -> None:
         long = frame[~frame["is_short"]]
         name = f"{SHORTEST_S:g} s, or sleeping: {long['workload'].nunique()}"
         _print_errors(name, long)
-        for by in (["kind"], ["kind", "half"], ["kind", "pair"]):
+        for by in (["kind"], ["kind", "set"], ["kind", "pair"]):
             for name, part in frame.groupby(by):
                 _print_errors(", ".join(name), part)
     if savings:
