@@ -8,9 +8,12 @@ graphs are the same on each.
 from __future__ import annotations
 
 import json
+import re
+import zlib
 from typing import Any
 
 import dask.array as da
+import dask.bag as db
 import dask.dataframe as dd
 import numpy as np
 import pandas as pd
@@ -19,7 +22,17 @@ from dask import delayed
 __all__ = ["COLLECTIONS", "NEW"]
 
 #: Measured after the last change of the model: nothing of it was chosen with these.
-NEW = ("array.cumsum", "array.fourier", "table.correlation", "table.filter", "python.text")
+NEW = (
+    "array.bincount",
+    "array.gradient",
+    "array.median",
+    "python.compress",
+    "python.frequencies",
+    "python.regex",
+    "table.join",
+    "table.rolling",
+    "table.sort",
+)
 
 
 def _array(
@@ -50,6 +63,19 @@ def _count(number: int) -> int:
 
 def _text(number: int) -> int:
     return len(json.loads(json.dumps([str(value) for value in range(100_000 + number)])))
+
+
+def _numbers(number: int) -> int:
+    text = " ".join(str(value) for value in range(100_000 + number))
+    return sum(int(found[-1]) for found in re.findall(r"\d+7\b", text))
+
+
+def _compressed(number: int) -> int:
+    return len(zlib.compress(np.random.default_rng(number).integers(0, 50, 800_000, np.uint8)))
+
+
+def _words(number: int) -> list[str]:
+    return [f"{value * 7919 % 1009}" for value in range(80_000 + number)]
 
 
 def _large_values() -> Any:
@@ -84,6 +110,19 @@ def _merge() -> Any:
     return (merged["value"] * merged["weight"]).sum()
 
 
+def _join() -> Any:
+    left = dd.from_map(lambda number: _part(number, 60_000), range(24))
+    right = left.groupby("key")["value"].mean(split_out=6).reset_index()
+    return left.merge(right, on="key", shuffle_method="tasks")["value_y"].sum()
+
+
+def _sorted_parts() -> Any:
+    def sort(part: pd.DataFrame) -> pd.DataFrame:
+        return part.sort_values(["key", "value"])
+
+    return _table().map_partitions(sort)["value"].sum()
+
+
 #: Name -> function that returns a collection to compute.
 COLLECTIONS = {
     "array.product": _product,
@@ -97,12 +136,27 @@ COLLECTIONS = {
     ],
     "array.cumsum": lambda: da.cumsum(_array(14_400, 14_400, 12, 12), axis=0).sum(),
     "array.fourier": lambda: abs(da.fft.fft(_array(24_000, 4096, 120, 1), axis=1)).sum(),
+    "array.median": lambda: da.median(_array(36_000, 2000, 150, 1), axis=1).sum(),
+    "array.gradient": lambda: abs(da.gradient(_array(9600, 9600, 12, 12))[0]).max(axis=0),
+    "array.bincount": lambda: da.bincount(
+        (_array(24_000, 6000, 150, 1) * 1000).astype(int).ravel(), minlength=1000
+    ),
     "table.correlation": lambda: _table()[["key", "value"]].corr(),
     "table.filter": _large_values,
     "table.groupby": lambda: _table().groupby("key")["value"].agg(["mean", "std"]),
     "table.words": lambda: _table()["word"].str.upper().value_counts(),
     "table.distinct": lambda: _table()["key"].nunique(),
     "table.merge": _merge,
+    "table.rolling": lambda: (
+        _table()["value"].map_partitions(lambda values: values.rolling(200).std()).sum()
+    ),
+    "table.sort": _sorted_parts,
+    "table.join": _join,
+    "python.regex": lambda: delayed(sum)([delayed(_numbers)(number) for number in range(128)]),
+    "python.compress": lambda: delayed(sum)([delayed(_compressed)(number) for number in range(96)]),
+    "python.frequencies": lambda: (
+        db.from_sequence(range(100), npartitions=100).map(_words).flatten().frequencies()
+    ),
     "python.text": lambda: delayed(sum)([delayed(_text)(number) for number in range(128)]),
     "python.count": lambda: delayed(sum)([delayed(_count)(number) for number in range(96)]),
 }
