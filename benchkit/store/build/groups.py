@@ -240,7 +240,14 @@ def _task_groups(
         wait = min(seceded.get(row["name"], 0.0), seconds[index, ACTIVITIES.index("compute")])
         seconds[index, ACTIVITIES.index("compute")] -= wait
         seconds[index, ACTIVITIES.index("seceded")] += wait
-    _distribute_fine_metrics(seconds, rows, _fine_seconds(recording))
+    totals = _fine_seconds(recording)
+    _distribute_fine_metrics(seconds, rows, totals)
+    if recording.last("fine"):
+        spilled = {(prefix, activity) for prefix, activity in totals if activity in _SPILLING}
+        for index, row in enumerate(rows):
+            for activity in _SPILLING:
+                if (row["prefix"], activity) not in spilled:
+                    seconds[index, ACTIVITIES.index(activity)] = 0.0
     data = {
         "seconds": seconds,
         "start": np.maximum(window.seconds([row["start"] for row in rows]), 0.0),
@@ -272,6 +279,17 @@ def _fine_seconds(recording: Recording) -> dict[tuple[str, str], float]:
             key = prefix if in_task else f"({context})", activity
             totals[key] = totals.get(key, 0.0) + value
     return totals
+
+
+def _can_have_spilled(recording: Recording) -> bool:
+    """Return whether a worker spilled, or whether this is unknown.
+
+    distributed notes "disk-write" for each result that took more than 5 ms to store, whatever the
+    reason: a busy process, or one that waited for the GIL. Fine metrics know what was spilled.
+    """
+    if not recording.last("fine"):
+        return True
+    return any(activity in _SPILLING for _, activity in _fine_seconds(recording))
 
 
 def _distribute_fine_metrics(
@@ -319,6 +337,9 @@ def _task_datasets(
     }
     events["task"] = events.pop("place") // ROW
     events["start"], events["stop"] = (window.seconds(events[name]) for name in ("start", "stop"))
+    if not _can_have_spilled(recording):
+        is_spilling = np.isin(events["action"], [ACTIONS.index(name) for name in _SPILLING])
+        events = {name: values[~is_spilling] for name, values in events.items()}
     task_events = shaped("task_events", events, {})
     task_events.attrs["actions"] = json.dumps(ACTIONS)
     datasets = {"tasks": tasks, "task_events": task_events}

@@ -250,3 +250,27 @@ def test_task_groups_count_spilling_like_the_metrics(tmp_path):
     assert written.values.tolist() == [2.0, 6.0, 5.0], "both groups wrote in their proportion"
     assert float(written.sum()) == float(tree["disk_write_time"]) == 13.0
     assert tree.attrs["biggest_group"] == "b", "a row without tasks is no task group"
+
+
+@pytest.mark.parametrize(
+    ("fine", "expected"),
+    [
+        ([["execute", "load", "thread-cpu", "seconds", 1.0, ""]], 0.0),
+        ([["execute", "load", "disk-write", "seconds", 0.5, ""]], 0.5),
+        ([], 0.25),  # an old release
+    ],
+)
+def test_slow_storing_of_a_result_is_no_spilling(tmp_path, fine, expected):
+    """distributed notes "disk-write" if it takes more than 5 ms, also of a result in memory."""
+    content = segment(
+        tasks=[{"ok": 1, "start": ON + 1, "stop": ON + 2}],
+        keys=["a"],
+        task_events=[{"action": "disk-write", "start": ON + 2, "stop": ON + 2.25}],
+        groups=[group("a", prefix="load", n_tasks=1, seconds={"disk-write": 0.25})],
+        fine=fine,
+    )
+
+    tree = run_from_recording(record(tmp_path, content))
+
+    assert tree["task_groups"]["seconds"].sel(action="disk-write").sum() == expected
+    assert tree["task_events"].sizes["event"] == (1 if expected else 0)
