@@ -20,6 +20,7 @@ __all__ = [
     "call_with_timeout",
     "deadline",
     "pause_deadlines",
+    "scheduler_responds",
     "stacks_of",
     "describe_unfinished_tasks",
 ]
@@ -205,6 +206,23 @@ def call_with_timeout(function: Callable[[], Any], seconds: float = EVIDENCE_TIM
     thread.start()
     thread.join(seconds)
     return results[0] if results else None
+
+
+def scheduler_responds(client: Any) -> bool:
+    """Return whether the scheduler of a client answers within 5 s.
+
+    Parameters
+    ----------
+    client : distributed.Client
+        Client of the cluster.
+
+    Returns
+    -------
+    bool
+        False also if the client is closed.
+    """
+    identity = call_with_timeout(lambda: client.sync(client.scheduler.identity), 5.0)
+    return isinstance(identity, dict) and "error" not in identity
 
 
 def stacks_of(client: Any) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from typing import Any
 from dask.base import persist
 from distributed import wait
 from distributed.client import futures_of
+from distributed.comm.core import CommClosedError
 
 from benchkit.measure.arguments import check_scale, check_seconds
 from benchkit.measure.artifacts import collect_extras, parse_capture
@@ -30,6 +31,7 @@ from benchkit.measure.deadline import (
     call_with_timeout,
     deadline,
     describe_unfinished_tasks,
+    scheduler_responds,
     stacks_of,
 )
 from benchkit.measure.errors import DeadlinePassed, UsageError, error_summary
@@ -187,11 +189,16 @@ class _Execution:
 
     def _run_and_classify(self) -> tuple[str, str, str]:
         """Run all steps; return the outcome, the error in one line, and its traceback."""
+        outcome = ""
         try:
             self._require_packages()
             with self.opened(self.spec) as cluster:
                 self.cluster = cluster
-                self._run_steps(cluster)
+                try:
+                    self._run_steps(cluster)
+                except BaseException as error:
+                    outcome = self._classify(error)  # while the scheduler can still be asked
+                    raise
         except SkipRun as reason:
             return "skipped", str(reason), ""
         except KeyboardInterrupt:
@@ -200,13 +207,14 @@ class _Execution:
             trace = "".join(traceback.format_exception(error))
             tasks = self.evidence.get("standstill") if isinstance(error, DeadlinePassed) else ""
             line = "; ".join(filter(None, [error_summary(error), tasks]))
-            return classify_error(error, self.step, self._scheduler_responds), line, trace
+            return outcome or self._classify(error), line, trace
         return "ok", "", ""
 
-    def _scheduler_responds(self) -> bool:
-        client: Any = self.cluster.client
-        identity = call_with_timeout(lambda: client.sync(client.scheduler.identity), 5.0)
-        return isinstance(identity, dict) and "error" not in identity
+    def _classify(self, error: BaseException) -> str:
+        # Workers that are lost before the workload used them are not lost because of it.
+        is_unused = self.step == "warm-up" and "prepare" not in self.workload.steps
+        step = "open" if is_unused and isinstance(error, CommClosedError) else self.step
+        return classify_error(error, step, lambda: scheduler_responds(self.cluster.client))
 
     # -- steps --------------------------------------------------------------------------------
 

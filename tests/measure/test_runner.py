@@ -92,6 +92,35 @@ def test_garbage_is_collected_before_clock(tmp_path):
     assert run.outcome == "ok", run.error
 
 
+@pytest.mark.parametrize(
+    ("prepares", "outcome"), [(False, "infrastructure"), (True, "lost_workers")]
+)
+def test_worker_lost_before_the_workload(tmp_path, monkeypatch, prepares, outcome):
+    """Only a workload that used the cluster can be the cause."""
+    package = tmp_path / "ends_workers.py"
+    package.write_text(
+        "import multiprocessing, os\n"
+        "if multiprocessing.parent_process() is not None:\n"
+        "    os._exit(1)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
+
+    @workload(category="t", requires=["ends_workers"])
+    def unlucky(client):
+        return 1
+
+    if prepares:
+
+        @unlucky.prepare
+        def made(client):
+            return client.submit(sum, [1, 2]).result()
+
+    run = measure(unlucky, tmp_path / "runs")
+
+    assert (run.outcome, run.tree.attrs["phase"]) == (outcome, "warm-up"), run.error
+
+
 def test_wrong_answer_outcome(tmp_path):
     @workload(category="t")
     def wrong(client):

@@ -123,10 +123,11 @@ class Project:
         before = len(self.runs())
         words = (first, second, "-n", "2", "--json", *options)
         done = self.command("ab", *words, timeout_s=900)
-        assert done.returncode in (0, 1), done.stdout + done.stderr
         measured = self.runs()[before:]
-        failed = [run for run in measured if run["outcome"] != "ok"]
-        assert not failed, [(run["outcome"], run["error"]) for run in failed]
+        failed = [run for run in measured if run["outcome"] not in ("ok", "infrastructure")]
+        assert not failed, f"{failed}\n{done.stderr}"
+        assert done.returncode in (0, 1), done.stderr + done.stdout
+        measured = [run for run in measured if run["outcome"] == "ok"]  # others were repeated
         assert [run["cluster"]["n_workers"] for run in measured] == [n_workers] * len(measured)
         assert len(measured) >= 4
         rows = [row for row in json.loads(done.stdout) if row["metric"] == "duration"]
@@ -156,6 +157,8 @@ def _facts(store: Store, run_id: str) -> dict[str, Any]:
     return {
         "outcome": record["outcome"],
         "error": attrs.get("error", ""),
+        "traceback": attrs.get("traceback", ""),
+        "phase": attrs.get("phase", ""),
         "cluster": json.loads(attrs["cluster_description"]),
         "metrics": json.loads(record["extra_metrics"]),
     }

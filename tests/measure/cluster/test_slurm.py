@@ -37,7 +37,7 @@ def project(tmp_path_factory):
             a=cluster,
             b=cluster,
             processes={**cluster, "processes": 2, "n_workers": 3},
-            unknown={**cluster, "queue": "nosuch", "timeout": f"{WAIT_S} s"},
+            unknown={**cluster, "queue": "nosuch", "timeout": "100 s"},
             closed={**cluster, "queue": "closed", "timeout": f"{WAIT_S} s"},
         )
 
