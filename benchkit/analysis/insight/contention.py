@@ -2,38 +2,38 @@
 
 The processor seconds of a task are those of a free machine; what else passes while it computes is
 waiting. On two cores, computations with arrays took the same processor seconds on 1 x 1, 2 x 1 and
-1 x 2 (workers x threads), those that hold the GIL 11 to 25 % more on 1 x 2. They waited for 0 to
-90 % more, as the scheduler and the event loops of the workers need processors too.
+1 x 2 (workers x threads), those that hold the GIL 11 to 29 % more on 1 x 2. They waited for 0 to
+90 % more: the scheduler needs processors too, and the event loop of a worker, which works while a
+thread of the worker has no task.
 """
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, replace
 
 import numpy as np
-import xarray as xr
 from scipy import stats
 
-from benchkit.store.build.processes import increases
+from benchkit.analysis.insight.processor_use import (
+    cores_of,
+    late_beats,
+    machine_seconds,
+    task_seconds,
+)
 from benchkit.store.run import Run
 
-__all__ = ["MOST_WAITS", "Contention", "is_new_heartbeat", "stretch_of_tasks"]
+__all__ = ["MOST_WAITS", "Contention", "stretch_of_tasks"]
 
-#: A thread that computes in Python gives the GIL away after 5 ms (`sys.getswitchinterval`): then
-#: the timer of the worker's event loop is late by more than this.
-GIL_LAG_S = 0.0045
-#: Seconds between two measurements of that timer (`LAG_TICK_S` of the capture).
-TICK_S = 0.05
 #: Shares of the computing time with the GIL between which a run is to decide.
 GIL_SHARES = np.linspace(0.0, 1.0, 101)
 #: Where tasks wait for processors as long as this, a late timer may have waited for one, too.
 FEW_PROCESSORS = 1.1
-#: Names of the machine of the client: its number of processors is recorded.
-LOCAL_HOSTS = {"127.0.0.1", "localhost", "::1"}
 #: Share of the computing time in which the threads of a worker wait for each other, as by the GIL,
 #: although none holds it (they share the allocator and page faults), and where nothing is known.
-LEAST_SHARE, USUAL_SHARE = 0.2, 0.25
+LEAST_SHARE, USUAL_SHARE = 0.35, 0.4
+#: Where processors are few, one that is not a task takes this many times its share from tasks:
+#: Linux prefers threads that have slept, and tasks find less in the processor's caches afterwards.
+PREFERENCE = 1.2
 #: Share of the computing time with the GIL by late timers from which tasks share all of it.
 LATE_SHARE = 0.2
 #: Largest error of the share that gilknocker measured.
@@ -56,6 +56,8 @@ MOST_OTHERS, OTHER_PROCESSES = 60, 2
 MOST_LOAD = 0.9
 #: Iterations after which the waits of tasks and others agree.
 N_ITERATIONS = 10
+#: Seconds that are no time.
+SHORTEST_S = 1e-9
 
 
 @dataclass(frozen=True)
@@ -71,13 +73,15 @@ class Contention:
     others : float
         Processor seconds of all else because of tasks: scheduler, client, event loops, transfers.
     gil : float
-        Share of the computing time for which tasks hold the GIL.
+        Share of the computing time that the threads of a worker cannot use at the same time.
     loops, transfers : float
         The parts of `others` in the processes of workers without transfers, and of transfers.
     background : float
         Processors that all else used which is not there because of tasks.
     gil_range : tuple of float
         Between which values `gil` is: how sure it is depends on what was recorded.
+    held : float
+        Share of the computing time for which tasks hold the GIL, by gilknocker; NaN: not measured.
     """
 
     cores: float
@@ -88,6 +92,7 @@ class Contention:
     transfers: float
     background: float
     gil_range: tuple[float, float] = (0.0, 1.0)
+    held: float = float("nan")
 
     @property
     def gil_is_unknown(self) -> bool:
@@ -109,22 +114,23 @@ class Contention:
             What was not recorded is assumed: all tasks compute, nothing else does.
         """
         workers, duration = run.tree["workers"].to_dataset(), run.metrics["duration"]
-        cpu, waits = _task_seconds(run)
+        cpu, waits = task_seconds(run)
         is_known = cpu + waits > 0
         n_workers, nthreads = workers.sizes["worker"], round(float(workers["nthreads"].mean()))
-        others = max(0.0, _machine_seconds(workers) - cpu) if is_known else 0.0
+        others = max(0.0, machine_seconds(workers) - cpu) if is_known else 0.0
         loops = min(others, max(0.0, run.metrics.get("cpu_time", 0.0) - cpu))
         transfers = min(loops, CPU_PER_BYTE * run.metrics.get("network_bytes", 0.0))
         # Scheduler and client also compute while nothing happens, and so do other processes.
         idle = max(0.0, others - loops - SCHEDULER_SECONDS * run.metrics.get("n_tasks", 0.0))
         found = cls(
-            cores=_cores(run, workers),
+            cores=cores_of(run, workers),
             computing=cpu / (cpu + waits) if is_known else 1.0,
             others=others - idle,
             gil=0.0,
             loops=loops - transfers,
             transfers=transfers,
             background=idle / duration,
+            held=_measured_share(run, n_workers, cpu, loops),
         )
         seconds = cpu + waits if is_known else np.inf
         shape = n_workers, nthreads, seconds, duration
@@ -132,17 +138,15 @@ class Contention:
             # Threads wait for the GIL, and for locks of memory; what more they wait is their own.
             stretch = np.array([found.stretch(*shape, gil) for gil in GIL_SHARES])
             n_running = _mean_running(nthreads, seconds / n_workers, duration)
-            stretch /= _more_seconds(np.array(n_running), GIL_SHARES)
+            stretch /= found._more_seconds(np.array(n_running), GIL_SHARES)
             gil = float(GIL_SHARES[np.abs(stretch * found.computing - 1.0).argmin()])
             return replace(found, gil=gil, gil_range=(gil, gil))
-        if "gil_contention_mean" in run.metrics and cpu:
-            held = run.metrics["gil_contention_mean"] * n_workers * duration
-            held = min(1.0, max(0.0, held - LOOP_SHARE * loops) / cpu)
-            gil = LEAST_SHARE + (1 - LEAST_SHARE) * held
+        if not np.isnan(found.held):
+            gil = LEAST_SHARE + (1 - LEAST_SHARE) * found.held
             least, most = np.clip([gil - SHARE_ERROR, gil + SHARE_ERROR], 0.0, 1.0).tolist()
             return replace(found, gil=gil, gil_range=(least, most))
         computing = min(1.0, seconds / (n_workers * duration)) * found.computing
-        is_late, n_ticks = _late_beats(workers, duration, computing)
+        is_late, n_ticks = late_beats(workers, duration, computing)
         if not len(is_late) or found.stretch(*shape, 0.0) > FEW_PROCESSORS:
             return replace(found, gil=USUAL_SHARE)
         missed = (1 - GIL_SHARES)[:, None] ** n_ticks
@@ -172,22 +176,24 @@ class Contention:
             At least 1.
         """
         n_running = _mean_running(n_workers * nthreads, seconds, duration)
-        curve = self.curve(n_workers, nthreads, duration, gil)
+        curve = self.curve(n_workers, nthreads, seconds, duration, gil)
         return float(np.interp(n_running, np.arange(len(curve)), curve))
 
     def curve(
-        self, n_workers: int, nthreads: int, duration: float, gil: float, sent: float = 0.0
+        self,
+        n_workers: int,
+        nthreads: int,
+        seconds: float,
+        duration: float,
+        gil: float,
+        sent: float = 0.0,
     ) -> np.ndarray:
         """Return how many times as long as on a free machine tasks compute, by how many run.
 
         Parameters
         ----------
-        n_workers, nthreads : int
-            Workers, and threads of each.
-        duration : float
-            Duration of the run in s.
-        gil : float
-            Share of the computing time with the GIL.
+        n_workers, nthreads, seconds, duration, gil
+            As in `stretch`.
         sent : float, default 0
             Bytes that are sent between workers, less those of the run.
 
@@ -196,7 +202,7 @@ class Contention:
         ndarray of float
             Element n: n tasks run at the same time.
         """
-        response, processors = self._parts(n_workers, nthreads, duration, gil, sent)
+        response, processors = self._parts(n_workers, nthreads, seconds, duration, gil, sent)
         stretch: np.ndarray = response * processors
         return stretch
 
@@ -226,17 +232,36 @@ class Contention:
             At least 1.
         """
         n_threads = n_workers * nthreads
-        _, processors = self._parts(n_workers, nthreads, duration, gil, sent)
+        parts = self._parts(n_workers, nthreads, seconds, duration, gil, sent)
         n_running = _mean_running(n_threads, seconds, duration)
-        waits = np.interp(n_running, np.arange(len(processors)), processors)
-        busy = min(1.0, seconds / (n_threads * duration))
-        return float(waits / (1 - min(MOST_LOAD, (nthreads - 1) * busy * _held(gil))))
+        shared, waits = (np.interp(n_running, np.arange(len(part)), part) for part in parts)
+        # A thread waits while others hold the GIL: not while they sleep.
+        busy = min(1.0, self.computing * shared) * min(1.0, seconds / (n_threads * duration))
+        held = (nthreads - 1) * busy * self._share_held(gil)
+        return float(waits / (1 - min(MOST_LOAD, held)))
+
+    def _share_held(self, gil: float | np.ndarray) -> float | np.ndarray:
+        """Return for which share of its computing time a task holds the GIL."""
+        without_locks: float | np.ndarray = np.maximum(0.0, gil - LEAST_SHARE) / (1 - LEAST_SHARE)
+        return without_locks if np.isnan(self.held) else self.held
+
+    def _more_seconds(self, n_running: np.ndarray, gil: float | np.ndarray) -> np.ndarray:
+        """Return the factor of the processor seconds of a task among this many in a process."""
+        factor: np.ndarray = 1 + MORE_SECONDS * self._share_held(gil) * np.log2(n_running)
+        return factor
 
     def _parts(
-        self, n_workers: int, nthreads: int, duration: float, gil: float, sent: float
+        self,
+        n_workers: int,
+        nthreads: int,
+        seconds: float,
+        duration: float,
+        gil: float,
+        sent: float,
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return how many times as long tasks take by the GIL, and by processors, as `curve`."""
-        n_running = np.arange(n_workers * nthreads + 1)
+        n_threads = n_workers * nthreads
+        n_running = np.arange(n_threads + 1)
         moved = max(-self.transfers, CPU_PER_BYTE * sent)
         # The event loop uses the GIL, too: for transfers at any time, else between two tasks of a
         # thread, while other threads have theirs.
@@ -244,25 +269,33 @@ class Contention:
         loop = min(MOST_LOAD, LOOP_SHARE * loop_s / (n_workers * duration))
         # Mean value analysis of a closed network: a station with a queue (the GIL), one without.
         queue, responses = 0.0, []
-        for n_threads in range(1, min(nthreads, MOST_OTHERS) + 1):
+        for n_sharing in range(1, min(nthreads, MOST_OTHERS) + 1):
             at_gil = gil * (1 + queue) / (1 - loop)
             responses.append(at_gil + 1 - gil)
-            queue = n_threads * at_gil / responses[-1]
-        more = _more_seconds(np.arange(len(responses)) + 1.0, gil) * np.array(responses)
+            queue = n_sharing * at_gil / responses[-1]
+        more = self._more_seconds(np.arange(len(responses)) + 1.0, gil) * np.array(responses)
         response: np.ndarray = np.interp(n_running / n_workers, range(1, len(more) + 1), more)
         if np.isinf(self.cores):
             return response, np.ones(len(response))
-        # Others wait for processors as tasks do: the more wait, the more there are at a time.
-        load = min(MOST_LOAD * self.cores, self.background + (self.others + moved) / duration)
+        # Scheduler and client, transfers, and the event loops, which work while threads are idle.
+        rest = self.background + max(0.0, self.others - self.loops + moved) / duration
+        load = min(MOST_LOAD * self.cores, rest)
+        n_idle = n_threads - n_running
+        loops = min(1.0, self.loops / max(n_threads * duration - seconds, SHORTEST_S)) * n_idle
         count = np.arange(MOST_OTHERS)
-        waits = np.maximum(1.0, (1 + np.add.outer(count, count)) / self.cores)
+        n_active = 1 + np.add.outer(count, count)
+        counted = (n_active + (PREFERENCE - 1) * count) / self.cores
+        waits = np.where(n_active > self.cores, counted, 1.0)
         share = np.clip(self.computing / response, 0, 1)[:, None]
         n_others = np.clip(n_running - 1, 0, MOST_OTHERS - 1)[:, None]
         tasks = stats.binom.pmf(count, n_others, share)
         stretch = np.ones(len(n_running))
+        # Others wait for processors as tasks do: the more wait, the more there are at a time.
         for _ in range(N_ITERATIONS):
-            n_rest = np.minimum(load * stretch, n_workers + OTHER_PROCESSES)[:, None]
-            stretch = np.einsum("ki,kj,ij->k", tasks, stats.poisson.pmf(count, n_rest), waits)
+            n_rest = np.minimum(load * stretch, n_workers + OTHER_PROCESSES)
+            n_rest += np.minimum(loops * stretch, n_idle)
+            rest_pmf = stats.poisson.pmf(count, n_rest[:, None])
+            stretch = np.einsum("ki,kj,ij->k", tasks, rest_pmf, waits)
         return response, stretch
 
 
@@ -300,84 +333,9 @@ def _mean_running(n_threads: int, seconds: float, duration: float) -> float:
     return 1 + (n_threads - 1) * min(1.0, seconds / (n_threads * duration))
 
 
-def _held(gil: float | np.ndarray) -> float | np.ndarray:
-    """Return for which share of its seconds a task holds the GIL, without locks of memory."""
-    held: float | np.ndarray = np.maximum(0.0, gil - LEAST_SHARE) / (1 - LEAST_SHARE)
-    return held
-
-
-def _more_seconds(n_running: np.ndarray, gil: float | np.ndarray) -> np.ndarray:
-    """Return the factor of the processor seconds of a task among this many in a process."""
-    factor: np.ndarray = 1 + MORE_SECONDS * _held(gil) * np.log2(n_running)
-    return factor
-
-
-def is_new_heartbeat(workers: xr.Dataset) -> np.ndarray:
-    """Return which values of a run's group ``workers`` are new heartbeats.
-
-    Parameters
-    ----------
-    workers : Dataset
-        The group; between its heartbeats a worker's values are repeated.
-
-    Returns
-    -------
-    ndarray of bool
-        By time and worker.
-    """
-    found = np.zeros((workers.sizes["time"], workers.sizes["worker"]), bool)
-    for name in ("cpu_time", "monitor_time", "tick_max", "gc_time"):
-        if name in workers:
-            values = workers[name].values
-            found[1:] |= (values[1:] != values[:-1]) & np.isfinite(values[1:])
-            found[:1] |= np.isfinite(values[:1])
-    return found
-
-
-def _task_seconds(run: Run) -> tuple[float, float]:
-    """Return the seconds in which the threads of tasks used a processor, and waited."""
-    fine = run.fine_metrics()
-    if not fine.empty:
-        own = fine[(fine["context"] == "execute") & (fine["unit"] == "seconds")]
-        seconds = own.groupby("activity")["value"].sum()
-        if "thread-cpu" in seconds:
-            return float(seconds["thread-cpu"]), float(seconds.get("thread-noncpu", 0.0))
-    cpu, computing = (run.metrics.get(name, np.nan) for name in ("cpu_time", "compute_time"))
-    cpu = min(cpu, computing)
-    return cpu, computing - cpu
-
-
-def _machine_seconds(workers: xr.Dataset) -> float:
-    """Return the processor seconds that all processes of the workers' machines used."""
-    counts = (
-        workers["machine_cpu_time"].values if "machine_cpu_time" in workers else np.zeros((0, 0))
-    )
-    machines = workers["machine_id"].values if counts.size else np.zeros(0)
-    return float(np.nansum(increases(counts[:, machines >= 0], machines[machines >= 0])))
-
-
-def _cores(run: Run, workers: xr.Dataset) -> float:
-    """Return the processors of the machine of all workers; infinite if it is unknown."""
-    hosts = set(workers["host"].values.tolist())
-    try:
-        cores = json.loads(run.tree.attrs["host_json"])["cores"]
-    except (KeyError, TypeError, ValueError):
-        return np.inf
-    return float(cores) if cores and hosts <= LOCAL_HOSTS else np.inf
-
-
-def _late_beats(
-    workers: xr.Dataset, duration: float, computing: float
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return of each heartbeat if a timer was late, and how often it ran while tasks computed."""
-    is_late, n_ticks = [], []
-    if "tick_max" in workers:
-        times, lags = workers["time"].values, workers["tick_max"].values
-        for column, is_new in zip(lags.T, is_new_heartbeat(workers).T, strict=True):
-            beats = np.flatnonzero(is_new & np.isfinite(column) & (times > 0))
-            begins = np.maximum(np.append(0.0, times[beats])[:-1], 0.0)
-            within = np.minimum(times[beats], duration) - begins
-            kept = within > TICK_S
-            is_late.append(column[beats][kept] > GIL_LAG_S)
-            n_ticks.append(within[kept] / TICK_S * computing)
-    return np.concatenate([*is_late, np.zeros(0, bool)]), np.concatenate([*n_ticks, np.zeros(0)])
+def _measured_share(run: Run, n_workers: int, cpu: float, loops: float) -> float:
+    """Return for which share of their computing time tasks held the GIL; NaN: not measured."""
+    if not cpu or "gil_contention_mean" not in run.metrics:
+        return float("nan")
+    held = run.metrics["gil_contention_mean"] * n_workers * run.metrics["duration"]
+    return min(1.0, max(0.0, held - LOOP_SHARE * loops) / cpu)

@@ -15,8 +15,9 @@ from numpy.typing import ArrayLike
 
 from benchkit.analysis.insight.answer import Prediction
 from benchkit.analysis.insight.blame import most_threads
-from benchkit.analysis.insight.contention import MOST_WAITS, Contention, is_new_heartbeat
+from benchkit.analysis.insight.contention import MOST_WAITS, Contention
 from benchkit.analysis.insight.limits import Limits, run_limits, seconds_covered
+from benchkit.analysis.insight.processor_use import is_new_heartbeat
 from benchkit.analysis.insight.whatif import WhatIf
 from benchkit.errors import NotRecorded, UsageError
 from benchkit.store.run import Run

@@ -189,7 +189,8 @@ class WhatIf:
 
     def _recorded(self, gil: float) -> tuple[float, np.ndarray]:
         """Return the share of the tasks' seconds that sharing can change, and by what it did."""
-        curve = self.contention.curve(self.n_workers, self.nthreads, self.duration, gil)
+        shape = self.n_workers, self.nthreads
+        curve = self.contention.curve(*shape, self.given.seconds.sum(), self.duration, gil)
         stretch = stretch_of_tasks(curve, self.graph.start, self.graph.stop)
         mean = _mean(stretch, self.given.seconds)
         return min(1.0, self.contention.computing * mean), stretch
@@ -231,9 +232,9 @@ class WhatIf:
         for _ in range(rounds):  # the shorter the run, the more the scheduler computes in it
             wall = schedule.duration * self.duration / self.base.duration
             sent = schedule.fetched - self.base.fetched
-            curve = self.contention.curve(*shape, wall, gil, sent)
-            stretch = stretch_of_tasks(curve, schedule.start, schedule.stop)
             busy = float((schedule.stop - schedule.start).sum())
+            curve = self.contention.curve(*shape, busy, wall, gil, sent)
+            stretch = stretch_of_tasks(curve, schedule.start, schedule.stop)
             more = self.contention.between_tasks(*shape, busy, wall, gil, sent) / before
             changed = replace(
                 given,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import inf
+from math import inf, nan
 
 import pytest
 
@@ -11,15 +11,16 @@ from benchkit.analysis.insight.contention import (
     LEAST_SHARE,
     LOOP_SHARE,
     MORE_SECONDS,
+    PREFERENCE,
     Contention,
 )
 
 
-def contention(*, loops=0.0, transfers=0.0):
+def contention(*, cores=inf, computing=1.0, loops=0.0, transfers=0.0, background=0.0, held=nan):
     """Return tasks that compute all the time, with a processor for each thread."""
     return Contention(
-        cores=inf, computing=1.0, others=loops + transfers, gil=0.0, loops=loops,
-        transfers=transfers, background=0.0,
+        cores=cores, computing=computing, others=loops + transfers, gil=0.0, loops=loops,
+        transfers=transfers, background=background, held=held,
     )  # fmt: skip
 
 
@@ -39,12 +40,12 @@ def test_event_loop_waits_for_the_gil_between_tasks(nthreads, gil, seconds, expe
     (0.0, 1.0), (LEAST_SHARE, 1 + LEAST_SHARE**2), (1.0, 2 * (1 + MORE_SECONDS)),
 ])  # fmt: skip
 def test_two_threads_share_the_gil_and_lose_time_by_taking_turns(gil, expected):
-    assert contention().curve(1, 2, 10.0, gil)[2] == pytest.approx(expected)
+    assert contention().curve(1, 2, 20.0, 10.0, gil)[2] == pytest.approx(expected)
 
 
 def test_loop_of_a_single_thread_takes_no_gil_from_its_tasks_but_transfers_do():
-    between = contention(loops=4.0).curve(1, 1, 10.0, 1.0)
-    during = contention(transfers=4.0).curve(1, 1, 10.0, 1.0)
+    between = contention(loops=4.0).curve(1, 1, 10.0, 10.0, 1.0)
+    during = contention(transfers=4.0).curve(1, 1, 10.0, 10.0, 1.0)
 
     assert between[1] == pytest.approx(1.0)
     assert during[1] == pytest.approx(1 / (1 - LOOP_SHARE * 0.4))
@@ -53,6 +54,40 @@ def test_loop_of_a_single_thread_takes_no_gil_from_its_tasks_but_transfers_do():
 def test_bytes_that_are_no_longer_sent_take_no_time():
     sent = -4.0 / CPU_PER_BYTE
 
-    assert contention(transfers=4.0).curve(1, 1, 10.0, 1.0, sent)[1] == pytest.approx(1.0)
+    assert contention(transfers=4.0).curve(1, 1, 10.0, 10.0, 1.0, sent)[1] == pytest.approx(1.0)
     # Never more than the run had.
-    assert contention(transfers=1.0).curve(1, 1, 10.0, 1.0, sent)[1] == pytest.approx(1.0)
+    assert contention(transfers=1.0).curve(1, 1, 10.0, 10.0, 1.0, sent)[1] == pytest.approx(1.0)
+
+
+def test_threads_that_sleep_do_not_hold_the_gil():
+    found = contention(computing=0.0).between_tasks(1, 2, 20.0, 10.0, 1.0)
+
+    assert found == pytest.approx(1.0)
+
+
+def test_tasks_share_processors_if_more_of_them_run_than_there_are():
+    curve = contention(cores=2).curve(3, 1, 30.0, 10.0, 0.0)
+
+    assert curve == pytest.approx([1.0, 1.0, 1.0, 1.5])
+
+
+def test_event_loop_of_a_worker_works_while_its_thread_is_idle():
+    loops = contention(cores=1, loops=5.0).curve(2, 1, 15.0, 10.0, 0.0)  # always, when idle
+
+    assert loops[2] == pytest.approx(2.0), "no thread is idle"
+    assert loops[1] > 1.5, "the loop of the other worker"
+
+
+def test_others_take_more_than_their_share_from_tasks():
+    mean = 0.1
+    curve = contention(cores=1, background=mean).curve(1, 1, 10.0, 10.0, 0.0)
+
+    # Others are there for as long as they wait, too: their mean number is that times the stretch.
+    assert curve[1] == pytest.approx(1 + PREFERENCE * mean * curve[1])
+
+
+def test_share_that_gilknocker_measured_is_the_one_of_taking_turns():
+    """Threads that wait for locks of memory do not compute for longer."""
+    curve = contention(held=0.0).curve(1, 2, 20.0, 10.0, 1.0)
+
+    assert curve[2] == pytest.approx(2.0)
