@@ -42,6 +42,8 @@ SHORTEST_S = 1.0
 #: Workers and threads of each, for tasks that sleep: 16 of them fit on two cores.
 SLEEPING_SHAPES = ((1, 1), (2, 1), (4, 1), (8, 1), (4, 2), (8, 2))
 COMPUTING_SHAPES = ((1, 1), (2, 1), (1, 2))
+#: The goal (median 5 %, 90 % within 15 %) is for these, and all of sleeping tasks.
+GOAL_PAIRS = ("1x1 -> 2x1", "2x1 -> 1x1")
 #: Shapes of sleeping tasks whose runs predict the others.
 KNOWN = ((1, 1), (2, 1))
 #: End of the name of a graph whose group ``work`` sleeps half as long.
@@ -200,6 +202,11 @@ def predict(stores: list[Path]) -> None:
         for by in (["kind"], ["kind", "set"], ["kind", "pair"]):
             for name, part in frame.groupby(by):
                 _print_errors(", ".join(name), part)
+        goal = frame[(frame["kind"] == "sleeping") | frame["pair"].isin(GOAL_PAIRS)]
+        if len(goal):
+            _print_errors(f"goal: {goal['workload'].nunique()}", goal)
+            for (kind, known), part in goal.groupby(["kind", "set"]):
+                _print_errors(f"goal, {kind}, {known}: {part['workload'].nunique()}", part)
     if savings:
         size = np.array(savings)
         print(f"{len(size)} planted speed-ups: sign right in {(size > 0).sum()}, "
