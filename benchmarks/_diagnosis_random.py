@@ -92,7 +92,8 @@ def base(rng: Random, seconds: float, n_threads: int = 2, work: Callable = spin)
     if kind == "tree":
         return tree(work, round(0.85 * count), each)
     if kind == "chains":
-        width = n_threads * rng.randint(2, 4)
+        # Dask starts two chains a thread: of three, the first free worker gets all of the rest.
+        width = n_threads * rng.choice((2, 4))
         return chain(work, -(-count // width), each, width=width)
     if kind == "refill":
         return refill(work, count, each, 3 * n_threads)
