@@ -1,0 +1,274 @@
+"""What rules find, and what it costs, close to the limits of each."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+import pytest
+from helpers.graph_runs import MadeTask
+from helpers.planted_faults import PLANTED, busy, event, later, own_seconds, run_of, sample
+from helpers.synthetic_recordings import MB, ON
+
+from benchkit.analysis.insight.diagnose import all_rules, diagnose
+from benchkit.analysis.insight.findings import Case
+
+
+@pytest.mark.parametrize(("scheduler", "graph", "is_found"), [(1.0, 0.5, True), (0.3, 2.0, False)])
+def test_scheduler_that_unpacks_graphs_is_the_finding_of_another_rule(
+    tmp_path, scheduler, graph, is_found, monkeypatch
+):
+    case = Case(run_of(tmp_path, **PLANTED["scheduler_busy"]))
+    seconds = {"scheduler": scheduler, "graph": graph}
+    monkeypatch.setattr(case, "blamed", lambda *causes: sum(seconds[cause] for cause in causes))
+
+    assert (all_rules()["scheduler_busy"](case) is not None) is is_found
+
+
+@pytest.mark.parametrize(("scheduler", "is_found"), [(1.0, True), (3.0, False)])
+def test_too_few_tasks_are_not_tasks_that_come_late(tmp_path, scheduler, is_found, monkeypatch):
+    case = Case(run_of(tmp_path, **PLANTED["too_few_tasks"]))
+    seconds = {"scheduler": scheduler, "not parallel": 2.0}
+    monkeypatch.setattr(case, "blamed", lambda *causes: sum(seconds[cause] for cause in causes))
+
+    assert (all_rules()["too_few_tasks"](case) is not None) is is_found
+
+
+@pytest.mark.parametrize(("seconds", "is_found"), [(0.9, False), (2.5, True)])
+def test_stragglers_are_longer_than_the_other_tasks(tmp_path, seconds, is_found):
+    # Five tasks on four threads; the last one is as long as the others, or longer.
+    tasks = [MadeTask(f"work-{n}", 0.0, 1.0 if n else 0.5, worker=n // 2, thread=n)
+             for n in range(4)]  # fmt: skip
+    tasks.append(MadeTask("work-4", 0.5, 0.5 + seconds))
+    case = Case(run_of(tmp_path, tasks, duration=0.5 + seconds))
+
+    assert (all_rules()["stragglers"](case) is not None) is is_found
+
+
+def test_skew_promises_no_more_than_an_even_load_saves(tmp_path):
+    # 12 tasks of 0.25 s, and one of 4.25 s that could be divided among 4 threads.
+    case = Case(run_of(tmp_path, **PLANTED["skew"]))
+
+    assert all_rules()["skew"](case).seconds == pytest.approx(4.0 * 3 / 4)
+    # While others compute, the load is even: nothing would be saved.
+    tasks = [*busy(12), MadeTask("work-99", 0.75, 5.0, thread=0)]
+    others = [MadeTask(f"long-{n}", 0.75, 4.9, worker=n // 2, thread=n) for n in (1, 2, 3)]
+    case = Case(run_of(tmp_path / "even", [*tasks, *others], duration=5.0))
+
+    assert all_rules()["skew"](case).seconds == pytest.approx(5.0 - (3 + 4.25 + 3 * 4.15) / 4)
+
+
+def test_threads_that_spill_are_not_threads_of_tasks(tmp_path):
+    samples = [
+        sample(t, i, process_number=i, cpu_time=8.0 * t / 2.5) for t in (0, 2.5) for i in (0, 1)
+    ]
+    spilling = [["execute", "work", "disk-write", "seconds", 6.0, ""]]
+    for fine, is_found in (
+        (own_seconds(10.0, 0.0), True),
+        (own_seconds(10.0, 0.0) + spilling, False),
+    ):
+        case = Case(run_of(tmp_path / str(is_found), fine=fine, samples=samples))
+        assert (all_rules()["oversubscribed"](case) is not None) is is_found
+
+
+def test_threads_that_fill_memory_until_a_pause_are_not_threads_of_tasks(tmp_path):
+    samples = [
+        sample(t / 2, i, process_number=i, cpu_time=1.6 * t, process=150 * MB * t)
+        for t in range(6) for i in (0, 1)
+    ]  # fmt: skip
+    paused = [event("worker-status-change", i, 2.4, status="paused") for i in (0, 1)]
+    for events, is_found in (([], True), (paused, False)):
+        run = run_of(
+            tmp_path / str(is_found), fine=own_seconds(10.0, 0.0), samples=samples, events=events
+        )
+        assert (all_rules()["oversubscribed"](Case(run)) is not None) is is_found
+
+
+@pytest.mark.parametrize("rule", ["network", "garbage", "slow_start", "large_graph"])
+def test_shares_have_to_be_twice_as_large_on_disturbed_machines(tmp_path, rule):
+    case = Case(run_of(tmp_path, **PLANTED[rule]))
+    smallest = {"network": 1.5 / 2.9, "garbage": 0.8 / 2.5, "slow_start": 3 / 5.5,
+                "large_graph": 2.8 / 5.5}[rule]  # fmt: skip
+    module = import_module(all_rules()[rule].__module__)
+
+    for share, cores, is_found in (
+        (0.9 * smallest, 0.0, True), (0.9 * smallest, 1.5, False), (0.4 * smallest, 1.5, True)
+    ):  # fmt: skip
+        case.other_cores = cores
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(module, "MIN_SHARE", share)
+            assert (all_rules()[rule](case) is not None) is is_found, (share, cores)
+
+
+def test_slow_worker_needs_more_than_tasks_with_unequal_work(tmp_path):
+    # Worker 1 got more of the long tasks of a group, and is as fast as worker 0 with both kinds.
+    kinds = {0: [0.1] * 18 + [0.5] * 4, 1: [0.1] * 4 + [0.2] * 2 + [0.5] * 5}
+    tasks = []
+    for worker, durations in kinds.items():
+        stop = 0.0
+        for number, seconds in enumerate(durations):
+            start, stop = stop, stop + seconds
+            tasks.append(
+                MadeTask(f"work-{number}-{worker}", start, stop, worker=worker, thread=2 * worker)
+            )
+    case = Case(run_of(tmp_path, tasks, duration=4.0))
+
+    assert all_rules()["slow_worker"](case) is None
+
+
+@pytest.mark.parametrize(
+    ("cpu", "noncpu", "seconds"),
+    [
+        (8.0, 8.0, 1.25),  # the share of the processors that others used, at most half
+        (0.5, 8.0, 0.5),  # threads that compute 0.5 / 4 s each wait for 4 others
+        (9.0, 0.8, 0.2),  # what the 4 threads waited
+    ],
+)
+def test_neighbours_cost_no_more_than_tasks_waited(tmp_path, cpu, noncpu, seconds):
+    case = Case(run_of(tmp_path, fine=own_seconds(cpu, noncpu)))
+    case.other_cores = 4.0
+
+    assert all_rules()["neighbours"](case).seconds == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize("computing", [0.5, 0.25])
+def test_garbage_of_workers_costs_what_tasks_wait_for_it(tmp_path, computing):
+    samples = [sample(t, 0, gc_time=0.4 * t) for t in (0, 2.5)]
+    n_tasks = round(computing * 40)
+    case = Case(run_of(tmp_path, busy(n_tasks), samples=samples))
+
+    assert all_rules()["garbage"](case).seconds == pytest.approx(computing * 1.0)
+
+
+def test_garbage_of_the_scheduler_costs_nothing_while_threads_work(tmp_path):
+    scheduler = PLANTED["garbage"]["scheduler"]
+
+    assert all_rules()["garbage"](Case(run_of(tmp_path, scheduler=scheduler))) is None
+
+
+def test_findings_below_a_fifth_of_a_second_are_not_reported(tmp_path):
+    def of_seconds(folder, seconds):
+        stack = "parse (x.py:1)\nread (y.py:2)"
+        events = [event("loop-blocked", moment=0.22, seconds=seconds, stack=stack)]
+        tasks = later(0.25, busy(8))
+        return diagnose(run_of(folder, tasks, duration=0.75, events=events)).findings
+
+    assert [found.rule for found in of_seconds(tmp_path / "a", 0.21)] == ["blocked_loop"]
+    assert of_seconds(tmp_path / "b", 0.19) == []
+
+
+@pytest.mark.parametrize(
+    ("own", "process", "words"),
+    [
+        (0.8, 0.8, "event loop was blocked"),  # its own code, for which the client may wait
+        (0.0, 0.0, "event loop was blocked"),  # it sleeps
+        (0.01, 0.8, ""),  # the client computes, and the scheduler has nothing to do
+    ],
+)
+def test_blocked_loop_costs_what_waits_for_the_scheduler(tmp_path, own, process, words):
+    stack = "parse (x.py:1)\nread (y.py:2)"
+    blocked = event("loop-blocked", seconds=0.8, stack=stack, own_cpu=own, process_cpu=process)
+    sent = {"submissions": [(2.9, 40)], "calls": [(2.0, 2.2, 2.5)], "duration": 5.5}
+    find = all_rules()["blocked_loop"]
+
+    found = find(Case(run_of(tmp_path, later(3), events=[blocked], **sent)))
+
+    assert (words in found.what) if words else found is None
+    if not words:  # the scheduler has a graph, and needs the GIL for it
+        at_graph = [[ON + 3.0, *blocked[1:]]]
+        found = find(Case(run_of(tmp_path / "graph", later(3), events=at_graph, **sent)))
+        assert found.what.endswith("held the GIL")
+        assert found.seconds == pytest.approx(0.4)
+    # While tasks compute, nothing waits for it.
+    assert find(Case(run_of(tmp_path / "busy", events=[blocked]))) is None
+
+
+def test_delays_of_a_worker_count_once_and_while_the_clock_runs(tmp_path):
+    # Rows of other workers repeat a worker's last values; 29 s passed before the clock started.
+    samples = [sample(0.0, 0, cpu_time=0.0), sample(1.0, 0, tick_max=30.0, cpu_time=0.1)]
+    samples += [sample(1.1 + 0.1 * n, 1, tick_max=0.01, cpu_time=0.1 * n) for n in range(10)]
+    samples += [sample(3.5, 0, tick_max=1.5, cpu_time=0.2)]  # 0.5 s of it
+
+    found = all_rules()["blocked_worker"](Case(run_of(tmp_path, samples=samples)))
+
+    assert found.evidence.startswith("worker 0: at least 1.50 s,")
+
+
+def test_counters_grow_while_the_clock_runs(tmp_path):
+    samples = [sample(t, 0, gc_time=gc, cpu_time=t) for t, gc in ((-1, 0), (1, 2), (2, 3), (3, 8))]
+    case = Case(run_of(tmp_path, samples=samples))
+
+    # Half of what grew across each edge.
+    assert case.increase(case.workers, "gc_time").tolist() == pytest.approx([1 + 1 + 2.5, 0])
+
+
+def test_collections_because_memory_is_full_are_not_those_of_many_objects(tmp_path):
+    samples = [sample(t, 0, gc_time=gc, gc_max=0.4, cpu_time=t) for t, gc in ((0, 0), (2.5, 0.5))]
+    paused = PLANTED["paused_workers"]["events"]
+    find = all_rules()["garbage"]
+
+    assert find(Case(run_of(tmp_path / "objects", samples=samples))) is not None
+    assert find(Case(run_of(tmp_path / "full", samples=samples, events=paused))) is None
+
+
+def test_data_in_a_graph_is_not_a_scheduler_with_many_tasks(tmp_path):
+    run = run_of(tmp_path, **PLANTED["scheduler_busy"], graph_bytes=30 * 5 * MB)
+
+    assert all_rules()["scheduler_busy"](Case(run)) is None
+    found = all_rules()["large_graph"](Case(run))
+    assert found.evidence.endswith("s to send data in tasks to workers")
+    assert found.seconds > 1
+
+
+def test_large_graph_counts_the_time_between_client_and_scheduler(tmp_path):
+    tasks = later(3)
+    run = run_of(tmp_path, tasks, duration=5.5, submissions=[(2.9, 40)], calls=[(0.1, 0.2, 0.25)])
+
+    found = all_rules()["large_graph"](Case(run))
+
+    assert found.evidence.startswith("50.0 ms to serialise, 2.35 s to send, 300 ms on the")
+
+
+def test_large_graph_is_found_after_a_long_preparation_in_the_client(tmp_path):
+    tasks = later(9)
+    run = run_of(tmp_path, tasks, duration=11.5, submissions=[(8.9, 40)], calls=[(0.1, 8.0, 8.25)])
+
+    found = all_rules()["large_graph"](Case(run))
+
+    # 0.9 s of the 3.5 s after 8 s; of the whole duration it is less than a tenth.
+    assert found.evidence.startswith("250 ms to serialise, 350 ms to send, 300 ms on the")
+
+
+def test_threads_of_tasks_are_found_if_they_get_few_processors(tmp_path):
+    fine = [
+        ["execute", "work", "thread-noncpu", "seconds", 9.0, ""],
+        ["execute", "work", "thread-cpu", "seconds", 0.5, ""],
+    ]
+    samples = [
+        sample(t, i, process_number=i, cpu_time=2.4 * t / 2.5) for t in (0, 2.5) for i in (0, 1)
+    ]
+    case = Case(run_of(tmp_path, fine=fine, samples=samples))
+
+    found = all_rules()["oversubscribed"](case)
+
+    assert found.evidence.endswith("of it outside of the threads of tasks")
+    assert all_rules()["waiting_inside"](case) is None
+
+
+@pytest.mark.parametrize(("cpu", "is_found"), [(0.1, True), (0.6, False), (4.0, False)])
+def test_waiting_inside_finds_sleeping_tasks_on_disturbed_machines(tmp_path, cpu, is_found):
+    fine = [
+        ["execute", "work", "thread-noncpu", "seconds", 8.0, ""],
+        ["execute", "work", "thread-cpu", "seconds", cpu, ""],
+    ]
+    case = Case(run_of(tmp_path, fine=fine))
+    case.other_cores = 1.5
+
+    assert (all_rules()["waiting_inside"](case) is not None) is is_found
+
+
+@pytest.mark.parametrize(("cores", "is_found"), [(0.0, True), (1.5, False)])
+def test_blocked_worker_needs_longer_times_on_disturbed_machines(tmp_path, cores, is_found):
+    case = Case(run_of(tmp_path, **PLANTED["blocked_worker"]))
+    case.other_cores = cores
+
+    assert (all_rules()["blocked_worker"](case) is not None) is is_found

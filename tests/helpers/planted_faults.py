@@ -1,0 +1,231 @@
+"""Runs with one fault each, for the rules of the diagnosis."""
+
+from __future__ import annotations
+
+import json
+
+from helpers.graph_runs import MadeTask, graph_run
+from helpers.synthetic_recordings import MB, ON
+
+__all__ = ["PLANTED", "SIMILAR", "busy", "event", "later", "own_seconds", "run_of", "sample"]
+
+
+def busy(count=40, group="work", seconds=0.25, n_threads=4, **more):
+    """Return tasks that keep all threads busy from 0 on."""
+    return [
+        MadeTask(
+            f"{group}-{n}", n // n_threads * seconds, n // n_threads * seconds + seconds,
+            worker=n % n_threads // 2, thread=n % n_threads, **more,
+        )
+        for n in range(count)
+    ]  # fmt: skip
+
+
+def run_of(folder, tasks=None, *, duration=2.5, n_workers=2, nthreads=2, **more):
+    tasks = busy() if tasks is None else tasks
+    return graph_run(
+        folder, tasks, duration=duration, n_workers=n_workers, nthreads=nthreads, **more
+    )
+
+
+def sample(moment, index, **values):
+    return {"time": ON + moment, "worker": index, **values}
+
+
+def event(topic, worker=-1, moment=1.0, **message):
+    return [ON + moment, topic, worker, json.dumps(message)]
+
+
+def later(seconds, tasks=None):
+    """Return tasks that start this much later."""
+    tasks = busy() if tasks is None else tasks
+    return [task._replace(start=task.start + seconds, stop=task.stop + seconds) for task in tasks]
+
+
+def alone():
+    """Return tasks of which the last one runs alone for most of the time."""
+    return [*busy(8), MadeTask("work-8", 0.5, 9.5, thread=0)]
+
+
+def own_seconds(cpu, noncpu):
+    """Return fine metrics: seconds in which the threads of tasks computed, and waited."""
+    return [
+        ["execute", "work", "thread-cpu", "seconds", cpu, ""],
+        ["execute", "work", "thread-noncpu", "seconds", noncpu, ""],
+    ]
+
+
+#: Rule -> tasks and arguments of a run with its fault.
+PLANTED = {
+    "tiny_tasks": {
+        "tasks": [MadeTask(f"t-{n}", n * 0.01, n * 0.01 + 0.001) for n in range(600)],
+        "duration": 6.0,
+    },
+    "too_few_tasks": {
+        "tasks": [MadeTask(f"c-{n}", n, n + 1, [f"c-{n - 1}"] if n else []) for n in range(5)],
+        "duration": 5.0,
+    },
+    "stragglers": {"tasks": [*busy(12), MadeTask("work-x", 0.5, 3.0, thread=5)], "duration": 3.0},
+    "skew": {"tasks": [*busy(12), MadeTask("work-99", 0.75, 5.0, thread=0)], "duration": 5.0},
+    "recomputed": {
+        "tasks": [
+            *busy(8),
+            MadeTask("a-0", 0.5, 2.4, worker=1, thread=2),
+            MadeTask("a-0", 2.5, 4.9, worker=0, thread=0),
+        ],
+        "duration": 5.0,
+        "left": {1: 2.45},
+        "events": [event("worker-removed", 1, 2.45, expected=False, n_lost=1)],
+    },
+    "failed_attempts": {"fine": [["execute", "work", "failed", "seconds", 2.0, ""]]},
+    "waiting_inside": {
+        "fine": [
+            ["execute", "work", "thread-noncpu", "seconds", 8.0, ""],
+            ["execute", "work", "thread-cpu", "seconds", 2.0, ""],
+        ]
+    },
+    "spilling": {
+        "fine": [
+            ["execute", "work", "disk-write", "seconds", 1.0, ""],
+            ["execute", "work", "disk-read", "seconds", 1.0, ""],
+        ]
+    },
+    "large_results": {"tasks": busy(nbytes=300 * MB)},
+    "unmanaged": {"samples": [sample(t, i, unmanaged_old=7e8) for t in (1, 2) for i in (0, 1)]},
+    "paused_workers": {
+        "events": [
+            event("worker-status-change", 0, 1.0, status="paused", before="running"),
+            event("worker-status-change", 0, 2.0, status="running", before="paused"),
+        ]
+    },
+    "lost_workers": {"events": [event("worker-removed", 1, 2.0, expected=False, n_lost=1)]},
+    "slow_worker": {
+        "tasks": [
+            MadeTask(f"work-{n}-{w}", n * d, n * d + d, worker=w, thread=2 * w)
+            for w, d, count in ((0, 0.1, 30), (1, 0.3, 10))
+            for n in range(count)
+        ],
+        "duration": 3.0,
+    },
+    "scheduler_busy": {
+        "tasks": [MadeTask(f"t-{n}", n * 0.1, n * 0.1 + 0.03) for n in range(30)],
+        "duration": 3.0,
+        "scheduler": [
+            {"time": ON + t, "monitor_time": ON + t, "cpu": 95.0} for t in (0.5, 1, 1.5, 2, 2.5, 3)
+        ],
+    },
+    "network": {
+        "tasks": [
+            MadeTask("a-0", 0, 1, worker=1, thread=2),
+            MadeTask("b-0", 2.5, 3, ["a-0"], events=[("transfer", 1, 2.5)]),
+        ],
+        "duration": 3.0,
+    },
+    "too_many_threads": {
+        "tasks": [MadeTask(f"c-{n}", n, n + 1, [f"c-{n - 1}"] if n else []) for n in range(5)],
+        "duration": 5.0,
+    },
+    "neighbours": {
+        "samples": [
+            sample(t, i, process_number=i, machine_number=1, cpu_time=t, machine_cpu_time=4 * t)
+            for t in (0.1, 2.4)
+            for i in (0, 1)
+        ]
+    },
+    "oversubscribed": {
+        "samples": [
+            sample(t, i, process_number=i, cpu_time=20 * t) for t in (0, 2.5) for i in (0, 1)
+        ]
+    },
+    "gil": {
+        "samples": [
+            sample(t, i, gil=0.9, monitor_time=ON + t) for t in (0.5, 1.5, 2.5) for i in (0, 1)
+        ]
+    },
+    "blocked_loop": {
+        "tasks": later(1.2),
+        "duration": 3.7,
+        "events": [event("loop-blocked", seconds=0.8, stack="parse (x.py:1)\nread (y.py:2)")],
+    },
+    "blocked_worker": {"samples": [sample(t, 0, tick_max=0.9, cpu_time=t) for t in (1, 2)]},
+    "garbage": {
+        "tasks": [MadeTask(f"t-{n}", n * 0.1, n * 0.1 + 0.03) for n in range(25)],
+        "scheduler": [{"time": ON + t, "gc_time": 10 + 0.4 * t} for t in (0, 1, 2)],
+    },
+    "slow_start": {
+        "tasks": later(3),
+        "duration": 5.5,
+        "submissions": [(2.9, 40)],
+        "calls": [(2.0, 2.2, 2.5)],
+    },
+    "large_graph": {
+        "tasks": later(3),
+        "duration": 5.5,
+        "submissions": [(2.9, 40)],
+        "calls": [(0.1, 0.2, 2.5)],
+    },
+}  # fmt: skip
+
+
+#: Rule -> tasks and arguments of a run that has something similar to its fault, but not the fault.
+SIMILAR = {
+    "oversubscribed": {  # 2000 tasks need 8 s of processor time on the workers besides their own
+        "tasks": [
+            MadeTask(f"work-{n}", n // 4 * 0.005, n // 4 * 0.005 + 0.005,
+                     worker=n % 4 // 2, thread=n % 4)
+            for n in range(2000)
+        ],
+        "fine": own_seconds(8.0, 2.0),
+        "samples": [
+            sample(t, i, process_number=i, cpu_time=8.0 * t / 2.5) for t in (0, 2.5) for i in (0, 1)
+        ],
+    },
+    "slow_worker": {  # the tasks of worker 1 are as fast as the others, apart from one
+        "tasks": [*busy(20), MadeTask("work-x", 1.25, 5.0, worker=1, thread=3)],
+        "duration": 5.0,
+    },
+    "stragglers": {  # a chain ends with a single task, but was never parallel
+        "tasks": [
+            MadeTask("c-0", 0, 1.0), MadeTask("d-0", 0.9, 1.01, thread=1),
+            MadeTask("e-0", 0.9, 1.01, worker=1, thread=2), MadeTask("c-1", 1, 5, ["c-0"]),
+        ],
+        "duration": 5.0,
+    },
+    "too_few_tasks": {  # the other threads wait for spilled results
+        **PLANTED["too_few_tasks"],
+        "fine": [["execute", "c", "disk-read", "seconds", 18.0, ""]],
+    },
+    "network": {  # the sender reads a spilled result
+        **PLANTED["network"],
+        "fine": [
+            ["gather-dep", "", "network", "seconds", 1.5, ""],
+            ["get-data", "", "disk-read", "seconds", 1.4, ""],
+        ],
+    },
+    "skew": {  # the longest task waits while memory fills until its worker is paused
+        **PLANTED["skew"],
+        "events": [event("worker-status-change", 0, 4.0, status="paused", before="running")],
+        "fine": [["execute", "work", "thread-noncpu", "seconds", 4.2, ""]],
+    },
+    "unmanaged": {  # imported modules fill more than half of a small limit
+        "samples": [sample(t, i, unmanaged_old=600 * MB) for t in (1, 2) for i in (0, 1)]
+    },
+    "blocked_loop": {  # garbage collection has a rule of its own
+        **PLANTED["blocked_loop"],
+        "scheduler": [
+            {"time": ON + t, "gc_time": gc} for t, gc in ((0.1, 0), (1.1, 0.7), (1.3, 0.7))
+        ],
+    },
+    "blocked_worker": {"samples": [sample(t, 0, tick_max=0.4) for t in (1, 2)]},
+    "garbage": {"scheduler": [{"time": ON + t, "gc_time": 10 + 0.05 * t} for t in (0, 1, 2)]},
+    "slow_start": {  # the first attempts failed: only later ones are in the list of tasks
+        "tasks": later(1),
+        "duration": 3.5,
+        "submissions": [(0.05, 40)],
+    },
+    "large_graph": {  # 40 graphs at the same time, of which each takes 0.3 s
+        "tasks": later(7),
+        "duration": 9.5,
+        "submissions": [(1.0 + 0.001 * n, 1) for n in range(40)],
+    },
+}  # fmt: skip
