@@ -49,9 +49,10 @@ CPU_PER_BYTE = 2e-9
 LOOP_SHARE = 0.5
 #: Waits of tasks for processors that sharing may explain / those by chance.
 MOST_WAITS = 2.0
-#: Most other threads and processes that are counted at the same time, and of them those that are no
-#: workers: scheduler and client.
-MOST_OTHERS, OTHER_PROCESSES = 60, 2
+#: Other tasks and threads whose distribution is computed; of more than half the mean is enough.
+MOST_OTHERS = 60
+#: Processes that are no workers: scheduler and client.
+OTHER_PROCESSES = 2
 #: Largest share of a processor, or of the GIL, that others use.
 MOST_LOAD = 0.9
 #: Iterations after which the waits of tasks and others agree.
@@ -269,7 +270,7 @@ class Contention:
         loop = min(MOST_LOAD, LOOP_SHARE * loop_s / (n_workers * duration))
         # Mean value analysis of a closed network: a station with a queue (the GIL), one without.
         queue, responses = 0.0, []
-        for n_sharing in range(1, min(nthreads, MOST_OTHERS) + 1):
+        for n_sharing in range(1, nthreads + 1):
             at_gil = gil * (1 + queue) / (1 - loop)
             responses.append(at_gil + 1 - gil)
             queue = n_sharing * at_gil / responses[-1]
@@ -287,8 +288,9 @@ class Contention:
         counted = (n_active + (PREFERENCE - 1) * count) / self.cores
         waits = np.where(n_active > self.cores, counted, 1.0)
         share = np.clip(self.computing / response, 0, 1)[:, None]
-        n_others = np.clip(n_running - 1, 0, MOST_OTHERS - 1)[:, None]
-        tasks = stats.binom.pmf(count, n_others, share)
+        n_others = np.maximum(n_running - 1, 0)
+        tasks = stats.binom.pmf(count, np.minimum(n_others, MOST_OTHERS - 1)[:, None], share)
+        mean_tasks = n_others * share[:, 0]
         stretch = np.ones(len(n_running))
         # Others wait for processors as tasks do: the more wait, the more there are at a time.
         for _ in range(N_ITERATIONS):
@@ -296,6 +298,8 @@ class Contention:
             n_rest += np.minimum(loops * stretch, n_idle)
             rest_pmf = stats.poisson.pmf(count, n_rest[:, None])
             stretch = np.einsum("ki,kj,ij->k", tasks, rest_pmf, waits)
+            mean = np.maximum(1.0, (1 + mean_tasks + PREFERENCE * n_rest) / self.cores)
+            stretch = np.where(mean_tasks + n_rest > MOST_OTHERS / 2, mean, stretch)
         return response, stretch
 
 

@@ -71,6 +71,21 @@ def test_tasks_share_processors_if_more_of_them_run_than_there_are():
     assert curve == pytest.approx([1.0, 1.0, 1.0, 1.5])
 
 
+@pytest.mark.parametrize("loops", [0.0, 500.0])
+def test_many_tasks_share_few_processors(loops):
+    curve = contention(cores=2, loops=loops).curve(200, 1, 1500.0, 10.0, 0.0)
+
+    assert curve[200] == pytest.approx(100.0), "no thread is idle"
+    assert (curve >= 1.0).all()
+    assert (curve[100:] >= 50.0).all()
+
+
+def test_many_threads_share_the_gil():
+    curve = contention(held=0.0).curve(1, 200, 2000.0, 10.0, 1.0)
+
+    assert curve[200] == pytest.approx(200.0)
+
+
 def test_event_loop_of_a_worker_works_while_its_thread_is_idle():
     loops = contention(cores=1, loops=5.0).curve(2, 1, 15.0, 10.0, 0.0)  # always, when idle
 
