@@ -263,6 +263,9 @@ class Contention:
         """Return how many times as long tasks take by the GIL, and by processors, as `curve`."""
         n_threads = n_workers * nthreads
         n_running = np.arange(n_threads + 1)
+        if n_threads > 2 * MOST_OTHERS:  # between others it is almost a line
+            n_running = np.geomspace(MOST_OTHERS, n_threads, MOST_OTHERS).round().astype(int)
+            n_running = np.unique(np.append(np.arange(MOST_OTHERS), n_running))
         moved = max(-self.transfers, CPU_PER_BYTE * sent)
         # The event loop uses the GIL, too: for transfers at any time, else between two tasks of a
         # thread, while other threads have theirs.
@@ -277,7 +280,7 @@ class Contention:
         more = self._more_seconds(np.arange(len(responses)) + 1.0, gil) * np.array(responses)
         response: np.ndarray = np.interp(n_running / n_workers, range(1, len(more) + 1), more)
         if np.isinf(self.cores):
-            return response, np.ones(len(response))
+            return _at_all(n_running, response), np.ones(n_threads + 1)
         # Scheduler and client, transfers, and the event loops, which work while threads are idle.
         rest = self.background + max(0.0, self.others - self.loops + moved) / duration
         load = min(MOST_LOAD * self.cores, rest)
@@ -300,7 +303,7 @@ class Contention:
             stretch = np.einsum("ki,kj,ij->k", tasks, rest_pmf, waits)
             mean = np.maximum(1.0, (1 + mean_tasks + PREFERENCE * n_rest) / self.cores)
             stretch = np.where(mean_tasks + n_rest > MOST_OTHERS / 2, mean, stretch)
-        return response, stretch
+        return _at_all(n_running, response), _at_all(n_running, stretch)
 
 
 def stretch_of_tasks(curve: np.ndarray, start: np.ndarray, stop: np.ndarray) -> np.ndarray:
@@ -330,6 +333,12 @@ def stretch_of_tasks(curve: np.ndarray, start: np.ndarray, stop: np.ndarray) -> 
         found[ran] = np.maximum(1.0, both / (stop - start)[ran])
     stretch: np.ndarray = np.interp(found, np.arange(len(curve)), curve)
     return stretch
+
+
+def _at_all(numbers: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Return the values at 0, 1, 2, ... up to the last number."""
+    found: np.ndarray = np.interp(np.arange(numbers[-1] + 1), numbers, values)
+    return found
 
 
 def _mean_running(n_threads: int, seconds: float, duration: float) -> float:
