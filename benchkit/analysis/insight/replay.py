@@ -338,10 +338,15 @@ class _Replay:
     def _steal(self, now: float) -> None:
         """Move queued tasks to workers without any, where they end earlier."""
         self.steals = False
+        refused = np.inf  # a worker that is as busy as one that got nothing gets nothing
         for thief in [w for w in range(self.n_workers) if self.free[w]]:
+            if self.occupied[thief] >= refused:
+                continue
             victim = max(range(self.n_workers), key=self.occupied.__getitem__)
             arrived, arriving = self.queues[victim], self.arriving[victim]
             queue = arrived + [node for _, node in arriving]
+            if not queue:
+                return
             for node in sorted(queue, reverse=True):
                 inputs = self.edge[self.row[node] : self.row[node + 1]]
                 size = sum(self.nbytes[other] for other in inputs)
@@ -361,3 +366,5 @@ class _Replay:
             heapify(arriving)
             if self.n_tasks[victim] < self.most_tasks:
                 self.open.add(victim)
+            stolen = len(arrived) + len(arriving) < len(queue)
+            refused = np.inf if stolen else self.occupied[thief]
