@@ -57,7 +57,7 @@ OTHER_PROCESSES = 2
 MOST_LOAD = 0.9
 #: Iterations after which the waits of tasks and others agree.
 N_ITERATIONS = 10
-#: Seconds that are no time.
+#: Idle seconds to divide by where no thread is ever idle.
 SHORTEST_S = 1e-9
 
 
@@ -263,7 +263,7 @@ class Contention:
         """Return how many times as long tasks take by the GIL, and by processors, as `curve`."""
         n_threads = n_workers * nthreads
         n_running = np.arange(n_threads + 1)
-        if n_threads > 2 * MOST_OTHERS:  # between others it is almost a line
+        if n_threads > 2 * MOST_OTHERS:  # the values between these are almost on a line
             n_running = np.geomspace(MOST_OTHERS, n_threads, MOST_OTHERS).round().astype(int)
             n_running = np.unique(np.append(np.arange(MOST_OTHERS), n_running))
         moved = max(-self.transfers, CPU_PER_BYTE * sent)

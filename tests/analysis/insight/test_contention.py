@@ -80,6 +80,13 @@ def test_many_tasks_share_few_processors(loops):
     assert (curve[100:] >= 50.0).all()
 
 
+@pytest.mark.timeout(20)
+def test_a_hundred_thousand_tasks_share_processors():
+    curve = contention(cores=2).curve(100_000, 1, 1e6, 10.0, 0.0)
+
+    assert curve[[2, 1000, 1001, 100_000]] == pytest.approx([1.0, 500.0, 500.5, 50_000.0])
+
+
 def test_many_threads_share_the_gil():
     curve = contention(held=0.0).curve(1, 200, 2000.0, 10.0, 1.0)
 
