@@ -192,7 +192,7 @@ def test_commands_work_without_checkout(installed, light, tmp_path):
     assert re.search(r"n=1000\] +ok ", benchkit("run", task, "-e", "baseline", "--scale", "0.1"))
     words = ("--null-only", "-n", "2", "--scale", "0.1", "--no-report", "--metric", "duration")
     compared = benchkit("ab", light, task, *words)
-    assert re.search(r"light +null +change", compared)
+    assert "Of 1 comparison" in compared  # equal arms have no row
     assert benchkit("report", "run", "latest").strip().endswith(".html")
     assert benchkit("report", "site", "--output", "site")
     assert "array.basic_sum" in benchkit("list", "workloads", "-k", "array.basic_sum*")

@@ -226,7 +226,9 @@ class Comparison:
         lines = [_table(replace(self, frame=frame)).to_text()] if len(frame) else []
         hidden = len(self.frame) - len(frame)
         if hidden:
-            lines.append(f"and {hidden} that are the same within ±{self.same:.0%}")
+            verb = "is" if hidden == 1 else "are"
+            rows = f"and {hidden} that {verb}" if lines else f"{counted(hidden, 'row')} {verb}"
+            lines.append(f"{rows} the same within ±{self.same:.0%}")
         if self.group_changes:
             lines += ["", "Task groups that changed:", *self.group_changes]
         return "\n".join([*lines, *([""] if self.causes else []), *self.causes])

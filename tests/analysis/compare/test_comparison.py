@@ -329,6 +329,25 @@ def test_comparison_table_names_both_arms():
     ]
 
 
+@pytest.mark.parametrize(
+    ("changed", "last"),
+    [
+        ([], "2 rows are the same within ±5%"),
+        (["x.w00"], "and 1 that is the same within ±5%"),
+    ],
+)
+def test_comparison_table_counts_rows_that_are_the_same(changed, last):
+    workloads = ["x.w00", "x.w01"]
+    sides = [
+        arm_runs("A", workloads=workloads, noise=0.001),
+        arm_runs("B", workloads=workloads, noise=0.001, change=dict.fromkeys(changed, 1.4)),
+    ]
+    lines = compare(*sides, metrics=["duration"]).to_table().splitlines()
+
+    assert lines[-1] == last
+    assert len(lines) == 1 + 2 * len(changed)  # the header and the row that changed
+
+
 def test_comparison_title_names_all_contenders():
     arms = {name: arm_runs(name) for name in "BCD"}
     report = compare(arm_runs("A"), arms, names=("A", "contender"), metrics=["duration"])
