@@ -14,10 +14,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from itertools import pairwise
-from math import ceil
 
 import numpy as np
 
+from benchkit.analysis.insight.root_tasks import most_tasks, root_tasks
 from benchkit.store.task_graph import TaskGraph
 
 __all__ = ["ReplayInput", "Schedule", "replay"]
@@ -112,23 +112,6 @@ def replay(given: ReplayInput, n_workers: int, nthreads: int) -> Schedule:
     return Schedule(duration, start, start + given.seconds, run.fetched)
 
 
-def _root_tasks(graph: TaskGraph, n_threads: int) -> list[bool]:
-    """Return which tasks the scheduler queues for any worker: its rule, by task group."""
-    n_groups = len(graph.group_names)
-    sizes = np.bincount(graph.group[graph.group >= 0], minlength=n_groups)
-    counts = np.diff(graph.indptr)
-    own, other = np.repeat(graph.group, counts), graph.group[graph.indices]
-    known = (own >= 0) & (other >= 0)
-    pairs = np.unique(own[known].astype(np.int64) * n_groups + other[known])
-    own, other = pairs // max(n_groups, 1), pairs % max(n_groups, 1)
-    # A chain inside of a group makes the group its own input.
-    n_inputs = np.bincount(own, minlength=n_groups)
-    n_input_tasks = np.bincount(own, sizes[other], minlength=n_groups)
-    is_root = (sizes > 2 * n_threads) & (n_inputs < 5) & (n_input_tasks < 5)
-    roots: list[bool] = ((counts == 0) | np.append(is_root, False)[graph.group]).tolist()
-    return roots
-
-
 class _Replay:
     """The state of one replay; tasks are numbered in the order of their priority."""
 
@@ -150,7 +133,7 @@ class _Replay:
         self.arriving: list[list[tuple[float, int]]] = [[] for _ in range(n_workers)]
         #: Tasks of each worker, up to which it is sent root tasks, and workers with fewer.
         self.n_tasks = [0] * n_workers
-        self.most_tasks = max(1, ceil(given.saturation * nthreads))
+        self.most_tasks = most_tasks(given.saturation, nthreads)
         self.open = set(range(n_workers))
         #: Seconds of queued and running tasks of each worker.
         self.occupied = [0.0] * n_workers
@@ -178,7 +161,7 @@ class _Replay:
             else:
                 opened_by.setdefault(anchor, []).append(number)
         members, waiting = self._submissions()
-        is_root = _root_tasks(given.graph, self.n_workers * self.nthreads)
+        is_root = root_tasks(given.graph, self.n_workers * self.nthreads).tolist()
         starts, dependents = (values.tolist() for values in given.graph.dependents)
         # Tasks that wait for nothing are as freed by an event before the first one.
         freed = [node for node, count in enumerate(waiting) if not count]

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 
 import numpy as np
+from dask.utils import parse_timedelta
 
 from benchkit.analysis.insight.critical_path import largest_dependency
 from benchkit.analysis.insight.replay import ReplayInput
+from benchkit.analysis.insight.root_tasks import most_tasks, root_tasks
 from benchkit.store.run import Run
 from benchkit.store.task_graph import TaskGraph, event_actions
 
@@ -22,8 +25,8 @@ JUST_READY_S = 0.001
 #: Seconds for which a thread is idle before a task that was ready / those of its way to the worker,
 #: above which it waited for another reason.
 MOST_DELAYS = 5.0
-#: Dask's default since 2025.2.
-STEAL_INTERVAL_S = 1.0
+#: Dask's defaults since 2025.2, for runs without configuration.
+STEAL_INTERVAL_S, SATURATION = 1.0, 1.1
 
 
 def event_seconds(run: Run, graph: TaskGraph, names: Sequence[str]) -> np.ndarray:
@@ -75,7 +78,8 @@ def replay_input(run: Run, graph: TaskGraph, disk: np.ndarray) -> tuple[ReplayIn
     ran = np.isfinite(graph.start)
     seconds = np.where(ran, np.nan_to_num(graph.duration), 0.0) + disk
     bandwidth, latency, measured = _transfer_model(run, graph)
-    handoff, dispatch = _overhead(run, graph)
+    saturation, steal_interval = _scheduling(run)
+    handoff, dispatch = _overhead(run, graph, saturation)
     stop = np.where(ran, graph.stop, -np.inf)
     given = ReplayInput(
         graph=graph,
@@ -86,12 +90,23 @@ def replay_input(run: Run, graph: TaskGraph, disk: np.ndarray) -> tuple[ReplayIn
         latency=latency,
         gates=_gates(graph, stop),
         tail=float(max(0.0, run.metrics["duration"] - stop.max())),
-        steal_interval=STEAL_INTERVAL_S,
+        steal_interval=steal_interval,
+        saturation=saturation,
     )
     return given, measured
 
 
-def _overhead(run: Run, graph: TaskGraph) -> tuple[float, float]:
+def _scheduling(run: Run) -> tuple[float, float]:
+    """Return `worker-saturation`, and the seconds between two looks for tasks to steal."""
+    try:
+        config = json.loads(run.tree.attrs["config"])["distributed"]["scheduler"]
+        interval = parse_timedelta(config["work-stealing-interval"], default="ms")
+        return float(config["worker-saturation"]), interval if config["work-stealing"] else np.inf
+    except (KeyError, TypeError, ValueError):
+        return SATURATION, STEAL_INTERVAL_S
+
+
+def _overhead(run: Run, graph: TaskGraph, saturation: float) -> tuple[float, float]:
     """Return the seconds between two tasks of a thread, and from readiness to arrival of a task.
 
     Both are such that all threads were idle between tasks for as long as they were.
@@ -104,6 +119,7 @@ def _overhead(run: Run, graph: TaskGraph) -> tuple[float, float]:
     last = largest_dependency(graph.indptr, graph.indices, graph.stop)
     started = np.append(graph.submissions["started"].to_numpy(), -np.inf)[graph.submission]
     ready = np.fmax(started, np.where(last >= 0, graph.stop[last], -np.inf))
+    ready = np.fmax(ready, _place_free(run, graph, ran, saturation))
     waits = event_seconds(run, graph, ("transfer", "disk-read", "disk-write"))
     with np.errstate(invalid="ignore"):  # the first task of a thread that was never submitted
         waited = (free - ready)[ran]
@@ -127,6 +143,20 @@ def _overhead(run: Run, graph: TaskGraph) -> tuple[float, float]:
         else:
             high = handoff
     return low, dispatch
+
+
+def _place_free(run: Run, graph: TaskGraph, ran: np.ndarray, saturation: float) -> np.ndarray:
+    """Return when the worker of each root task had few enough tasks to be sent this one."""
+    nthreads = run.tree["workers"].to_dataset()["nthreads"].values
+    is_root = root_tasks(graph, round(float(nthreads.sum())))
+    since = np.full(len(graph), -np.inf)
+    for worker, threads in enumerate(nthreads.tolist()):
+        own = ran[graph.worker[ran] == worker]
+        own = own[np.argsort(graph.start[own], kind="stable")]
+        most = most_tasks(saturation, round(threads))
+        later = own[most:]
+        since[later] = np.sort(graph.stop[own])[: len(later)]
+    return np.where(is_root, since, -np.inf)
 
 
 def _transfer_model(run: Run, graph: TaskGraph) -> tuple[float, float, bool]:
