@@ -60,7 +60,7 @@ def test_group_sums_equal_stream_sums(client, observed):
 
 
 def test_tasks_before_clock_are_not_counted(client, observed):
-    held = client.map(nap, [0.05] * 4, pure=False)
+    held = client.map(nap, [0.3] * 4, pure=False)
     wait(held)
     with observed(client) as observation:
         more = client.map(nap, [0.05] * 2, pure=False)
@@ -68,8 +68,8 @@ def test_tasks_before_clock_are_not_counted(client, observed):
     run = observation.run
 
     assert run.metrics["n_tasks"] == 2
-    assert run.metrics["compute_time"] == pytest.approx(0.1, abs=0.05)
-    assert run.task_groups()["compute (s)"].sum() < 0.2
+    assert 0.1 <= run.metrics["compute_time"] < 1.2  # a busy machine wakes sleepers late
+    assert 0.1 <= run.task_groups()["compute (s)"].sum() < 1.2
 
 
 def test_groups_count_retries_and_errors_separately(client, observed, tmp_path):
@@ -275,7 +275,7 @@ def test_capture_without_client_removes_itself(cluster, client, observed):
     with observed(client) as observation:
         observation.observer._stop.set()  # as if the process had been killed
         plugin_of(cluster, observation).client_timeout_s = 0.5
-        end = time.time() + 20
+        end = time.time() + 60
         while traces(cluster) != before and time.time() < end:
             time.sleep(0.05)
         left = traces(cluster)

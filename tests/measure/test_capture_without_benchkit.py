@@ -101,7 +101,7 @@ def test_killed_scheduler_loses_only_undrained_data(remote_cluster, observed, mo
         time.sleep(3)  # until the tree of call stacks is finished and reported
         assert observation.observer.drain(groups=True)
         scheduler.send_signal(signal.SIGKILL)
-        end = time.time() + 10
+        end = time.time() + 60
         while client.status == "running" and time.time() < end:
             time.sleep(0.05)
     run = observation.run

@@ -82,7 +82,7 @@ def test_kernel_kill_without_process_groups_ends_children(kernel, notebook, tmp_
 
     kernel.kill()
 
-    _, alive = psutil.wait_procs(children, timeout=10)
+    _, alive = psutil.wait_procs(children, timeout=60)
     assert len(children) == 1
     assert alive == []
 

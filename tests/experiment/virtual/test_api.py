@@ -1,5 +1,6 @@
 import json
 import math
+import statistics
 from dataclasses import replace
 from importlib import metadata
 
@@ -57,6 +58,7 @@ def test_graph_of_a_run_has_its_tasks(measured):
 
     assert {str(key) for key in graph.keys} == {str(key) for key in expected.keys}
     number = {str(key): index for index, key in enumerate(graph.keys)}
+    late = []  # sleeping tasks end late on a busy machine, never early
     for key, dependencies, seconds, nbytes in zip(
         expected.keys, expected.dependencies, expected.seconds, expected.nbytes, strict=True
     ):
@@ -64,8 +66,10 @@ def test_graph_of_a_run_has_its_tasks(measured):
         assert {str(graph.keys[i]) for i in graph.dependencies[index]} == {
             str(expected.keys[i]) for i in dependencies
         }
-        assert graph.seconds[index] == pytest.approx(seconds, abs=0.2)
+        late.append(graph.seconds[index] - seconds)
         assert graph.nbytes[index] == pytest.approx(nbytes, abs=100)
+    assert min(late) > -0.05  # clocks of workers are aligned to milliseconds
+    assert statistics.median(late) < 0.1
     assert sum(len(submission.wanted) for submission in graph.submissions) == 1
 
 

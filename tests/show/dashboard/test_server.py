@@ -40,7 +40,7 @@ def server(tmp_path, a_run):
     if process.poll() is None:
         for running in (*psutil.Process(process.pid).children(), process):
             running.kill()
-    process.communicate(timeout=10)
+    process.communicate(timeout=60)
 
 
 @pytest.mark.browser
