@@ -206,6 +206,25 @@ def test_rss_peak_between_heartbeats_is_recorded(client, observed):
     assert (peaks > before + 100 * 2**20).all()
 
 
+def test_maxima_of_a_heartbeat_that_another_follows_at_once_are_recorded(cluster, client, observed):
+    def block_loop(dask_worker):
+        time.sleep(0.7)
+
+    regular = [worker.periodic_callbacks["heartbeat"] for worker in cluster.workers.values()]
+    with observed(client) as observation:
+        for callback in regular:
+            callback.stop()
+        client.run(block_loop, workers=[cluster.workers[0].address])  # all share the loop
+        for _ in range(2):
+            for worker in cluster.workers.values():
+                cluster.sync(worker.heartbeat)
+        for callback in regular:
+            cluster.loop.add_callback(callback.start)
+    workers = observation.run.tree["workers"].to_dataset()
+
+    assert (workers["tick_max"].max("time") > 0.5).all()
+
+
 def test_memory_is_not_trimmed_during_other_capture(client, observed):
     with observed(client) as theirs:
         with observed(client) as ours:
@@ -257,10 +276,14 @@ def traces(cluster):
     }  # fmt: skip
 
 
-def test_uninstall_restores_cluster_state(cluster, client, observed):
+def traces_before(cluster):
     for name in traces(cluster)["process"]:  # of a cluster of another test, closed in a capture
         delattr(distributed, name)
-    before = traces(cluster)
+    return traces(cluster)
+
+
+def test_uninstall_restores_cluster_state(cluster, client, observed):
+    before = traces_before(cluster)
     with observed(client):
         run_tasks(client, 5)
         during = traces(cluster)
@@ -271,7 +294,7 @@ def test_uninstall_restores_cluster_state(cluster, client, observed):
 
 
 def test_capture_without_client_removes_itself(cluster, client, observed):
-    before = traces(cluster)
+    before = traces_before(cluster)
     with observed(client) as observation:
         observation.observer._stop.set()  # as if the process had been killed
         plugin_of(cluster, observation).client_timeout_s = 0.5

@@ -10,7 +10,7 @@ from typing import Any
 
 from distributed.metrics import time
 
-from benchkit.measure.capture.columns import SAMPLE_PATHS, SCHEDULER_PATHS, look_up
+from benchkit.measure.capture.columns import NAN, SAMPLE_PATHS, SCHEDULER_PATHS, look_up
 from benchkit.measure.capture.loop_lag import LoopLag
 from benchkit.measure.capture.process import GcPauses
 from benchkit.measure.capture.task_groups import TaskGroups
@@ -56,6 +56,8 @@ class Samples:
         self.groups, self.gc = groups, GcPauses()
         self.next_held = 0.0
         self.last_seen: dict[str, float] = {}
+        #: By worker index: number of the last heartbeat that was read.
+        self.last_beat: dict[int, int] = {}
         #: By worker index: time of the newest memory sample that was read, and seconds that the
         #: scheduler's clock is ahead of the worker's: the smallest difference between the arrival
         #: of a heartbeat and its newest sample, which includes the shortest time on the way.
@@ -73,6 +75,7 @@ class Samples:
         self.transitions_before = self.scheduler.transition_counter
         self.lag.read()
         self.last_seen.clear()
+        self.last_beat.clear()
 
     @property
     def transitions(self) -> int:
@@ -90,15 +93,15 @@ class Samples:
             counts = metrics.get("task_counts")
             if counts is not None:  # absent for states without tasks
                 counts = {"executing": 0, "ready": 0, "memory": 0, **counts}
+            index = self.workers.get(address, -1)
             sources = {
                 "state": state,
                 "beat": metrics,
-                "probe": metrics.get(self.name),
+                "probe": self._with_missed_maxima(index, metrics.get(self.name)),
                 "counts": counts,
             }
             with contextlib.suppress(KeyError, TypeError):  # it reads the heartbeat too
                 sources["memory"] = state.memory
-            index = self.workers.get(address, -1)
             self.worker_values.extend([now, index, *[look_up(sources, p) for p in SAMPLE_PATHS]])
             if sources["probe"]:
                 points = sources["probe"].get("memory") or b""
@@ -106,6 +109,19 @@ class Samples:
                 if points:
                     ahead = state.last_seen - self.last_memory[index]
                     self.ahead[index] = min(ahead, self.ahead.get(index, ahead))
+
+    def _with_missed_maxima(self, index: int, probe: dict[str, Any] | None) -> Any:
+        """Return values of the worker plugin, with the maxima of a heartbeat that was not read."""
+        if not probe:
+            return probe
+        last, self.last_beat[index] = self.last_beat.get(index), probe["beat"]
+        if last is None or probe["beat"] <= last + 1:
+            return probe
+        known = {
+            name: [value for value in (before, probe[name]) if value == value]
+            for name, before in probe["before"].items()
+        }
+        return {**probe, **{name: max(values, default=NAN) for name, values in known.items()}}
 
     def add_memory(self, index: int, points: bytes) -> None:
         """Add the memory samples of a worker that are new.

@@ -70,9 +70,11 @@ class CaptureWorkerPlugin(WorkerPlugin):
         self.siblings[self.name, worker.address] = self
         self.process, self.machine = float(process_number()), float(machine_number())
         self.machine_cpu_time = NAN
-        #: Times of the last two heartbeats. Each heartbeat repeats the samples of the one before,
-        #: because the scheduler may see only every second heartbeat.
+        #: Times of the last two heartbeats, and their number. Each heartbeat repeats samples and
+        #: maxima of the one before, because the scheduler may see only every second heartbeat.
         self.beats = [0.0, 0.0]
+        self.n_beats = 0
+        self.maxima_before: dict[str, float] = {}
         self.worker_log = WorkerLog(worker)
         worker.metrics[self.name] = self.heartbeat_metrics
         worker.handlers[f"{self.name}_report"] = self.report
@@ -117,23 +119,31 @@ class CaptureWorkerPlugin(WorkerPlugin):
             Values since the last heartbeat (``rss_peak`` in B, ``tick_max`` and ``gc_max`` in s),
             totals of the process (``cpu_time`` and ``gc_time`` in s, ``io_read``, ``io_write`` in
             B) and of the machine (``net_read_total``, ``loopback_total`` in B), numbers of both,
-            and ``memory``: samples as bytes, see `MemorySampler.points`.
+            ``memory``: samples as bytes, see `MemorySampler.points`; ``beat``: the number of the
+            heartbeat, and ``before``: the values since the last heartbeat of the one before.
         """
         self.worker_log.copy_transfers()
         heartbeat = worker.periodic_callbacks.get("heartbeat")
         interval_s = heartbeat.callback_time / 1000 if heartbeat is not None else HEARTBEAT_S
         self._update_maxima(MIN_INTERVAL_S if self.at_edge else interval_s / POINTS_PER_HEARTBEAT)
-        out = {
+        maxima = {
             "rss_peak": self.peak or NAN,
             "tick_max": self.longest_lag,
+            "gc_max": self.longest_gc,
+        }
+        self.n_beats += 1
+        out: dict[str, Any] = {
+            **maxima,
+            "beat": self.n_beats,
+            "before": self.maxima_before,
             "process_number": self.process,
             "machine_number": self.machine,
             "machine_cpu_time": self.machine_cpu_time,
             "gc_time": self.gc.total,
-            "gc_max": self.longest_gc,
             "memory": self.memory.points(self.beats[0], interval_s),
         }
         self.beats = [self.beats[1], self.memory.samples[-1][0]]
+        self.maxima_before = maxima
         self.peak, self.longest_lag, self.longest_gc = 0, 0.0, 0.0
         self.at_edge = False
         process = worker.monitor.proc
