@@ -150,11 +150,11 @@ def _place_free(run: Run, graph: TaskGraph, ran: np.ndarray, saturation: float) 
     nthreads = run.tree["workers"].to_dataset()["nthreads"].values
     is_root = root_tasks(graph, round(float(nthreads.sum())))
     since = np.full(len(graph), -np.inf)
-    for worker, threads in enumerate(nthreads.tolist()):
-        own = ran[graph.worker[ran] == worker]
-        own = own[np.argsort(graph.start[own], kind="stable")]
-        most = most_tasks(saturation, round(threads))
-        later = own[most:]
+    order = ran[np.lexsort((graph.start[ran], graph.worker[ran]))]
+    bounds = np.searchsorted(graph.worker[order], np.arange(len(nthreads) + 1))
+    for threads, begin, end in zip(nthreads.tolist(), bounds, bounds[1:], strict=False):
+        own = order[begin:end]
+        later = own[most_tasks(saturation, round(threads)) :]
         since[later] = np.sort(graph.stop[own])[: len(later)]
     return np.where(is_root, since, -np.inf)
 
