@@ -27,14 +27,14 @@ CLUSTER = "cluster: {n_workers: 1, threads_per_worker: 1, processes: false}\n"
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory):
-    """Return a project with tests and two environments; one sleeps twice as long."""
+    """Return a project with tests and two environments; one sleeps four times as long."""
     folder = tmp_path_factory.mktemp("project")
     for name in ("tests", "environments"):
         (folder / name).mkdir()
     (folder / "pytest.ini").touch()
     (folder / "tests" / "test_sleep.py").write_text(MODULE)
     (folder / "environments" / "base.yaml").write_text(CLUSTER)
-    (folder / "environments" / "slow.yaml").write_text("extends: base\nvariables: {NAP: '1'}\n")
+    (folder / "environments" / "slow.yaml").write_text("extends: base\nvariables: {NAP: '3'}\n")
     return folder
 
 
@@ -53,7 +53,7 @@ def test_ab_measures_tests_in_turns_with_a_verdict(project, tmp_path):
     assert [(row["workload"], row["verdict"]) for row in rows] == [
         ("tests/test_sleep.py::test_sleep", "slower")
     ]
-    assert 1.6 < rows[0]["ratio"] < 2.4
+    assert rows[0]["ratio"] > 2  # a busy machine adds to both
     assert done.returncode == 1
     runs = Store(tmp_path / "store").runs()
     assert set(runs["workload"]) == {"tests/test_sleep.py::test_sleep"}

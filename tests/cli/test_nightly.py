@@ -102,7 +102,7 @@ def test_nightly_confirms_planted_slowdown_in_one_night(project):
     assert "2 runs, 0 of them failed" in first.stdout
     repeat_nights(project, 14)
 
-    (project / "naplib" / "naplib" / "__init__.py").write_text("FACTOR = 1.3\n")
+    (project / "naplib" / "naplib" / "__init__.py").write_text("FACTOR = 2.0\n")
     git(project / "naplib", "commit", "-qam", "two")
     step = project / "step.md"
     arguments = ["-e", "tip", "--night", NIGHT.format(21), "--issues", "file", "--output", "out"]

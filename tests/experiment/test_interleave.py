@@ -39,7 +39,7 @@ def test_interleaved_records_are_compared_by_block(tmp_path):
     with LocalCluster(1, processes=False, dashboard_address=None) as cluster, Client(cluster) as c:
         for turn in benchkit.interleave(["short", "long"], 4):
             with turn.record(c, workload="nap", store=store):
-                time.sleep({"short": 0.02, "long": 0.2}[turn.arm])
+                time.sleep({"short": 0.1, "long": 1.0}[turn.arm])
 
     runs = store.runs()
     assert runs["block"].tolist() == [0, 0, 1, 1, 2, 2, 3, 3], "warm-ups are not recorded"
@@ -48,7 +48,7 @@ def test_interleaved_records_are_compared_by_block(tmp_path):
     assert not [text for text in report.warnings if "interleaved" in text]
     row = report.frame.set_index("metric").loc["duration"]
     assert row["verdict"] == "slower"
-    assert 2 < row["ratio"] < 15
+    assert row["ratio"] > 3  # ten times the sleep; a busy machine adds to both
 
 
 def test_compare_by_block_needs_blocks(tmp_path):
