@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 
 import numpy as np
-from dask.utils import parse_timedelta
 
 from benchkit.analysis.insight.critical_path import largest_dependency
 from benchkit.analysis.insight.replay import ReplayInput
 from benchkit.analysis.insight.root_tasks import most_tasks, root_tasks
+from benchkit.analysis.insight.run_options import scheduling
 from benchkit.store.run import Run
 from benchkit.store.task_graph import TaskGraph, event_actions
 
@@ -25,8 +24,6 @@ JUST_READY_S = 0.001
 #: Seconds for which a thread is idle before a task that was ready / those of its way to the worker,
 #: above which it waited for another reason.
 MOST_DELAYS = 5.0
-#: Dask's defaults since 2025.2, for runs without configuration.
-STEAL_INTERVAL_S, SATURATION = 1.0, 1.1
 
 
 def event_seconds(run: Run, graph: TaskGraph, names: Sequence[str]) -> np.ndarray:
@@ -78,7 +75,7 @@ def replay_input(run: Run, graph: TaskGraph, disk: np.ndarray) -> tuple[ReplayIn
     ran = np.isfinite(graph.start)
     seconds = np.where(ran, np.nan_to_num(graph.duration), 0.0) + disk
     bandwidth, latency, measured = _transfer_model(run, graph)
-    saturation, steal_interval = _scheduling(run)
+    saturation, steal_interval = scheduling(run)
     handoff, dispatch = _overhead(run, graph, saturation)
     stop = np.where(ran, graph.stop, -np.inf)
     given = ReplayInput(
@@ -96,16 +93,6 @@ def replay_input(run: Run, graph: TaskGraph, disk: np.ndarray) -> tuple[ReplayIn
     return given, measured
 
 
-def _scheduling(run: Run) -> tuple[float, float]:
-    """Return `worker-saturation`, and the seconds between two looks for tasks to steal."""
-    try:
-        config = json.loads(run.tree.attrs["config"])["distributed"]["scheduler"]
-        interval = parse_timedelta(config["work-stealing-interval"], default="ms")
-        return float(config["worker-saturation"]), interval if config["work-stealing"] else np.inf
-    except (KeyError, TypeError, ValueError):
-        return SATURATION, STEAL_INTERVAL_S
-
-
 def _overhead(run: Run, graph: TaskGraph, saturation: float) -> tuple[float, float]:
     """Return the seconds between two tasks of a thread, and from readiness to arrival of a task.
 
@@ -119,7 +106,7 @@ def _overhead(run: Run, graph: TaskGraph, saturation: float) -> tuple[float, flo
     last = largest_dependency(graph.indptr, graph.indices, graph.stop)
     started = np.append(graph.submissions["started"].to_numpy(), -np.inf)[graph.submission]
     ready = np.fmax(started, np.where(last >= 0, graph.stop[last], -np.inf))
-    ready = np.fmax(ready, _place_free(run, graph, ran, saturation))
+    ready = np.fmax(ready, _when_sent(run, graph, ran, saturation))
     waits = event_seconds(run, graph, ("transfer", "disk-read", "disk-write"))
     with np.errstate(invalid="ignore"):  # the first task of a thread that was never submitted
         waited = (free - ready)[ran]
@@ -145,18 +132,18 @@ def _overhead(run: Run, graph: TaskGraph, saturation: float) -> tuple[float, flo
     return low, dispatch
 
 
-def _place_free(run: Run, graph: TaskGraph, ran: np.ndarray, saturation: float) -> np.ndarray:
-    """Return when the worker of each root task had few enough tasks to be sent this one."""
+def _when_sent(run: Run, graph: TaskGraph, ran: np.ndarray, saturation: float) -> np.ndarray:
+    """Return when the worker of each root task had few enough tasks to be sent it; else -inf."""
     nthreads = run.tree["workers"].to_dataset()["nthreads"].values
     is_root = root_tasks(graph, round(float(nthreads.sum())))
-    since = np.full(len(graph), -np.inf)
+    sent = np.full(len(graph), -np.inf)
     order = ran[np.lexsort((graph.start[ran], graph.worker[ran]))]
     bounds = np.searchsorted(graph.worker[order], np.arange(len(nthreads) + 1))
     for threads, begin, end in zip(nthreads.tolist(), bounds, bounds[1:], strict=False):
         own = order[begin:end]
         later = own[most_tasks(saturation, round(threads)) :]
-        since[later] = np.sort(graph.stop[own])[: len(later)]
-    return np.where(is_root, since, -np.inf)
+        sent[later] = np.sort(graph.stop[own])[: len(later)]
+    return np.where(is_root, sent, -np.inf)
 
 
 def _transfer_model(run: Run, graph: TaskGraph) -> tuple[float, float, bool]:

@@ -11,6 +11,7 @@ from benchkit.analysis.insight.answer import Answer, Prediction
 from benchkit.analysis.insight.contention import Contention, stretch_of_tasks
 from benchkit.analysis.insight.replay import ReplayInput, Schedule, replay
 from benchkit.analysis.insight.replay_input import event_seconds, replay_input
+from benchkit.analysis.insight.run_options import spilling_share
 from benchkit.errors import UsageError
 from benchkit.formatting import counted, format_quantity
 from benchkit.store.run import Run
@@ -36,8 +37,6 @@ BANDWIDTH_FACTOR = 5
 N_ROUNDS = 4
 #: Relative change of the duration below which no further replay follows.
 SETTLED = 0.002
-#: Dask spills results beyond this share of a worker's memory.
-SPILLING_SHARE = 0.6
 #: Share of the tasks' seconds, or of the run if that is longer, in which tasks wait for spilled
 #: data, above which it matters.
 MAX_DISK = 0.02
@@ -181,10 +180,11 @@ class WhatIf:
         samples = self.run.tree["scheduler"].to_dataset()
         managed = samples["managed"].values if "managed" in samples else np.zeros(0)
         most = float(np.nan_to_num(managed).max(initial=0.0))
-        if n_workers < self.n_workers and 0 < SPILLING_SHARE * limit * n_workers < most:
+        fits = spilling_share(self.run) * limit * n_workers
+        if n_workers < self.n_workers and 0 < fits < most:
             raise UsageError(
                 f"{what}: its results had {format_quantity(most, 'B')} at the same time, and they "
-                f"would spill beyond {format_quantity(SPILLING_SHARE * limit * n_workers, 'B')}"
+                f"would spill beyond {format_quantity(fits, 'B')}"
             )
 
     def _recorded(self, gil: float) -> tuple[float, np.ndarray]:

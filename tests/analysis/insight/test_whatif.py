@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from math import exp, nan
 
 import pytest
@@ -285,6 +286,26 @@ def test_prediction_is_refused_where_results_would_be_spilled(tmp_path):
     assert spilled.predict(no_spill=True).seconds < spilled.predict().seconds
     spilled.duration = 10.0  # the client works for most of the time
     assert spilled.predict(workers=4).seconds > 0
+
+
+@pytest.mark.parametrize(("options", "fits"), [
+    ({"target": 0.6, "spill": 0.7}, False),
+    ({"target": 0.8, "spill": 0.9}, True),
+    ({"target": False, "spill": 0.9}, True),
+    ({"target": False, "spill": 0.5}, False),
+    ({"target": False, "spill": False}, True),
+])  # fmt: skip
+def test_results_are_spilled_beyond_the_share_that_was_configured(tmp_path, options, fits):
+    tasks = [MadeTask("a-0", 0, 1), MadeTask("b-0", 0, 1, worker=1, thread=1)]
+    scheduler = [{"time": ON + 0.5, "managed": 700 * MB}]
+    run = graph_run(tmp_path, tasks, duration=1, n_workers=2, scheduler=scheduler)
+    run.tree.attrs["config"] = json.dumps({"distributed": {"worker": {"memory": options}}})
+
+    if fits:  # the worker that is left has 1 GB
+        assert WhatIf(run).predict(workers=1).seconds == pytest.approx(2)
+    else:
+        with pytest.raises(UsageError, match="its results had 668 MiB at the same time"):
+            WhatIf(run).predict(workers=1)
 
 
 @pytest.mark.parametrize(
