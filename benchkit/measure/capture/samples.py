@@ -110,8 +110,10 @@ class Samples:
                     ahead = state.last_seen - self.last_memory[index]
                     self.ahead[index] = min(ahead, self.ahead.get(index, ahead))
 
-    def _with_missed_maxima(self, index: int, probe: dict[str, Any] | None) -> Any:
-        """Return values of the worker plugin, with the maxima of a heartbeat that was not read."""
+    def _with_missed_maxima(
+        self, index: int, probe: dict[str, Any] | None
+    ) -> dict[str, Any] | None:
+        """Return values of the worker plugin; maxima include a heartbeat that was not read."""
         if not probe:
             return probe
         last, self.last_beat[index] = self.last_beat.get(index), probe["beat"]
@@ -119,7 +121,7 @@ class Samples:
             return probe
         known = {
             name: [value for value in (before, probe[name]) if value == value]
-            for name, before in probe["before"].items()
+            for name, before in probe["maxima_before"].items()
         }
         return {**probe, **{name: max(values, default=NAN) for name, values in known.items()}}
 

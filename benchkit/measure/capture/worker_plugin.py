@@ -120,7 +120,8 @@ class CaptureWorkerPlugin(WorkerPlugin):
             totals of the process (``cpu_time`` and ``gc_time`` in s, ``io_read``, ``io_write`` in
             B) and of the machine (``net_read_total``, ``loopback_total`` in B), numbers of both,
             ``memory``: samples as bytes, see `MemorySampler.points`; ``beat``: the number of the
-            heartbeat, and ``before``: the values since the last heartbeat of the one before.
+            heartbeat; ``maxima_before``: ``rss_peak``, ``tick_max`` and ``gc_max`` of the heartbeat
+            before it.
         """
         self.worker_log.copy_transfers()
         heartbeat = worker.periodic_callbacks.get("heartbeat")
@@ -135,7 +136,7 @@ class CaptureWorkerPlugin(WorkerPlugin):
         out: dict[str, Any] = {
             **maxima,
             "beat": self.n_beats,
-            "before": self.maxima_before,
+            "maxima_before": self.maxima_before,
             "process_number": self.process,
             "machine_number": self.machine,
             "machine_cpu_time": self.machine_cpu_time,
