@@ -11,16 +11,20 @@ The steps of the workflow that `benchkit init` writes are run by
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import subprocess
 import sys
 import time
 
 import pandas as pd
 import pytest
+from helpers.git_server import GitServer
 from helpers.github_server import GitHubServer
 from helpers.synthetic_runs import make_run
-from helpers.workflow_steps import FILES, RECORDED, ROOT, Runner, script, scripts
+from helpers.workflow_steps import FILES, RECORDED, ROOT, Runner, script, scripts, variables
 
+from benchkit.measure.run_ids import new_id
 from benchkit.store.store import Store
 
 VENV = ["bin/python", "-m", "venv", ".venv"]
@@ -222,16 +226,18 @@ def test_collect_step_copies_only_new_files(runner):
     (store / "tmp").mkdir()
     (store / ".git").mkdir()
     (store / "runs" / "2026-11" / "old.nc").touch()
+    (store / "store.json").touch()
     time.sleep(0.05)
     (runner.folder / "started").touch()
     time.sleep(0.05)
     for name in ("runs/2026-11/new.nc", "marks.json", "tmp/draft", ".git/index"):
         (store / name).touch()
+    os.utime(store / "store.json", (0, 0))  # always sent: what arrives must be a store
 
     done = runner(script("nightly", "measure", "Collect"))
 
     assert done.returncode == 0, done.stderr
-    assert files(runner.folder / "new") == {"runs/2026-11/new.nc", "marks.json"}
+    assert files(runner.folder / "new") == {"runs/2026-11/new.nc", "marks.json", "store.json"}
     assert runner.output.read_text() == "measured=true\n"
 
 
@@ -264,7 +270,11 @@ def test_publish_steps_add_runs_and_write_site(runner, new_runs):
     assert runner.output.read_text() == ("url=https://dask.github.io/speed\nwritten=true\n")
     assert (runner.folder / "site" / "index.html").exists()
     assert len(Store(store)) == 2
-    assert files(new_runs) <= files(store)
+    assert run_files(new_runs) == run_files(store)
+
+
+def run_files(folder):
+    return {path.name: path.read_bytes() for path in folder.glob("runs/*/*.nc")}
 
 
 def git(folder, *words):
@@ -272,13 +282,23 @@ def git(folder, *words):
     return done.stdout.strip()
 
 
+def keep(runner, remote, **changes):
+    """Run the step that replaces the branch, as on the hosted runner."""
+    step = ("nightly", "publish", "Keep")
+    given = variables(*step, workspace=str(runner.folder), token=TOKEN, server_url="",
+                      repository="")  # fmt: skip
+    return runner(script(*step), **{**given, "REMOTE": str(remote), **changes})
+
+
+TOKEN = "ghs_0123456789abcdef"
+
+
 def test_keep_step_replaces_branch_and_keeps_files_of_others(runner, new_runs):
     remote, store = runner.folder / "remote.git", runner.folder / "store"
     git(runner.folder, "init", "-q", "--bare", str(remote))
-    keep = {"LIMIT_MB": "1000", "REMOTE": str(remote)}
     new_runs.rename(store)
-    assert runner(script("nightly", "publish", "Keep"), **keep).returncode == 0
-    first = files(store) - {name for name in files(store) if name.startswith((".git", "tmp"))}
+    assert keep(runner, remote).returncode == 0
+    first = files(store) - {name for name in files(store) if name.startswith("tmp")}
     assert set(git(remote, "ls-tree", "-r", "--name-only", "benchkit-store").split()) == first
 
     # The next night: a checkout, new files, and meanwhile a push of another job.
@@ -289,9 +309,11 @@ def test_keep_step_replaces_branch_and_keeps_files_of_others(runner, new_runs):
     git(runner.folder / "other", "add", "-A")
     git(runner.folder / "other", "-c", "user.name=o", "-c", "user.email=o", "commit", "-qm", "o")
     git(runner.folder / "other", "push", "-q")
-    store.rename(runner.folder / "before")
+    for name in ("store", "store.git"):
+        shutil.rmtree(runner.folder / name)
     (runner.folder / "next").rename(store)
-    done = runner(script("nightly", "publish", "Keep"), **keep)
+    (store / ".git").rename(runner.folder / "store.git")
+    done = keep(runner, remote)
 
     assert done.returncode == 0, done.stderr
     kept = set(git(remote, "ls-tree", "-r", "--name-only", "benchkit-store").split())
@@ -307,12 +329,105 @@ def test_keep_step_leaves_out_oldest_runs_above_limit(runner):
         started = now - pd.Timedelta(days=days)
         store.add(make_run(started=f"{started.isoformat()}+00:00"))
 
-    done = runner(script("nightly", "publish", "Keep"), LIMIT_MB="0", REMOTE=str(remote))
+    done = keep(runner, remote, LIMIT_MB="0")
 
     assert done.returncode == 0, done.stderr
     kept = git(remote, "ls-tree", "-r", "--name-only", "benchkit-store").split()
     assert len([name for name in kept if name.endswith(".nc")]) == 1
     assert not [name for name in kept if name.startswith("trash")]
+
+
+#: Writes its words to a file, then runs git.
+GIT = """#!{python}
+import json, os, sys
+open("WORDS", "a").write(json.dumps(sys.argv) + chr(10))
+os.execv("PROGRAM", ["git", *sys.argv[1:]])
+"""
+
+
+def add_hostile_files(upload, folder, experiment):
+    """Write what could harm the job that publishes into an upload; return who executes a file."""
+    executed = folder / "executed"
+    attack = f"env > {executed}; true"
+    for git_folder in (upload / ".git", upload / "experiments" / experiment / ".git"):
+        (git_folder / "hooks").mkdir(parents=True)
+        (git_folder / "commondir").write_text(f"../{experiment}")
+        for hook in ("pre-commit", "pre-push", "post-index-change", "reference-transaction"):
+            (git_folder / "hooks" / hook).write_text(f"#!/bin/sh\n{attack}\n")
+            (git_folder / "hooks" / hook).chmod(0o755)
+    # A folder that can be the configuration of git: `.git/commondir` names it.
+    common = upload / experiment
+    shutil.copytree(folder / "store" / ".git", common)
+    for config in (common / "config", upload / ".git" / "config"):
+        config.write_text(f'[core]\n\tbare = false\n\tfsmonitor = "{attack}"\n')
+    (upload / ".gitattributes").write_text("* filter=lfs\n")
+    secret = folder / "secret"
+    (secret / "marks").mkdir(parents=True)
+    (secret / "marks" / f"{experiment}.json").write_text("secret")
+    inside, month = upload / "experiments" / experiment, upload / "runs" / "2026-11"
+    (inside / "file-link").symlink_to(secret / "marks" / f"{experiment}.json")
+    (inside / "folder-link").symlink_to(secret)
+    (upload / "marks").symlink_to(secret / "marks")
+    os.link(secret / "marks" / f"{experiment}.json", inside / "hard-link")
+    for name in ("line\nbreak", "-rf", "--output=x", ".hidden/plan.json", "..a", "$(touch x)"):
+        (inside / name).parent.mkdir(exist_ok=True)
+        (inside / name).write_text(attack)
+    os.mkfifo(inside / "pipe")
+    os.mkfifo(month / f"{new_id()}.nc")
+    (month / f"{new_id()}.nc").mkdir()
+    (upload / "index" / "new" / f"{experiment}.json").write_text('{"id": "made up"}')
+    return executed
+
+
+def test_publish_steps_take_only_whole_new_runs_of_a_hostile_upload(runner):
+    store, upload = runner.folder / "store", runner.folder / "new"
+    (runner.folder / "served").mkdir()
+    server = GitServer(runner.folder / "served", TOKEN)
+    try:
+        remote = server.create("speed.git")
+        first = make_run(started="2026-11-01T02:00:00+00:00")
+        Store(store).add(first)
+        assert keep(runner, remote).returncode == 0
+        published, duration = run_files(store), Store(store).runs()["duration"][0]
+        shutil.rmtree(store)
+        (runner.folder / "store.git").rename(store.with_name("old.git"))
+        branch = ("-b", "benchkit-store", runner.folder / "served" / "speed.git", "store")
+        git(runner.folder, "clone", "-q", "--depth", "1", *branch)
+
+        whole = make_run(started="2026-11-02T02:00:00+00:00")
+        broken = make_run(started="2026-11-03T02:00:00+00:00")
+        changed = make_run(started="2026-11-01T02:00:00+00:00", id=first.attrs["id"], duration=1.0)
+        ids = [Store(upload).add(run) for run in (changed, whole, broken)]
+        path = upload / "runs" / "2026-11" / f"{ids[2]}.nc"
+        path.write_bytes(path.read_bytes()[:-100])
+        (upload / "experiments" / ids[1] / "notebooks").mkdir(parents=True)
+        (upload / "experiments" / ids[1] / "notebooks" / "0000-a.ipynb").write_text("{}")
+        executed = add_hostile_files(upload, runner.folder, ids[1])
+        text = GIT.replace("WORDS", str(runner.folder / "words"))
+        runner.add_command("bin/git", text.replace("PROGRAM", shutil.which("git")))
+
+        added = runner(script("nightly", "publish", "Add the new files"), SITE="")
+        kept = keep(runner, remote)
+    finally:
+        server.close()
+
+    assert (added.returncode, kept.returncode) == (0, 0), added.stderr + kept.stderr
+    assert not executed.exists()
+    served = runner.folder / "served" / "speed.git"
+    names = git(served, "ls-tree", "-r", "-z", "--name-only", "benchkit-store").split("\0")
+    assert [name for name in names if name.startswith("runs/")] == [
+        f"runs/2026-11/{run_id}.nc" for run_id in sorted(ids[:2])
+    ]
+    assert run_files(store).items() >= published.items()
+    assert {name for name in names if name.startswith(("experiments/", "marks/", "."))} == {
+        f"experiments/{ids[1]}/notebooks/0000-a.ipynb"
+    }
+    assert f"{ids[2]}.nc" in added.stderr  # says which run is damaged
+    assert Store(store).runs().set_index("id")["duration"][ids[0]] == duration
+    calls = (runner.folder / "words").read_text()
+    assert '"push"' in calls
+    for text in (calls, added.stdout, added.stderr, kept.stdout, kept.stderr):
+        assert TOKEN not in text
 
 
 GH = """#!{python}

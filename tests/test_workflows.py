@@ -20,6 +20,9 @@ from benchkit.cli.main import benchkit as main
 
 COMMAND = re.compile(r"\.venv/bin/benchkit (.*?)(?: \|\| .*)?$", re.MULTILINE)
 
+#: Action, commit and version of a step.
+USES = re.compile(r"uses: ([\w/.-]+)@(\S+)(?:  # (.*))?$", re.MULTILINE)
+
 
 def test_audit_without_network_says_so_and_does_not_fail():
     variables = {**os.environ, "HTTPS_PROXY": "http://127.0.0.1:9"}
@@ -48,6 +51,22 @@ def test_workflow_permissions_are_read_only(path):
 def test_workflow_shell_commands_contain_no_expression(path):
     for step in steps(path):
         assert "${{" not in step.get("run", ""), "pass it through env: it may contain commands"
+
+
+def test_actions_are_pinned_to_one_commit_each():
+    scaffold = ROOT / "benchkit" / "experiment" / "project" / "files" / ".github" / "workflows"
+    used = [
+        (action.split("/")[0:2], commit, version)
+        for path in [*FILES, *scaffold.glob("*.yml")]
+        for action, commit, version in USES.findall(path.read_text())
+    ]
+
+    assert len(used) > 30
+    known = {}
+    for action, commit, version in used:
+        assert re.fullmatch("[0-9a-f]{40}", commit), action
+        assert re.fullmatch(r"v\d+\.\d+\.\d+", version), action
+        assert known.setdefault("/".join(action), (commit, version)) == (commit, version)
 
 
 def test_workflows_pass_actionlint():
@@ -90,6 +109,11 @@ def test_measuring_job_has_no_token(name):
     assert "github.token" not in text
     assert "secrets." not in text
     assert "GITHUB_TOKEN" not in text
+
+
+def test_no_address_contains_a_token():
+    for path in FILES:
+        assert not re.search(r"//[^/\s]*\$\{\{[^}]*(token|secrets)", path.read_text())
 
 
 def test_publishing_job_measures_nothing_and_restores_no_cache():

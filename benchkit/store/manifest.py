@@ -26,10 +26,12 @@ FORMAT_VERSION = 1
 _FORMAT = "benchkit-store"
 _NAME = "store.json"
 _ID = r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"
+#: Names of files or folders in an experiment: not hidden, no option of a command, in one line.
+_PART = r"\w[^/\x00-\x1f\x7f]*"
 #: Names of the files of a store, relative to its folder; those in ``tmp`` are not included.
 STORE_FILE = re.compile(
     rf"store\.json|runs/\d{{4}}-\d{{2}}/{_ID}\.nc|(?:marks|ledger)/{_ID}\.json|index/new/{_ID}\.json"
-    rf"|index/{_ID}\.parquet|experiments/.*|trash/.*"
+    rf"|index/{_ID}\.parquet|experiments(?:/{_PART})+|trash/.*"
 )
 #: Folders that a store may have before its first run.
 _UNFINISHED_FOLDERS = {"experiments", "index", "ledger", "marks", "runs", "tmp"}

@@ -22,7 +22,7 @@ from benchkit.measure.run_ids import is_id
 from benchkit.store.check import CheckReport, inspect_store
 from benchkit.store.index.query import columns_needed, matching
 from benchkit.store.ledger import add_event
-from benchkit.store.manifest import write_meta
+from benchkit.store.manifest import STORE_FILE, write_meta
 from benchkit.store.marks import active_marks, apply_marks, encode_mark, mark_columns, new_mark
 from benchkit.store.queries import StoreQueries
 from benchkit.store.runfile.file import (
@@ -257,7 +257,7 @@ class Store(StoreQueries):
         raise UsageError(f"mark {mark['kind']}: {what}: matches no runs: {hint}")
 
     def copy(self, to: Store | str | Path) -> int:
-        """Copy all runs, marks and experiments to another store.
+        """Copy all runs, marks and experiments to another store, and no other files.
 
         Parameters
         ----------
@@ -293,7 +293,7 @@ class Store(StoreQueries):
         n_copied, n_threads = 0, max(self.files.n_threads, other.files.n_threads)
         for folder in ("runs", "marks", "ledger", "experiments"):
             present = set(other.files.walk(folder))
-            names = list(self.files.walk(folder))
+            names = [name for name in self.files.walk(folder) if STORE_FILE.fullmatch(name)]
             missing = [name for name in names if name not in present]
             n_copied += sum(in_parallel(copy_file, missing, n_threads))
             if folder == "runs":

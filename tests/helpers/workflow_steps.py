@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -67,6 +68,19 @@ def script(workflow: str, job: str, part: str) -> str:
         if "run" in step and step.get("name", step["run"]).startswith(part)
     ]
     return found
+
+
+def variables(workflow: str, job: str, part: str, **context: str) -> dict[str, str]:
+    """Return the variables of that step; `context` has the values of ``github.NAME``."""
+    (found,) = [
+        step.get("env", {})
+        for step in read(FOLDER / f"{workflow}.yml")["jobs"][job]["steps"]
+        if "run" in step and step.get("name", step["run"]).startswith(part)
+    ]
+    return {
+        name: re.sub(r"\$\{\{ github\.(\w+) }}", lambda found: context[found[1]], str(value))
+        for name, value in found.items()
+    }
 
 
 class Runner:

@@ -93,12 +93,15 @@ def test_workflow_steps_of_a_project_measure_and_write_a_site(tmp_path):
 def test_workflow_of_a_project_keeps_the_store_of_a_night_with_a_regression(tmp_path):
     CliRunner().invoke(main, ["init", str(tmp_path)])
     workflow = yaml.safe_load((tmp_path / ".github" / "workflows" / "benchmark.yml").read_text())
-    steps = {step.get("uses"): step for step in workflow["jobs"]["nightly"]["steps"]}
+    steps = {
+        step.get("uses", "").partition("@")[0]: step
+        for step in workflow["jobs"]["nightly"]["steps"]
+    }
 
     # `actions/cache` saves after a successful job only.
-    assert "actions/cache@v5" not in steps
-    assert steps["actions/cache/save@v5"]["if"] == "always()"
-    assert steps["actions/cache/save@v5"]["with"]["path"] == "benchkit-store"
+    assert "actions/cache" not in steps
+    assert steps["actions/cache/save"]["if"] == "always()"
+    assert steps["actions/cache/save"]["with"]["path"] == "benchkit-store"
 
 
 @pytest.mark.slow
