@@ -12,6 +12,31 @@ from benchkit.cli.rows import open_store
 __all__ = ["dashboard"]
 
 PORT = 5006
+#: Login options of `panel serve`, which reads them: metavar and help. Panel also reads its
+#: environment variables, such as PANEL_OAUTH_KEY.
+_PANEL_OPTIONS = {
+    "basic-auth": ("FILE", "JSON file of users and passwords."),
+    "cookie-secret": ("TEXT", "Secret that signs cookies; required for logins."),
+    "cookie-path": ("PATH", "Path of the host that cookies are valid for."),
+    "oauth-provider": ("NAME", "Login by github, google, azure, okta, ..."),
+    "oauth-key": ("TEXT", "Client id from the provider."),
+    "oauth-secret": ("TEXT", "Client secret; better set $BENCHKIT_OAUTH_SECRET."),
+    "oauth-redirect-uri": ("URL", "URL to return to after the login."),
+    "oauth-extra-params": ("DICT", "Further parameters of the provider."),
+    "oauth-jwt-user": ("TEXT", "Key of the user in the provider's token."),
+    "oauth-expiry-days": ("N", "Days after which a login ends."),
+    "oauth-encryption-key": ("TEXT", "Key that encrypts the tokens in cookies."),
+}
+_SECRETS = ("cookie-secret", "oauth-secret", "oauth-encryption-key")
+
+
+def _login_options(command: Any) -> Any:
+    """Add the login options of Panel to a command."""
+    for name, (metavar, text) in reversed(_PANEL_OPTIONS.items()):
+        variable = f"BENCHKIT_{name.replace('-', '_').upper()}" if name in _SECRETS else None
+        option = click.option(f"--{name}", metavar=metavar, envvar=variable, help=text)
+        command = option(command)
+    return command
 
 
 @click.command()
@@ -33,16 +58,11 @@ PORT = 5006
     metavar="HOST:PORT",
     help="Accept requests for this host name; repeatable.",
 )
-@click.option("--basic-auth", metavar="FILE", help="JSON file of users and passwords.")
-@click.option("--cookie-secret", envvar="BENCHKIT_COOKIE_SECRET", metavar="TEXT",
-              help="Secret that signs cookies; required for logins.")  # fmt: skip
-@click.option("--oauth-provider", metavar="NAME", help="Login by github, google, azure, okta, ...")
-@click.option("--oauth-key", metavar="TEXT", help="Client id from the provider.")
-@click.option("--oauth-secret", envvar="BENCHKIT_OAUTH_SECRET", metavar="TEXT",
-              help="Client secret; better set $BENCHKIT_OAUTH_SECRET.")  # fmt: skip
-@click.option("--oauth-redirect-uri", metavar="URL", help="URL to return to after the login.")
-@click.option("--oauth-encryption-key", envvar="BENCHKIT_OAUTH_ENCRYPTION_KEY", metavar="TEXT",
-              help="Key that encrypts the tokens in cookies.")  # fmt: skip
+@click.option("--prefix", default="", metavar="PATH",
+              help="Path of the dashboard on its host, behind a proxy.")  # fmt: skip
+@click.option("--use-xheaders", is_flag=True,
+              help="Trust the proxy's X-Real-Ip and X-Forwarded-Proto.")  # fmt: skip
+@_login_options
 @click.option("--oauth-user", "oauth_users", multiple=True, metavar="NAME",
               help="Login or e-mail of a permitted user; default: all users.")  # fmt: skip
 @click.option("--allow-marks", is_flag=True,
@@ -56,8 +76,8 @@ def dashboard(store: str | None, follow: str | None, **options: Any) -> None:
     """Show the runs of a store in a browser.
 
     Ctrl-C stops it. Only this machine can connect unless --address is given. A public address needs
-    a login of Panel (--basic-auth, --oauth-*) or --insecure. The dashboard is read-only unless
-    --allow-marks is given.
+    a login of Panel (--basic-auth, --oauth-*, --cookie-*) or --insecure. The dashboard is read-only
+    unless --allow-marks is given.
 
     \b
     Examples:
@@ -65,6 +85,7 @@ def dashboard(store: str | None, follow: str | None, **options: Any) -> None:
       benchkit dashboard --follow
       benchkit dashboard --address 0.0.0.0 --allow-websocket-origin bench.example.org:5006 \\
           --basic-auth users.json --cookie-secret "$(openssl rand -hex 32)"
+      benchkit dashboard --prefix bench --use-xheaders --allow-websocket-origin bench.example.org
     """
     from benchkit.experiment.run.plan import read_plan
     from benchkit.show.dashboard.server import serve
@@ -73,6 +94,6 @@ def dashboard(store: str | None, follow: str | None, **options: Any) -> None:
     chosen_template()  # reject an invalid template before serving
     if follow not in (None, "", "latest"):  # reject an unknown experiment too
         follow = str(read_plan(open_store(store), follow)["id"])
-    names = [name for name in options if name.startswith("oauth_") and name != "oauth_users"]
-    oauth = {name.removeprefix("oauth_"): options.pop(name) for name in names}
-    serve(store, follow=follow, oauth=oauth, ready=click.echo, **options)
+    given = {name: options.pop(name.replace("-", "_")) for name in _PANEL_OPTIONS}
+    login = {name: value for name, value in given.items() if value}
+    serve(store, follow=follow, login=login, ready=click.echo, **options)

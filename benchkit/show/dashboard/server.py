@@ -41,11 +41,11 @@ def serve(
     *,
     port: int = 5006,
     address: str = "127.0.0.1",
+    prefix: str = "",
+    use_xheaders: bool = False,
     show: bool = False,
     origins: Sequence[str] = (),
-    basic_auth: str | None = None,
-    cookie_secret: str | None = None,
-    oauth: Mapping[str, str] | None = None,
+    login: Mapping[str, str] | None = None,
     oauth_users: Sequence[str] = (),
     allow_marks: bool = False,
     insecure: bool = False,
@@ -63,15 +63,16 @@ def serve(
         Port to listen on; 0 selects a free port.
     address : str, default "127.0.0.1"
         Address to listen on.
+    prefix : str, optional
+        Path of the pages on their host.
+    use_xheaders : bool, default False
+        Trust the address and protocol of visitors in the headers of a proxy.
     show : bool, default False
         Open a browser.
     origins : sequence of str
         ``host:port`` of allowed origins.
-    basic_auth, cookie_secret : str, optional
-        JSON file of users and passwords; secret that signs their cookies.
-    oauth : mapping of str to str, optional
-        OAuth options of Panel: ``provider``, ``key``, ``secret``,
-        ``redirect_uri``, ``encryption_key``.
+    login : mapping of str to str, optional
+        Login options of `panel serve`, without the dashes: ``basic-auth``, ``oauth-provider``, ...
     oauth_users : sequence of str
         Allowed accounts, by login name or e-mail address; if empty, all accounts.
     allow_marks : bool, default False
@@ -95,27 +96,9 @@ def serve(
         Panel is not installed.
     """
     run_store = Store(store, create=False)
-    _check_access(origins, basic_auth, cookie_secret)
-    oauth = {name: value for name, value in (oauth or {}).items() if value}
-    _check_oauth(oauth, basic_auth, cookie_secret)
-    if oauth_users and not oauth:
-        raise UsageError("--oauth-user needs --oauth-provider, which is missing")
-    public = address not in LOOPBACK or any(host_of(origin) not in LOOPBACK for origin in origins)
-    if allow_marks and public and not (oauth or basic_auth):
-        raise UsageError(
-            "--allow-marks with a public --address or origin lets everyone write into the store: "
-            "add --basic-auth or --oauth-provider"
-        )
-    if address not in LOOPBACK and not (oauth or basic_auth or insecure):
-        raise UsageError(
-            f"--address {address} lets everybody who can reach it read all runs, errors and "
-            "sources: add --basic-auth or --oauth-provider, or accept it with --insecure"
-        )
-    if allow_marks and oauth and not oauth_users:
-        raise UsageError(
-            "--allow-marks with --oauth-provider lets every account of the provider write into the "
-            "store: name the permitted accounts with --oauth-user"
-        )
+    login = dict(login or {})
+    _check_origins(origins)
+    _check_login(address, origins, login, oauth_users, allow_marks, insecure)
     if num_procs > 1 and not hasattr(os, "fork"):
         raise UsageError("--num-procs: this system cannot fork a process; leave it out")
     _free_port(address, port)  # refused before the imports, which take a second
@@ -125,29 +108,27 @@ def serve(
         import panel as pn
 
         from benchkit._compat.bokeh_serializer import install_fast_serializer
-        from benchkit._compat.panel import tornado_application
+        from benchkit._compat.panel import login_arguments, tornado_application
         from benchkit.show.dashboard.app import application
         from benchkit.show.dashboard.components.mark_form import MARKS_VARIABLE
         from benchkit.show.dashboard.live import FOLLOW_VARIABLE
         from benchkit.show.dashboard.state.cache import workload_catalogue
+    arguments = login_arguments(login)
+    if oauth_users:
+        pn.config.authorize_callback = account_filter(oauth_users)
     os.environ[MARKS_VARIABLE] = "1" if allow_marks else ""
     os.environ[FOLLOW_VARIABLE] = follow or ""
-    options: dict[str, Any] = {}
-    if basic_auth:
-        options = {"basic_auth": basic_auth, "cookie_secret": cookie_secret}
-        options["basic_login_template"] = str(LOGIN_PAGE)
-    if oauth:
-        options = {f"oauth_{name}": value for name, value in oauth.items()}
-        options["cookie_secret"] = cookie_secret
-        if oauth_users:
-            pn.config.authorize_callback = account_filter(oauth_users)
     parent = os.getpid()
+    path = f"/{prefix.strip('/')}/" if prefix.strip("/") else "/"
 
     def serve_on(port: int) -> Any:
         return pn.serve(
             {"/": application},
             port=port,
             address=address,
+            prefix=path.rstrip("/"),
+            root_path=path,  # where the login page leads
+            use_xheaders=use_xheaders,
             show=False,
             start=False,
             verbose=False,
@@ -155,12 +136,13 @@ def serve(
             websocket_origin=list(origins)
             or [f"{name}:{port}" for name in own_names(address) if ":" not in name],
             title="benchkit",
+            login_template=str(LOGIN_PAGE),
             **({"num_procs": num_procs} if num_procs > 1 else {}),
-            **options,
+            **arguments,
         )
 
     server, port = _bind(serve_on, address, port)
-    url = f"http://{address if ':' not in address else f'[{address}]'}:{port}/"
+    url = f"http://{address if ':' not in address else f'[{address}]'}:{port}{path}"
     protect(tornado_application(server), address, origins)
     # With several processes, every child runs from here on; the parent waits in pn.serve.
     if num_procs > 1:
@@ -243,9 +225,7 @@ def account_filter(users: Sequence[str]) -> Callable[[Mapping[str, Any] | None],
     return is_allowed
 
 
-def _check_access(
-    origins: Sequence[str], basic_auth: str | None, cookie_secret: str | None
-) -> None:
+def _check_origins(origins: Sequence[str]) -> None:
     # Bokeh accepts every host for `*:5006` and `*:*`, too. With any listening address, also a
     # local one, a foreign web page in a user's browser could then read the store.
     for origin in origins:
@@ -254,24 +234,46 @@ def _check_access(
                 f"--allow-websocket-origin {origin!r} lets any web page read the store through "
                 "the browsers of its visitors: name the hosts"
             )
-    if basic_auth and not Path(basic_auth).is_file():
-        raise UsageError(f"--basic-auth {basic_auth!r}: no such file of users and passwords")
-    if basic_auth and not cookie_secret:
-        raise UsageError("--basic-auth needs --cookie-secret, which signs the visitors' cookies")
 
 
-def _check_oauth(
-    oauth: Mapping[str, str], basic_auth: str | None, cookie_secret: str | None
+def _check_login(
+    address: str,
+    origins: Sequence[str],
+    login: Mapping[str, str],
+    oauth_users: Sequence[str],
+    allow_marks: bool,
+    insecure: bool,
 ) -> None:
-    if not oauth:
-        return
-    if basic_auth:
+    """Raise if strangers could read, or write marks, and the options do not say so."""
+    basic_auth = login.get("basic-auth")
+    has_oauth = bool(login.get("oauth-provider") or os.environ.get("PANEL_OAUTH_PROVIDER"))
+    if basic_auth and not Path(basic_auth).is_file():  # Panel takes it as the password then
+        raise UsageError(f"--basic-auth {basic_auth!r}: no such file of users and passwords")
+    if basic_auth and not (login.get("cookie-secret") or os.environ.get("PANEL_COOKIE_SECRET")):
+        raise UsageError("--basic-auth needs --cookie-secret, which signs the visitors' cookies")
+    if basic_auth and has_oauth:
         raise UsageError("--basic-auth and --oauth-provider exclude each other: use one of them")
-    for name in ("provider", "key", "secret"):
-        if name not in oauth:
-            raise UsageError(f"--oauth-{name} is missing: a provider needs a key and a secret")
-    if not cookie_secret:
-        raise UsageError("--oauth-provider needs --cookie-secret, which signs visitors' cookies")
+    given = [f"--{name}" for name in login if name.startswith("oauth-")]
+    for name in [*given, *(["--oauth-user"] if oauth_users else [])]:
+        if not has_oauth:
+            raise UsageError(f"{name} needs --oauth-provider, which is missing")
+    has_login = bool(basic_auth) or has_oauth
+    public = address not in LOOPBACK or any(host_of(origin) not in LOOPBACK for origin in origins)
+    if allow_marks and public and not has_login:
+        raise UsageError(
+            "--allow-marks with a public --address or origin lets everyone write into the store: "
+            "add --basic-auth or --oauth-provider"
+        )
+    if address not in LOOPBACK and not (has_login or insecure):
+        raise UsageError(
+            f"--address {address} lets everybody who can reach it read all runs, errors and "
+            "sources: add --basic-auth or --oauth-provider, or accept it with --insecure"
+        )
+    if allow_marks and has_oauth and not oauth_users:
+        raise UsageError(
+            "--allow-marks with --oauth-provider lets every account of the provider write into the "
+            "store: name the permitted accounts with --oauth-user"
+        )
 
 
 def _bind(serve_on: Callable[[int], Any], address: str, port: int) -> tuple[Any, int]:

@@ -182,9 +182,10 @@ def test_account_filter_compares_verified_fields():
             "origin lets everyone",
         ),
         (["--allow-marks", "--address", "0.0.0.0"], "everyone write into the store"),
-        (["--oauth-provider", "github", "--oauth-key", "k"], "--oauth-secret is missing"),
-        (["--oauth-key", "k"], "--oauth-provider is missing"),
-        (["--oauth-user", "me"], "--oauth-provider, which is missing"),
+        (["--oauth-key", "k"], "--oauth-key needs --oauth-provider, which is missing"),
+        (["--oauth-user", "me"], "--oauth-user needs --oauth-provider, which is missing"),
+        (["--basic-auth", __file__], "--basic-auth needs --cookie-secret"),
+        (["--basic-auth", __file__, *OAUTH], "exclude each other"),
         ([*OAUTH, "--allow-marks"], "name the permitted accounts with --oauth-user"),
     ],
 )
@@ -195,3 +196,26 @@ def test_unsafe_login_options_are_rejected(running_store, options, message):
 
     assert done.exit_code == 2
     assert message in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--oauth-key", "k"], "you must supply a valid cookie_secret"),
+        (["--cookie-secret", "c", "--oauth-encryption-key", "short"], "encryption key"),
+        (["--cookie-secret", "c", "--oauth-extra-params", "{"], "never closed"),
+        (["--cookie-secret", "c", "--oauth-expiry-days", "soon"], "invalid float value: 'soon'"),
+    ],
+)
+def test_panel_rejects_its_login_options_in_one_line(running_store, options, message):
+    command = [sys.executable, "-m", "benchkit", "dashboard", "--store", str(running_store.path)]
+
+    done = subprocess.run(
+        [*command, "--port", "0", "--oauth-provider", "github", *options],
+        capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+
+    assert done.returncode == 2, done.stderr
+    assert message in done.stderr
+    assert done.stderr.startswith("error: ")
+    assert len(done.stderr.splitlines()) == 1

@@ -16,7 +16,7 @@ import psutil
 from tornado.httputil import HTTPServerRequest
 from tornado.web import Application, ErrorHandler
 
-from benchkit.show.dashboard.web.security import LoginGuard, SecurityHeaders
+from benchkit.show.dashboard.web.security import SecurityHeaders
 
 __all__ = ["LOOPBACK", "host_of", "own_names", "protect"]
 
@@ -76,9 +76,7 @@ def own_names(address: str) -> list[str]:
 
 
 def protect(application: Application, address: str, origins: Iterable[str]) -> None:
-    """Make a Tornado application send security headers, and reject dangerous requests.
-
-    Rejected are requests with an unknown Host header, and what `LoginGuard` refuses.
+    """Make a Tornado application send security headers, and reject unknown Host headers.
 
     Parameters
     ----------
@@ -90,17 +88,15 @@ def protect(application: Application, address: str, origins: Iterable[str]) -> N
         ``host:port`` that are accepted too; ``*`` matches a part of a name.
     """
     trusted = [*own_names(address), *map(host_of, origins)]
-    guard = LoginGuard(trusted)
     application.add_transform(SecurityHeaders)
     find_handler = application.find_handler
 
     def find_handler_or_reject(request: HTTPServerRequest, **options: Any) -> Any:
         host = host_of(request.host)
-        status = guard.refusal(request)
-        if not any(fnmatch(host, name) for name in trusted):
-            status = _MISDIRECTED
-        if status is None:
+        if any(fnmatch(host, name) for name in trusted):
             return find_handler(request, **options)
-        return application.get_handler_delegate(request, ErrorHandler, {"status_code": status})
+        return application.get_handler_delegate(
+            request, ErrorHandler, {"status_code": _MISDIRECTED}
+        )
 
     application.find_handler = find_handler_or_reject  # type: ignore[method-assign]
