@@ -2,4 +2,5 @@
 
 from benchkit.cli.main import main
 
-main()
+if __name__ == "__main__":  # a process of `benchkit mcp` imports this file
+    main()

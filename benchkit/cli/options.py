@@ -41,6 +41,18 @@ def _check_capture(context: click.Context, parameter: click.Parameter, value: st
     return value
 
 
+def _check_size(context: click.Context, parameter: click.Parameter, value: str) -> str:
+    """Return the value if it is a size in bytes."""
+    from dask.utils import parse_bytes
+
+    try:
+        if parse_bytes(value) > 0:
+            return value
+    except ValueError:
+        pass
+    raise UsageError(f"{parameter.opts[0]} {value!r}: not a size such as 500MB or 4GiB")
+
+
 def _complete_capture(context: Any, parameter: Any, incomplete: str) -> list[CompletionItem]:
     """Complete levels, and extras after a plus."""
     from benchkit.measure.artifacts import EXTRAS, LEVELS
@@ -213,6 +225,12 @@ _COMMON: dict[str, Sequence[Callable[..., Any]]] = {
         "--store", metavar="FOLDER|URL",
         help="Store of runs, or s3://bucket/prefix, gs://..., az://...; default "
         "$BENCHKIT_STORE, ./benchkit-store.")],
+    "limits": [
+        click.option("--timeout", "timeout_s", type=click.FloatRange(0, min_open=True),
+                     default=120.0, show_default=True, metavar="SECONDS",
+                     help="Stop a query after this time."),
+        click.option("--memory-limit", default="2GiB", show_default=True, metavar="SIZE",
+                     callback=_check_size, help="Memory that a query may use.")],
     "workloads": [click.option(
         "--workloads", "folders", multiple=True, metavar="DIR", callback=_with_suites,
         help="Folder of workloads; default ./workloads and shipped ones.")],

@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from benchkit.store.query.database import query, rows_of_runs
+from benchkit.store.query.database import MEMORY_LIMIT, TIMEOUT_S, query, rows_of_runs
 from benchkit.store.reader import StoreReader
 
 __all__ = ["StoreQueries"]
@@ -21,7 +21,13 @@ class StoreQueries(StoreReader):
         See `Store`.
     """
 
-    def query(self, sql: str) -> pd.DataFrame:
+    def query(
+        self,
+        sql: str,
+        *,
+        timeout_s: float | None = TIMEOUT_S,
+        memory_limit: str | None = MEMORY_LIMIT,
+    ) -> pd.DataFrame:
         """Return the rows of a SELECT statement over all runs.
 
         Parameters
@@ -29,6 +35,10 @@ class StoreQueries(StoreReader):
         sql : str
             SQL of DuckDB over ``runs``, ``tasks``, ``task_groups``, ``transfers``, ``workers`` and
             ``events``; see `benchkit.store.query.tables.SCHEMAS`.
+        timeout_s : float or None, default 120.0
+            The statement is stopped after this time in s.
+        memory_limit : str or None, default "2GiB"
+            Memory that the statement may use, and that its rows may use.
 
         Returns
         -------
@@ -38,7 +48,8 @@ class StoreQueries(StoreReader):
         Raises
         ------
         UsageError
-            The statement is wrong, changes something, or DuckDB is not installed.
+            The statement is wrong, changes something, or reached a limit, or DuckDB is not
+            installed.
 
         Examples
         --------
@@ -46,7 +57,7 @@ class StoreQueries(StoreReader):
         ...     "select workload, prefix, median(duration) from tasks group by all"
         ... )  # doctest: +SKIP
         """
-        return query(self, sql)
+        return query(self, sql, timeout_s=timeout_s, memory_limit=memory_limit)
 
     def tasks(self, workload: str | None = None, **selection: Any) -> pd.DataFrame:
         """Return the tasks of several runs.

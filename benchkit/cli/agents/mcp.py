@@ -10,13 +10,14 @@ __all__ = ["mcp_command"]
 
 
 @click.command("mcp")
-@common("store")
-def mcp_command(store: str | None) -> None:
+@common("limits", "store")
+def mcp_command(timeout_s: float, memory_limit: str, store: str | None) -> None:
     """Answer questions of agents about a store.
 
     A server of the Model Context Protocol on stdin and stdout, with read-only tools: list, run,
     compare, regressions, diagnose, limits, query. Answers have at most 10 kB, and mark text that
-    comes from runs as untrusted. The server ends when stdin is closed.
+    comes from runs as untrusted. A question is stopped after --timeout, or when the client cancels
+    it. The server ends when stdin is closed.
 
     \b
     Examples:
@@ -27,4 +28,4 @@ def mcp_command(store: str | None) -> None:
 
     with needs_extra("mcp", "mcp>=2"):
         from benchkit.cli.agents.server import StoreServer
-    StoreServer(store).run("stdio")
+    StoreServer(store, timeout_s=timeout_s, memory_limit=memory_limit).run("stdio")

@@ -54,10 +54,12 @@ class StoreTools:
     ----------
     store : str or None
         Address of the store, as for ``--store``.
+    **limits
+        Limits of a query: ``timeout_s`` and ``memory_limit``.
     """
 
-    def __init__(self, store: str | None) -> None:
-        self.address = store
+    def __init__(self, store: str | None, **limits: Any) -> None:
+        self.address, self._query_limits = store, limits
         self._store()  # raises an error if there is none
 
     def _store(self) -> Any:
@@ -281,7 +283,8 @@ class StoreTools:
         Parameters
         ----------
         sql : str
-            The statement; it can change nothing and read no other file.
+            The statement; it can change nothing and read no other file, and is stopped when it
+            takes too long or too much memory.
 
         Returns
         -------
@@ -290,7 +293,7 @@ class StoreTools:
         """
         from benchkit.store.query.database import query
 
-        frame = query(self._store(), sql, limit=_MAX_ROWS + 1)
+        frame = query(self._store(), sql, limit=_MAX_ROWS + 1, **self._query_limits)
         rows = frame.to_dict("records")
         more = len(rows) > _MAX_ROWS
         return as_answer(

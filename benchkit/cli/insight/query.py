@@ -14,9 +14,16 @@ __all__ = ["query_command"]
 @click.argument("sql", required=False)
 @click.option("--tables", is_flag=True, help="List the tables and their columns.")
 @click.option("--csv", "as_csv", is_flag=True, help="Print comma-separated values.")
-@common("quiet", "store", "json")
+@common("limits", "quiet", "store", "json")
 def query_command(
-    sql: str | None, tables: bool, as_csv: bool, quiet: bool, store: str | None, as_json: bool
+    sql: str | None,
+    tables: bool,
+    as_csv: bool,
+    timeout_s: float,
+    memory_limit: str,
+    quiet: bool,
+    store: str | None,
+    as_json: bool,
 ) -> None:
     """Ask all runs by a SELECT statement of SQL.
 
@@ -46,7 +53,8 @@ def query_command(
     if not sql:
         raise click.UsageError("give a SELECT statement, or --tables")
     with bar("reading runs", quiet=quiet) as update_bar:
-        answer = query(open_store(store), sql, progress=update_bar)
+        limits = {"timeout_s": timeout_s, "memory_limit": memory_limit}
+        answer = query(open_store(store), sql, progress=update_bar, **limits)
     for problem in answer.attrs["problems"]:
         click.echo(f"left out: {problem}", err=True)
     if as_json:

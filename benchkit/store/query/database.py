@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+import math
+import os
 import re
-from collections.abc import Callable, Iterable
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pandas as pd
+from dask.utils import parse_bytes
 
 from benchkit.errors import UsageError, needs_extra
 from benchkit.store.query.table_cache import TableCache
 from benchkit.store.query.tables import SCHEMAS
 from benchkit.store.reader import StoreReader
 
-__all__ = ["VIEWS", "query", "rows_of_runs"]
+__all__ = ["MEMORY_LIMIT", "TIMEOUT_S", "VIEWS", "query", "rows_of_runs"]
+
+#: Limits of a query without other ones: an endless one must not stop the work of a shared machine.
+TIMEOUT_S, MEMORY_LIMIT = 120.0, "2GiB"
+#: Vectors of 2048 rows that are read at once, before the memory of the rows is compared.
+_VECTORS = 50
 
 #: Names that a query can read from.
 VIEWS = ("runs", *SCHEMAS)
@@ -26,6 +36,8 @@ def query(
     *,
     limit: int | None = None,
     progress: Callable[[int, int], None] | None = None,
+    timeout_s: float | None = TIMEOUT_S,
+    memory_limit: str | None = MEMORY_LIMIT,
 ) -> pd.DataFrame:
     """Return the rows of a query over all runs.
 
@@ -41,6 +53,10 @@ def query(
     progress : callable, optional
         Called with the number of runs done and the number of runs to read, while the cache of the
         tables is brought up to date.
+    timeout_s : float or None, default 120.0
+        The statement is stopped after this time in s.
+    memory_limit : str or None, default "2GiB"
+        Memory that the statement may use, and that its rows may use.
 
     Returns
     -------
@@ -52,18 +68,37 @@ def query(
     MissingExtra
         DuckDB is not installed.
     UsageError
-        The statement is not a SELECT, or is wrong.
+        The statement is not a SELECT, is wrong, or reached a limit.
     """
     with needs_extra("query"):
         import duckdb
+    too_large = (
+        f"query: needs more than {memory_limit} of memory: aggregate, select fewer rows or "
+        "columns, or allow more with --memory-limit (memory_limit in Python)"
+    )
     with duckdb.connect() as connection:
-        _check_select(duckdb, connection, sql)
-        problems = _add_views(store, connection, sql, progress)
         try:
-            rows = connection.sql(sql)
-            answer: pd.DataFrame = (rows if limit is None else rows.limit(limit)).df()
+            _check_select(duckdb, connection, sql)
+            n_bytes = _limit_memory(connection, memory_limit)
+            # Other programs, and other questions to a server, keep a processor.
+            connection.execute(f"SET threads = {max((os.cpu_count() or 1) - 1, 1)}")
+            problems = _add_views(store, connection, sql, progress)
+            with _deadline(connection, timeout_s):
+                if limit is None:
+                    answer = _read(connection.execute(sql), n_bytes)
+                else:
+                    answer = connection.sql(sql).limit(limit).df()
+        except duckdb.InterruptException as error:
+            raise UsageError(
+                f"query: stopped after {timeout_s:g} s: select less, or allow more time with "
+                "--timeout (timeout_s in Python)"
+            ) from error
+        except duckdb.OutOfMemoryException as error:
+            raise UsageError(too_large) from error
         except duckdb.Error as error:
             raise UsageError(f"query: {_first_lines(error)}") from error
+    if answer is None:
+        raise UsageError(too_large)
     answer.attrs["problems"] = problems
     return answer
 
@@ -87,14 +122,51 @@ def rows_of_runs(store: StoreReader, table: str, ids: Iterable[str]) -> pd.DataF
     """
     chosen = ", ".join(f"'{run_id}'" for run_id in ids)
     condition = f"run IN ({chosen})" if chosen else "false"
-    return query(store, f"SELECT * FROM {table} WHERE {condition}")
+    statement = f"SELECT * FROM {table} WHERE {condition}"
+    return query(store, statement, timeout_s=None, memory_limit=None)
+
+
+def _limit_memory(connection: Any, memory_limit: str | None) -> float:
+    """Limit the memory of a connection; return the limit in B."""
+    if memory_limit is None:
+        return math.inf
+    connection.execute(f"SET memory_limit = '{_quoted(memory_limit)}'")
+    # Not to the disk, by default a folder `.tmp` of the working folder, beyond that memory.
+    connection.execute("SET temp_directory = ''")
+    return int(parse_bytes(memory_limit))
+
+
+@contextmanager
+def _deadline(connection: Any, timeout_s: float | None) -> Iterator[None]:
+    """Interrupt the statement of a connection after a time."""
+    timer = threading.Timer(
+        threading.TIMEOUT_MAX if timeout_s is None else timeout_s, connection.interrupt
+    )
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def _read(connection: Any, n_bytes: float) -> pd.DataFrame | None:
+    """Return the rows of the last statement, or None if they need more memory than that.
+
+    DuckDB does not count rows that it has handed over.
+    """
+    chunks = [connection.fetch_df_chunk(_VECTORS)]
+    used = 0
+    while len(chunks[-1]):
+        used += int(chunks[-1].memory_usage(index=False).sum())
+        if used > n_bytes:
+            return None
+        chunks.append(connection.fetch_df_chunk(_VECTORS))
+    return pd.concat(chunks[:-1], ignore_index=True) if len(chunks) > 1 else chunks[0]
 
 
 def _check_select(duckdb: Any, connection: Any, sql: str) -> None:
-    try:
-        statements = connection.extract_statements(sql)
-    except duckdb.Error as error:
-        raise UsageError(f"query: {_first_lines(error)}") from error
+    statements = connection.extract_statements(sql)
     kinds = [statement.type for statement in statements]
     if kinds != [duckdb.StatementType.SELECT]:
         raise UsageError("query: must be one SELECT statement, which changes nothing")

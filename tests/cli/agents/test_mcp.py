@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
+import psutil
 import pytest
 from helpers.event_loops import run_in_thread
 from helpers.graph_runs import MadeTask, graph_run
@@ -109,15 +112,23 @@ def add_runs(folder: Path) -> tuple[Store, dict[str, str]]:
     return store, {"FAILED": failed.attrs["id"], "GRAPH": run.id}
 
 
-async def ask(store: str, questions):
+def connect(store: str, *options: str):
     from mcp import Client, StdioServerParameters
 
-    server = StdioServerParameters(
-        command=sys.executable,
-        args=["-m", "benchkit", "mcp", "--store", store],
-        env={"PYTHONPATH": str(Path(benchkit.__file__).parents[1]), "BENCHKIT_CACHE": store + "-c"},
+    return Client(
+        StdioServerParameters(
+            command=sys.executable,
+            args=["-m", "benchkit", "mcp", "--store", store, *options],
+            env={
+                "PYTHONPATH": str(Path(benchkit.__file__).parents[1]),
+                "BENCHKIT_CACHE": store + "-c",
+            },
+        )
     )
-    async with Client(server) as client:
+
+
+async def ask(store: str, questions):
+    async with connect(store) as client:
         tools = {tool.name: tool for tool in (await client.list_tools()).tools}
         answers = {}
         for name, (tool, arguments) in questions.items():
@@ -314,3 +325,120 @@ def test_mcp_refuses_a_missing_store(tmp_path):
     assert done.stdout == ""
     assert done.stderr.count("\n") == 1
     assert "no store there" in done.stderr
+
+
+@pytest.fixture
+def small_store(tmp_path):
+    store = Store(tmp_path / "store")
+    store.add(make_run(groups=False))
+    return str(store.path)
+
+
+#: A query of 10^14 rows.
+ENDLESS = {
+    "sql": "select count(*) from range(10000000) a, range(10000000) b where a.range + b.range = 7"
+}
+
+
+def servers(process: psutil.Process) -> list[psutil.Process]:
+    return [child for child in process.children() if "mcp" in child.cmdline()]
+
+
+def wait_for(condition, timeout_s=60):
+    until = time.monotonic() + timeout_s
+    while not (found := condition()):
+        assert time.monotonic() < until, condition
+        time.sleep(0.1)
+    return found
+
+
+def computing(server: psutil.Process) -> list[psutil.Process]:
+    """Return the processes of a server in which a query runs: DuckDB's threads take CPU time."""
+    return [child for child in server.children() if child.cpu_times().user > 4]
+
+
+@pytest.mark.slow
+def test_mcp_answers_while_an_endless_query_runs_until_it_is_cancelled(small_store):
+    import anyio
+
+    async def talk():
+        done = []
+        async with connect(small_store, "--timeout", "400") as client:
+            (server,) = servers(psutil.Process())
+            async with anyio.create_task_group() as group:
+
+                async def ask_endless():
+                    await client.call_tool("query", ENDLESS)
+                    done.append("query")
+
+                group.start_soon(ask_endless)
+                (process,) = await anyio.to_thread.run_sync(wait_for, lambda: computing(server))
+                answer = await client.call_tool("list", {})
+                done.append("list")
+                group.cancel_scope.cancel()
+            gone = await anyio.to_thread.run_sync(process.wait, 30)
+            after = await client.call_tool("query", {"sql": "select count(*) n from runs"})
+        return done, answer, gone, after
+
+    done, answer, _, after = run_in_thread(talk())
+
+    assert done == ["list"]
+    assert not answer.is_error
+    assert json.loads(after.content[0].text)["untrusted"]["rows"] == [{"n": 1}]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("options", "sql", "message"),
+    [
+        (["--timeout", "1"], ENDLESS["sql"], "stopped after 1 s: "),
+        (["--memory-limit", "100MB"],
+         "select a.range % 100000000 k, count(*) from range(100000000) a group by 1",
+         "needs more than 100MB of memory: aggregate, select fewer rows or columns, or allow more"),
+    ],
+)  # fmt: skip
+def test_mcp_query_over_a_limit_says_how_to_raise_it(small_store, options, sql, message):
+    async def talk():
+        async with connect(small_store, *options) as client:
+            return await client.call_tool("query", {"sql": sql})
+
+    answer = run_in_thread(talk())
+
+    assert answer.is_error
+    assert message in answer.content[0].text
+    assert options[0] in answer.content[0].text
+
+
+CLIENT = """
+import asyncio, sys
+sys.path.insert(0, {folder!r})
+from test_mcp import ENDLESS, connect
+
+async def main():
+    async with connect({store!r}, "--timeout", "400") as client:
+        await client.call_tool("query", ENDLESS)
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.slow
+def test_mcp_server_ends_with_its_client_in_the_middle_of_a_query(small_store):
+    tests = Path(__file__).parents[2]
+    text = CLIENT.format(folder=str(Path(__file__).parent), store=small_store)
+    variables = {**os.environ, "PYTHONPATH": str(tests)}
+    client = subprocess.Popen([sys.executable, "-c", text], env=variables)
+    try:
+        (server,) = wait_for(lambda: servers(psutil.Process(client.pid)))
+        wait_for(lambda: computing(server))
+        started = [server, *server.children(recursive=True)]
+        client.kill()
+        gone, alive = psutil.wait_procs(started, timeout=30)
+    finally:
+        client.kill()
+        client.wait()
+    for process in alive:
+        process.kill()
+
+    assert alive == []
+    assert len(gone) >= 2

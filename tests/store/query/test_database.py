@@ -153,3 +153,59 @@ def test_command_prints_rows(runs):
     done = CliRunner().invoke(main, ["query", *store])
     assert done.exit_code == 2
     assert "--tables" in done.stderr
+
+
+def test_endless_query_is_stopped(runs):
+    endless = (
+        "select count(*) from range(10000000) a, range(10000000) b where a.range + b.range = 7"
+    )
+
+    with pytest.raises(UsageError, match=r"stopped after 0.5 s: select less, or .* --timeout"):
+        runs.query(endless, timeout_s=0.5)
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "select range % 9999991 k, count(*) from range(10000000) group by 1",
+        "select range from range(100000000)",  # DuckDB does not count rows that it hands over
+    ],
+)
+def test_query_that_needs_more_memory_is_refused(runs, sql):
+    with pytest.raises(UsageError, match=r"needs more than 20MiB of memory: .* --memory-limit"):
+        runs.query(sql, memory_limit="20MiB")
+
+
+def test_query_writes_no_file_beyond_its_memory(runs, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    before = sorted(tmp_path.rglob("*"))
+    sql = "select range % 9999991 k, count(*) n from range(10000000) group by 1 order by n"
+
+    with pytest.raises(UsageError):
+        runs.query(sql, memory_limit="20MiB")
+
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_query_of_many_rows_keeps_order_and_types(runs):
+    sql = "select range n, if(range > 200000, null, 1) one, 'x' text from range({})"
+    frame = runs.query(sql.format(250_000))
+
+    assert frame["n"].tolist() == list(range(250_000))
+    assert frame["one"].notna().sum() == 200_001
+    assert runs.query(sql.format(0)).dtypes.to_dict().keys() == frame.dtypes.to_dict().keys()
+
+
+def test_query_command_refuses_wrong_limits(runs):
+    command = ["query", "select 1", "--store", str(runs.path)]
+
+    done = CliRunner().invoke(main, [*command, "--memory-limit", "much"])
+    assert done.exit_code == 2
+    assert "--memory-limit 'much': not a size such as 500MB or 4GiB" in done.output
+    assert CliRunner().invoke(main, [*command, "--timeout", "0"]).exit_code == 2
+    endless = (
+        "select count(*) from range(10000000) a, range(10000000) b where a.range + b.range = 7"
+    )
+    command = ["query", endless, "--store", str(runs.path), "--timeout", "0.5"]
+    done = CliRunner().invoke(main, command)
+    assert (done.exit_code, "stopped after 0.5 s" in done.output) == (2, True)
