@@ -53,8 +53,10 @@ def query_command(
     if not sql:
         raise click.UsageError("give a SELECT statement, or --tables")
     with bar("reading runs", quiet=quiet) as update_bar:
-        limits = {"timeout_s": timeout_s, "memory_limit": memory_limit}
-        answer = query(open_store(store), sql, progress=update_bar, **limits)
+        answer = query(
+            open_store(store), sql,
+            progress=update_bar, timeout_s=timeout_s, memory_limit=memory_limit,
+        )  # fmt: skip
     for problem in answer.attrs["problems"]:
         click.echo(f"left out: {problem}", err=True)
     if as_json:
