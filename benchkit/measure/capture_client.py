@@ -19,7 +19,7 @@ import distributed.client
 from distributed.metrics import time
 
 from benchkit.measure import capture
-from benchkit.measure.capture.process import cpu_between, process_cpu
+from benchkit.measure.capture.process import CLOCK_STEP_S, cpu_between, process_cpu
 from benchkit.measure.recording import RecordingWriter
 
 __all__ = ["Observer"]
@@ -31,8 +31,6 @@ CALL_TIMEOUT_S = 15.0
 CALL_TIMEOUT_PER_WORKER_S = 0.1
 #: Once per run and outside the clock, possibly on a cluster that has just started.
 INSTALL_TIMEOUT_S = 60.0
-#: The scheduler's wall clock was set if it differs from its steady clock by more than this.
-CLOCK_STEP_S = 0.02
 #: All group rows are sent each time: with more than 200 groups only in every tenth drain.
 GROUPS_EVERY = 10
 

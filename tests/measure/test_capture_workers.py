@@ -9,10 +9,11 @@ import time
 from contextlib import contextmanager
 from functools import partial
 
+import distributed
 import numpy as np
 import pytest
 from distributed import Client, LocalCluster, Status, wait
-from helpers.capture import await_workers, capture_errors, inc, nap, run_tasks
+from helpers.capture import await_workers, capture_errors, inc, nap, plugin_of, run_tasks
 
 from benchkit.measure import capture
 
@@ -217,6 +218,28 @@ def test_many_workers_all_report(observed, count):
     assert np.isfinite(run.tree["workers/trimmed"].values).sum() == count
     assert np.isfinite(run.tree["workers/rss_peak"].values).any(axis=0).all()
     assert capture_errors(run) == []
+
+
+def test_maxima_of_all_heartbeats_between_two_samples_count(observed):
+    with local_cluster(1) as (cluster, client):
+        with observed(client) as observation:
+            plugin = plugin_of(cluster, observation)
+            (worker,) = cluster.workers.values()
+
+            async def beat_three_times():
+                plugin.sample_handle.cancel()  # no sample in between
+                plugin._sample()
+                name, address = observation.name, worker.address
+                probe = distributed._benchkit_worker_plugins[name, address]
+                for lag in (7.5, 0.1, 0.2):
+                    probe.longest_lag = lag
+                    await worker.heartbeat()
+                plugin._sample_tick()
+
+            cluster.sync(beat_three_times)
+        run = observation.run
+
+    assert run.metrics["worker_tick_max"] == 7.5
 
 
 # -- blocked event loops ----------------------------------------------------------------------

@@ -10,7 +10,12 @@ from types import SimpleNamespace
 import pytest
 from distributed import profile
 
-from benchkit.measure.capture.worker_log import MAX_LOG_LINES, WorkerLog
+from benchkit.measure.capture.worker_log import (
+    ACKNOWLEDGED_LATE,
+    MAX_LOG_LINES,
+    OUTGOING,
+    WorkerLog,
+)
 
 INF = float("inf")
 
@@ -28,6 +33,18 @@ class FakeWorker:
     def fetch(self, moment, nbytes=1):
         self.transfer_incoming_log.append(
             {"who": "tcp://other", "stop": moment, "total": nbytes, "duration": 0.1}
+        )
+
+    def send(self, start, stop, nbytes=1):
+        self.transfer_outgoing_log.append(
+            {
+                "who": "tcp://other",
+                "start": start,
+                "stop": stop,
+                "total": nbytes,
+                "compressed": nbytes,
+                "duration": stop - start,
+            }
         )
 
     def cycle_profile(self):
@@ -68,6 +85,54 @@ def test_read_transfers_repeats_lost_reply(worker):
     worker.fetch(21, 16)
     assert n_bytes(worker_log.read_transfers(20, 20.5)) == 0
     assert n_bytes(worker_log.read_transfers(20.5, 30)) == 16
+
+
+def test_late_request_repeats_nothing(worker):
+    worker_log = WorkerLog(worker, clock=lambda: 100.0)
+    worker.fetch(13, 1)
+    worker.fetch(18, 2)
+    worker.lines = [(13.0, "ERROR", "a"), (18.0, "ERROR", "b")]
+    worker.cycle(13, 1)
+    worker.cycle(18, 2)
+
+    def read(start, stop):
+        stacks = worker_log.read_call_stacks(start, stop, last=False)
+        return (
+            n_bytes(worker_log.read_transfers(start, stop)),
+            [row[2] for row in worker_log.read_log(start, stop)],
+            samples(stacks),
+        )
+
+    assert read(10, 20) == (3, ["a", "b"], 3), "asked second, handled first"
+    assert read(10, 15) == (0, [], 0), "asked first, given up, handled now"
+    assert read(20, 25) == (0, [], 0), "everything was sent"
+
+
+def test_late_start_of_the_clock_discards_nothing(worker):
+    worker_log = WorkerLog(worker, clock=lambda: 30.0)
+    worker.fetch(11, 2)
+    worker_log.read_transfers(10, 10.5)
+    worker_log.cut_transfers("on")
+
+    assert n_bytes(worker_log.read_transfers(10.5, 20)) == 2
+    worker.fetch(21, 4)
+    worker_log.cut_transfers("off")
+    worker.fetch(22, 8)
+    worker_log.cut_transfers("on")
+    worker.fetch(23, 16)
+    assert n_bytes(worker_log.read_transfers(20, 30)) == 4, "after the end nothing counts"
+
+
+def test_transfer_acknowledged_after_clock_stopped_is_marked(worker):
+    worker_log = WorkerLog(worker, clock=lambda: 20.0)
+    worker_log.cut_transfers("on")
+    worker.send(11, 12, 2)
+    worker_log.cut_transfers("off")
+    worker.send(19, 20.3, 4)
+    worker.send(20.1, 20.4, 8)
+
+    rows = worker_log.read_transfers(10, 20)
+    assert [(row[0], row[3]) for row in rows] == [(OUTGOING, 2), (ACKNOWLEDGED_LATE, 4)]
 
 
 def test_read_log_returns_line_once_despite_clock_change(worker):

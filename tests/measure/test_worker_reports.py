@@ -77,6 +77,17 @@ def test_request_windows_are_contiguous():
     assert not poller.pending, "no requests after stop()"
 
 
+def test_request_windows_end_later_if_the_clock_is_set_back():
+    scheduler = Workers(2)
+    poller = WorkerReportPoller("bench", scheduler, scheduler.numbers, 5.0)
+
+    stops = [poller.request("tcp://w0", stop, last=False)["stop"] for stop in (10.0, 5.0, 5.1, 12)]
+
+    assert stops[0] < stops[1] < stops[2] < stops[3]
+    assert (stops[0], stops[3]) == (10, 12)
+    assert poller.request("tcp://w1", 5.0, last=False)["stop"] == 5.0
+
+
 def test_profiled_workers_are_fixed():
     scheduler = Workers(4 * MAX_PROFILED_WORKERS)
     poller = WorkerReportPoller("bench", scheduler, scheduler.numbers, 5.0)

@@ -11,10 +11,10 @@ dependencies of tasks when a graph arrives (`task_graph`). A value that a
 release of distributed does not have is NaN. No error is raised into the scheduler: errors are
 recorded and sent with the data. A capture whose client is gone removes itself.
 
-On workers: `worker_plugin`, `worker_log`, `memory_sampler`. On the scheduler: `task_groups`,
-`cluster_events`, `cluster_hooks`, `transition_table`, `task_stream`, `task_graph`, `poller`,
-`scattered_data`, `running_tasks`, `samples`, `heartbeats`, `worker_reports`, and
-`scheduler_plugin`, which uses all of them. On both: `columns`, `loop_lag`, `process`.
+On workers: `worker_plugin`, `worker_log`, `memory_sampler`, `p2p_bytes`. On the scheduler:
+`task_groups`, `cluster_events`, `cluster_hooks`, `transition_table`, `task_stream`, `task_graph`,
+`poller`, `listeners`, `scattered_data`, `running_tasks`, `samples`, `heartbeats`, `worker_reports`,
+and `scheduler_plugin`, which uses all of them. On both: `columns`, `loop_lag`, `process`.
 """
 
 from benchkit.measure.capture.columns import (

@@ -80,6 +80,9 @@ _WORKER_PATHS = {
             "gc_max",
             "process_number",
             "machine_number",
+            "failed_time",
+            "gil_time",
+            "clock_step",
         )
     },
     "monitor_time": "beat time",
@@ -96,6 +99,7 @@ _WORKER_PATHS = {
     "transfer_incoming_bytes": "beat transfer incoming_bytes",
     "transfer_incoming_count": "beat transfer incoming_count",
     "transfer_incoming_total": "beat transfer incoming_count_total",
+    "transfer_outgoing_total": "beat transfer outgoing_count_total",
     "transfer_outgoing_bytes": "beat transfer outgoing_bytes",
     "transfer_outgoing_count": "beat transfer outgoing_count",
     "bandwidth": "beat bandwidth total",

@@ -27,6 +27,7 @@ class LoopLag:
         self.on_tick = on_tick
         self.total = self.longest = 0.0
         self.count = 0
+        self.blocked_s = 0.0
         self.loop = asyncio.get_running_loop()
         self.due = self._next()
         self.handle = self.loop.call_at(self.due, self._tick)
@@ -37,6 +38,7 @@ class LoopLag:
         self.total += lag
         self.count += 1
         self.longest = max(self.longest, lag)
+        self.blocked_s += lag
         self.on_tick()
         self.due = self._next()
         self.handle = self.loop.call_at(self.due, self._tick)
@@ -60,6 +62,16 @@ class LoopLag:
         self.total = self.longest = 0.0
         self.count = 0
         return mean, longest
+
+    def blocked(self) -> float:
+        """Return the sum of all delays since the beginning, including a pending delay.
+
+        Returns
+        -------
+        float
+            Seconds.
+        """
+        return self.blocked_s + max(0.0, self.loop.time() - self.due)
 
     def stop(self) -> None:
         """Stop measuring."""

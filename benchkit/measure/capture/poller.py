@@ -68,17 +68,26 @@ class SchedulerPoller:
         Receives task groups and the number of finished tasks in each.
     event_log : EventLog
         Receives events and failed tasks.
+    scattered : ScatteredData
+        Keys that are no tasks.
     tasks : bool
         Whether to poll task groups and failed tasks; False if the task stream records them.
     """
 
     def __init__(
-        self, scheduler: Any, plugin: Any, groups: TaskGroups, event_log: EventLog, *, tasks: bool
+        self,
+        scheduler: Any,
+        plugin: Any,
+        groups: TaskGroups,
+        event_log: EventLog,
+        scattered: ScatteredData,
+        *,
+        tasks: bool,
     ) -> None:
         self.scheduler, self.plugin, self.tasks = scheduler, plugin, tasks
         self.groups, self.event_log = groups, event_log
         self.n_unseen = 0
-        self.scattered = ScatteredData(scheduler, event_log.name) if tasks else None
+        self.scattered = scattered
         #: Number of failed tasks by name of their group, of tasks that were released meanwhile.
         self.released_failures: Counter[str] = Counter()
         # The capture's topic is read first: a worker that logged there that it closes is not lost.
@@ -220,18 +229,13 @@ class SchedulerPoller:
         ]
         return [*self.groups.rows(retries=False), *unattributed, *released]
 
-    def remove(self) -> None:
-        """Undo what the poller changed on the scheduler."""
-        if self.scattered is not None:
-            self.scattered.remove()
-
     def _count(self) -> None:
         for number, group in enumerate(self.groups.members):
             counts = self.groups.counts[number]
             counts[0] = _ended(group) - self.ended_before.get(group, 0)
             if hasattr(group, "_types"):
                 counts[0] += counts[1]
-            if self.scattered is not None and not hasattr(group, "_types"):
+            if not hasattr(group, "_types"):
                 counts[0] -= self.scattered.by_group[group.name]
 
     def _unattributed_rows(self) -> list[dict[str, Any]]:
@@ -245,8 +249,7 @@ class SchedulerPoller:
         for prefix in prefixes:
             count_before, before = self.prefixes_before.get(prefix, (0, {}))
             count = prefix.state_counts["memory"] - count_before
-            if self.scattered is not None:
-                count -= self.scattered.by_prefix[prefix.name]
+            count -= self.scattered.by_prefix[prefix.name]
             if not count and not numbers[prefix]:
                 continue
             seconds = {

@@ -1,4 +1,4 @@
-"""A process: its CPU seconds, garbage collections, and what blocks its event loop."""
+"""A process: its CPU seconds, clock, garbage collections, waits for the GIL, a blocked loop."""
 
 from __future__ import annotations
 
@@ -8,20 +8,42 @@ import threading
 import traceback
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from time import perf_counter, process_time, thread_time
+from time import monotonic, perf_counter, process_time, thread_time
 from typing import Any
+
+import distributed.worker
+from distributed.metrics import time
 
 from benchkit.measure.capture.columns import text
 from benchkit.measure.capture.loop_lag import LoopLag
 from benchkit.measure.capture.memory_sampler import machine_number, process_number
 
-__all__ = ["GcPauses", "LoopWatch", "cpu_between", "process_cpu"]
+__all__ = [
+    "CLOCK_STEP_S",
+    "GIL_DELAY_S",
+    "MONITOR_GAP_S",
+    "ClockWatch",
+    "ErrorTimes",
+    "GcPauses",
+    "GilWaits",
+    "LoopWatch",
+    "cpu_between",
+    "process_cpu",
+]
 
 #: A blocked loop is recorded from this many seconds on; also the time between two checks.
 BLOCKED_S = 0.1
 #: Innermost frames of a stack that are kept.
 MAX_FRAMES = 25
 MAX_STACKS = 200
+#: A wall clock was set if it differs from the steady clock by more than this many seconds.
+CLOCK_STEP_S = 0.02
+#: Seconds between two samples of Dask's monitor, which are 0.5 s apart, from which on the event
+#: loop was blocked in between.
+MONITOR_GAP_S = 1.0
+#: Seconds after which gilknocker has counted a wait for the GIL that has ended: it samples for
+#: 0.01 s and looks each 0.1 s.
+GIL_DELAY_S = 0.25
 
 
 def process_cpu() -> tuple[int, int, float]:
@@ -89,6 +111,155 @@ class GcPauses:
         """Stop counting; safe to call twice."""
         with suppress(ValueError):
             gc.callbacks.remove(self._note)
+
+
+class GilWaits:
+    """Seconds that a thread of a worker's process waited for the GIL, from Dask's monitor.
+
+    While the GIL is held the event loop is blocked, and the monitor reads gilknocker before its
+    wait has been counted: the share of a blocked interval is in one of the samples after it.
+
+    Parameters
+    ----------
+    monitor : SystemMonitor
+        The worker's monitor.
+    lag : LoopLag
+        The timer of the worker's event loop.
+    """
+
+    def __init__(self, monitor: Any, lag: LoopLag) -> None:
+        self.monitor, self.lag = monitor, lag
+        #: Of a blocked interval whose share is not yet known: seconds that the loop was blocked,
+        #: largest share since then, and end on the steady clock.
+        self.pending: tuple[float, float, float] | None = None
+        self.total = 0.0
+        self.n_read = monitor.count
+        self.end = monitor.last_time
+        self.blocked_before = lag.blocked()
+
+    def sample(self) -> None:
+        """Make the monitor add a sample now."""
+        with suppress(Exception):
+            self.monitor.update()
+        self.read()
+
+    def read(self) -> float:
+        """Return the seconds so far.
+
+        Returns
+        -------
+        float
+            Seconds; NaN without gilknocker.
+        """
+        if "gil_contention" not in self.monitor.quantities:
+            return float("nan")
+        new = self.monitor.range_query(self.n_read)
+        if not new["time"]:
+            return self.total
+        self.n_read = self.monitor.count
+        before, self.blocked_before = self.blocked_before, self.lag.blocked()
+        # Ends of the samples on the steady clock.
+        ahead = new["time"][-1] - self.monitor.last_time
+        for moment, share in zip(new["time"], new["gil_contention"], strict=True):
+            seconds, self.end = moment - ahead - self.end, moment - ahead
+            is_blocked = seconds > MONITOR_GAP_S
+            if self.pending is not None:
+                blocked_s, known, end = self.pending
+                self.pending = blocked_s, max(known, share), end
+                if is_blocked or self.end - end > GIL_DELAY_S:
+                    self.total += blocked_s * max(known, share)
+                    self.pending = None
+                share = 0.0
+            if is_blocked:
+                blocked_s = min(seconds, self.blocked_before - before)
+                self.pending = blocked_s, share, self.end
+            elif self.pending is None:
+                self.total += seconds * share
+        return self.total
+
+    def discard_pending(self) -> None:
+        """Do not count a blocked interval whose share is not known yet."""
+        if self.pending is not None:
+            self.pending = 0.0, 0.0, self.pending[2]
+
+
+class ClockWatch:
+    """Seconds by which this process's wall clock was set."""
+
+    def __init__(self) -> None:
+        self.total = 0.0
+        self.ahead = self._ahead()
+
+    def read(self) -> float:
+        """Return the seconds so far.
+
+        Returns
+        -------
+        float
+            Sum of all steps above `CLOCK_STEP_S`; slower corrections are no steps.
+        """
+        before, self.ahead = self.ahead, self._ahead()
+        if abs(self.ahead - before) > CLOCK_STEP_S:
+            self.total += self.ahead - before
+        return self.total
+
+    def _ahead(self) -> float:
+        """Return the difference of both clocks, read within a millisecond if possible."""
+        best, took = 0.0, float("inf")
+        for _ in range(5):  # this thread may wait for a processor between two of the clocks
+            begin, wall, end = monotonic(), time(), monotonic()
+            if end - begin < took:
+                best, took = wall - (begin + end) / 2, end - begin
+            if took < 1e-3:
+                break
+        return best
+
+
+class ErrorTimes:
+    """Times at which this process made the messages of errors that tasks raised.
+
+    Making one takes some hundredths of a second, which recent releases add to the failed attempt.
+    """
+
+    def __init__(self) -> None:
+        #: By thread: Unix times in s at which making its last message began and ended.
+        self.of_threads: dict[int, tuple[float, float]] = {}
+        self.names = vars(distributed.worker)
+        self.original = self.names.get("error_message")
+        if self.original is not None:
+            self.wrapper = self.names["error_message"] = self._wrap(self.original)
+
+    def _wrap(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def error_message(*args: Any, **arguments: Any) -> Any:
+            begin = time()
+            message = original(*args, **arguments)
+            self.of_threads[threading.get_ident()] = begin, time()
+            return message
+
+        return error_message
+
+    def seconds_before(self, thread: int, stop: float) -> float:
+        """Return the seconds that the message took if it was made before an attempt ended.
+
+        Parameters
+        ----------
+        thread : int
+            Number of the attempt's thread.
+        stop : float
+            Unix time in s at which the attempt ended, on the worker's own clock.
+
+        Returns
+        -------
+        float
+            0 if it was made afterwards.
+        """
+        begin, end = self.of_threads.get(thread, (stop, stop))
+        return end - begin if abs(end - stop) < abs(begin - stop) else 0.0
+
+    def close(self) -> None:
+        """Stop noting times."""
+        if self.original is not None and self.names["error_message"] is self.wrapper:
+            self.names["error_message"] = self.original
 
 
 class LoopWatch:

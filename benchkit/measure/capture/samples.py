@@ -25,6 +25,8 @@ HELD_EVERY_S = 0.5
 MAX_RESULTS = 300_000
 #: With more pairs of group and worker a sample has the sums of the groups alone.
 MAX_PAIRS = 2000
+#: Values of the worker plugin that are maxima since its last heartbeat.
+MAXIMA = ("rss_peak", "tick_max", "gc_max")
 
 
 class Samples:
@@ -56,8 +58,9 @@ class Samples:
         self.groups, self.gc = groups, GcPauses()
         self.next_held = 0.0
         self.last_seen: dict[str, float] = {}
-        #: By worker index: number of the last heartbeat that was read.
-        self.last_beat: dict[int, int] = {}
+        #: By address: arrival of each heartbeat since the last sample, and the worker plugin's
+        #: values in it. Between two samples a worker can send several, and the scheduler keeps one.
+        self.unread: dict[str, list[tuple[float, dict[str, Any]]]] = {}
         #: By worker index: time of the newest memory sample that was read, and seconds that the
         #: scheduler's clock is ahead of the worker's: the smallest difference between the arrival
         #: of a heartbeat and its newest sample, which includes the shortest time on the way.
@@ -75,7 +78,6 @@ class Samples:
         self.transitions_before = self.scheduler.transition_counter
         self.lag.read()
         self.last_seen.clear()
-        self.last_beat.clear()
 
     @property
     def transitions(self) -> int:
@@ -94,36 +96,49 @@ class Samples:
             if counts is not None:  # absent for states without tasks
                 counts = {"executing": 0, "ready": 0, "memory": 0, **counts}
             index = self.workers.get(address, -1)
+            beats = self.unread.pop(address, None)
+            if not beats and metrics.get(self.name):
+                beats = [(state.last_seen, metrics[self.name])]
             sources = {
                 "state": state,
                 "beat": metrics,
-                "probe": self._with_missed_maxima(index, metrics.get(self.name)),
+                "probe": self._read(index, beats or []),
                 "counts": counts,
             }
             with contextlib.suppress(KeyError, TypeError):  # it reads the heartbeat too
                 sources["memory"] = state.memory
             self.worker_values.extend([now, index, *[look_up(sources, p) for p in SAMPLE_PATHS]])
-            if sources["probe"]:
-                points = sources["probe"].get("memory") or b""
-                self.add_memory(index, points)
-                if points:
-                    ahead = state.last_seen - self.last_memory[index]
-                    self.ahead[index] = min(ahead, self.ahead.get(index, ahead))
+        for address in self.unread.keys() - self.scheduler.workers.keys():  # it has just left
+            self._read(self.workers.get(address, -1), self.unread.pop(address))
 
-    def _with_missed_maxima(
-        self, index: int, probe: dict[str, Any] | None
-    ) -> dict[str, Any] | None:
-        """Return values of the worker plugin; maxima include a heartbeat that was not read."""
-        if not probe:
-            return probe
-        last, self.last_beat[index] = self.last_beat.get(index), probe["beat"]
-        if last is None or probe["beat"] <= last + 1:
-            return probe
+    def note_heartbeat(self, arguments: dict[str, Any]) -> None:
+        """Keep the worker plugin's values of a heartbeat until the next sample.
+
+        Parameters
+        ----------
+        arguments : dict
+            Arguments of `Scheduler.heartbeat_worker`.
+        """
+        probe = arguments["metrics"].get(self.name)
+        if probe:
+            self.unread.setdefault(arguments["address"], []).append((time(), probe))
+
+    def _read(self, index: int, beats: list[tuple[float, dict[str, Any]]]) -> dict[str, Any] | None:
+        """Return the newest values of the worker plugin, with the maxima of all heartbeats."""
+        for arrival, probe in beats:
+            points = probe.get("memory") or b""
+            self.add_memory(index, points)
+            if points:
+                ahead = arrival - self.last_memory[index]
+                self.ahead[index] = min(ahead, self.ahead.get(index, ahead))
+        if not beats:
+            return None
         known = {
-            name: [value for value in (before, probe[name]) if value == value]
-            for name, before in probe["maxima_before"].items()
+            name: [probe[name] for _, probe in beats if probe[name] == probe[name]]
+            for name in MAXIMA
         }
-        return {**probe, **{name: max(values, default=NAN) for name, values in known.items()}}
+        maxima = {name: max(values, default=NAN) for name, values in known.items()}
+        return {**beats[-1][1], **maxima}
 
     def add_memory(self, index: int, points: bytes) -> None:
         """Add the memory samples of a worker that are new.

@@ -18,11 +18,13 @@ from benchkit.measure.capture.heartbeats import (
     REPLY_TIMEOUT_S,
     await_heartbeats,
 )
+from benchkit.measure.capture.listeners import listen, stop_listening
 from benchkit.measure.capture.loop_lag import LoopLag
 from benchkit.measure.capture.poller import SchedulerPoller
 from benchkit.measure.capture.process import LoopWatch, process_cpu
 from benchkit.measure.capture.running_tasks import RunningTasks
 from benchkit.measure.capture.samples import Samples
+from benchkit.measure.capture.scattered_data import ScatteredData
 from benchkit.measure.capture.task_graph import TaskGraph
 from benchkit.measure.capture.task_groups import TaskGroups
 from benchkit.measure.capture.task_stream import TaskStream
@@ -115,6 +117,7 @@ class CapturePlugin(ClusterHooks):
         self.running_tasks = RunningTasks(scheduler, self.name)
         self.n_ticks = 0
         self.poller: SchedulerPoller | None = None
+        self.scattered: ScatteredData | None = None
         self.group_rows: list[dict[str, Any]] = []
         for address, state in list(scheduler.workers.items()):
             self._register_worker(address, state)
@@ -150,6 +153,7 @@ class CapturePlugin(ClusterHooks):
     async def close(self) -> None:
         """Stop the timers; also called when the scheduler closes."""
         self._stop_recording()
+        stop_listening(self.scheduler, "heartbeat_worker", self.name)
         self.poller = None
         self.report_poller.cancel()
         self.lag.stop()
@@ -163,6 +167,7 @@ class CapturePlugin(ClusterHooks):
 
     def _start_recording(self) -> None:
         self.event_log.counting = True
+        self.scattered = ScatteredData(self.scheduler, self.name)
         if self.level == "full":
             self.graph.start()
             if not is_supported(self.scheduler):
@@ -171,7 +176,7 @@ class CapturePlugin(ClusterHooks):
             install_wrappers(self.scheduler, self.name, self.stream.wrappers())
         light = self.level == "light"
         self.poller = SchedulerPoller(
-            self.scheduler, self, self.groups, self.event_log, tasks=light
+            self.scheduler, self, self.groups, self.event_log, self.scattered, tasks=light
         )
         self.scheduler.plugins.pop(self.name, None)
 
@@ -180,8 +185,8 @@ class CapturePlugin(ClusterHooks):
             self._poll()
             self._guarded(self._count_groups)
             self._guarded(self.running_tasks.stop, time(), self.groups.members)
-            if self.poller is not None:
-                self.poller.remove()
+        if self.scattered is not None:
+            self.scattered.remove()
         self.event_log.counting = False
         self.graph.stop()
         remove_wrappers(self.scheduler, self.name)
@@ -213,6 +218,7 @@ class CapturePlugin(ClusterHooks):
             ``t_on`` (Unix s), ``n_workers`` and ``cpu``, see `process_cpu`.
         """
         self.last_call = time()
+        listen(self.scheduler, "heartbeat_worker", self.name, self.samples.note_heartbeat)
         await await_heartbeats(self.scheduler, self.name, "on", time(), self.add_error)
         self.groups.begin(self.scheduler.task_groups.values())
         self.fine_before = read_fine_metrics(self.scheduler)
@@ -385,6 +391,7 @@ class CapturePlugin(ClusterHooks):
             "n_errors": event_log.n_failures,
             "n_steals": event_log.n_steals,
             "transitions": self.samples.transitions,
+            "scattered_bytes": self.scattered.nbytes if self.scattered is not None else 0,
             "clock_ahead": dict(self.samples.ahead),
             "n_other_captures": self.n_other_captures,
             **self.running_tasks.state(),

@@ -20,15 +20,20 @@ __all__ = ["IGNORED_LEVELS", "MAX_LOG_LINES", "WorkerLog", "warnings_of"]
 MAX_TRANSFERS = 500_000
 MAX_LOG_LINES = 1000
 IGNORED_LEVELS = ("DEBUG", "INFO")
+#: Directions of transfers. The sender's log has a transfer when the receiver has acknowledged it:
+#: of those that began before the clock stopped, some are acknowledged later.
+INCOMING, OUTGOING, ACKNOWLEDGED_LATE = 0, 1, 2
 
 
 class WorkerLog:
     """Return the data of one worker by time window, with acknowledgement.
 
     Requests acknowledge: `start` equal to the previous `stop` confirms the last reply; repeating
-    the previous `start` means that it was lost, and the data are sent again. Windows are in time of
-    the scheduler's clock, and the worker's estimate of the clock offset changes with each
-    heartbeat. Therefore the entries that were sent are remembered, not their times.
+    the previous `start` means that it was lost, and the data are sent again. Ends of windows only
+    grow: on a slow link a request that was given up can arrive after its successor, and a request
+    with an earlier end is not answered. Windows are in time of the scheduler's clock, and the
+    worker's estimate of the clock offset changes with each heartbeat. Therefore the entries that
+    were sent are remembered, not their times.
 
     Parameters
     ----------
@@ -41,11 +46,14 @@ class WorkerLog:
     def __init__(self, worker: Any, clock: Callable[[], float] = time) -> None:
         self.worker, self.clock = worker, clock
         self.clock_start = self.sent_until = NAN
+        #: By kind of data: end of the newest window that was answered.
+        self.answered: dict[str, float] = {}
         self.peers: dict[str, int] = {}
         #: Six numbers per transfer: transfers in the last reply, and transfers not yet sent.
         self.sent_transfers, self.transfers = array("d"), array("d")
-        #: Whether the clock has stopped: later transfers are not of the run.
-        self.stopped = False
+        #: Time at which the clock stopped, on the clock of the worker's log: later transfers are
+        #: not of the run, but the acknowledgements of some sent before are still on the way.
+        self.stopped = NAN
         self.n_missed = 0
         self.logs = (worker.transfer_incoming_log, worker.transfer_outgoing_log)
         self.newest = [log[-1] if log else None for log in self.logs]
@@ -59,9 +67,10 @@ class WorkerLog:
 
     def copy_transfers(self) -> None:
         """Copy new entries of the worker's transfer logs, which keep only the last 1000."""
-        if self.stopped:
-            return
+        stopped = self.stopped == self.stopped
         for direction, log in enumerate(self.logs):
+            if stopped and direction == INCOMING:
+                continue
             new_entries: list[dict[str, Any]] = []
             for entry in reversed(log):
                 if entry is self.newest[direction]:
@@ -73,13 +82,15 @@ class WorkerLog:
             if new_entries:
                 self.newest[direction] = new_entries[0]
             for entry in reversed(new_entries):
+                if stopped and entry["start"] > self.stopped:
+                    continue
                 if len(self.transfers) >= 6 * MAX_TRANSFERS:
                     self.n_missed += 1
                     continue
                 peer_address = str(entry.get("who"))
                 self.transfers.extend(
                     (
-                        direction,
+                        ACKNOWLEDGED_LATE if stopped else direction,
                         self.peers.setdefault(peer_address, len(self.peers)),
                         entry["stop"],
                         entry["total"],
@@ -100,9 +111,10 @@ class WorkerLog:
             Start or stop of the clock.
         """
         self.copy_transfers()
-        if edge == "on":
+        if edge == "off":
+            self.stopped = self.clock() + self.worker.scheduler_delay
+        elif not self.answered and self.stopped != self.stopped:  # else the call arrives late
             self.transfers, self.clock_start = array("d"), -float("inf")
-        self.stopped = edge == "off"
 
     def read_transfers(self, start: float, stop: float) -> list[list[Any]]:
         """Return the transfers of a window, summed by direction and peer.
@@ -115,9 +127,11 @@ class WorkerLog:
         Returns
         -------
         list of list
-            Rows of direction (0 incoming, 1 outgoing), address of the peer, count, bytes,
-            compressed bytes, seconds.
+            Rows of direction (`INCOMING`, `OUTGOING` or `ACKNOWLEDGED_LATE`), address of the peer,
+            count, bytes, compressed bytes, seconds.
         """
+        if self._is_late("transfers", stop):
+            return []
         self.copy_transfers()
         if self.clock_start != self.clock_start:
             self.clock_start = start
@@ -129,7 +143,7 @@ class WorkerLog:
         rows = iter(self.transfers)
         for row in zip(*[rows] * 6, strict=True):
             direction, peer, moment, nbytes, compressed, seconds = row
-            if moment > stop and not self.stopped:
+            if moment > stop and self.stopped != self.stopped:
                 later.extend(row)
             elif moment > self.clock_start:
                 self.sent_transfers.extend(row)
@@ -138,6 +152,13 @@ class WorkerLog:
                     total[index] += value
         self.transfers, self.sent_until = later, stop
         return [[*pair, *total] for pair, total in sums.items()]
+
+    def _is_late(self, kind: str, stop: float) -> bool:
+        """Return whether a window ends before one that was answered, else note its end."""
+        late = stop < self.answered.get(kind, stop)
+        if not late:
+            self.answered[kind] = stop
+        return late
 
     def read_log(self, start: float, stop: float) -> list[list[Any]]:
         """Return the warnings and errors that the worker logged in a window.
@@ -152,6 +173,8 @@ class WorkerLog:
         list of list
             Rows of time (Unix s on the scheduler's clock), level, text.
         """
+        if self._is_late("logs", stop):
+            return []
         ahead = self.worker.scheduler_delay
         after = self.log_ends.get(start, start - ahead)
         until = stop if stop == float("inf") else min(stop - ahead, self.clock())
@@ -191,6 +214,8 @@ class WorkerLog:
             the frame, count), a parent before its children. The frames of the roots are task
             prefixes. Empty without call stacks.
         """
+        if self._is_late("profile", stop):
+            return b""
         history = list(self.worker.profile_keys_history)
         last_sent, off = self.tree_ends.get(start, self.cuts.get("on")), self.cuts.get("off")
         new_entries: list[Any] = []

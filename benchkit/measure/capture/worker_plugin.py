@@ -11,6 +11,7 @@ from typing import Any
 
 import distributed
 from distributed.diagnostics.plugin import WorkerPlugin
+from distributed.metrics import time
 
 from benchkit.measure.capture.columns import NAN, text
 from benchkit.measure.capture.loop_lag import LAG_TICK_S, LoopLag
@@ -21,13 +22,22 @@ from benchkit.measure.capture.memory_sampler import (
     machine_number,
     process_number,
 )
-from benchkit.measure.capture.process import GcPauses
+from benchkit.measure.capture.p2p_bytes import count_p2p_bytes, stop_counting_p2p_bytes
+from benchkit.measure.capture.process import (
+    GIL_DELAY_S,
+    ClockWatch,
+    ErrorTimes,
+    GcPauses,
+    GilWaits,
+)
 from benchkit.measure.capture.worker_log import WorkerLog
 
 __all__ = ["CaptureWorkerPlugin"]
 
 #: Seconds between two heartbeats of a worker on a small cluster.
 HEARTBEAT_S = 0.5
+#: Seconds that the final report waits for receivers to acknowledge what they have received.
+ACKNOWLEDGE_TIMEOUT_S = 0.5
 
 
 class CaptureWorkerPlugin(WorkerPlugin):
@@ -70,12 +80,14 @@ class CaptureWorkerPlugin(WorkerPlugin):
         self.siblings[self.name, worker.address] = self
         self.process, self.machine = float(process_number()), float(machine_number())
         self.machine_cpu_time = NAN
-        #: Times of the last two heartbeats, and their number. Each heartbeat repeats samples and
-        #: maxima of the one before, because the scheduler may see only every second heartbeat.
-        self.beats = [0.0, 0.0]
-        self.n_beats = 0
-        self.maxima_before: dict[str, float] = {}
+        self.clock, self.gil = ClockWatch(), GilWaits(worker.monitor, self.lag)
+        #: Seconds of attempts that raised, since `on_moment` on the scheduler's clock.
+        self.failed_s, self.on_moment = 0.0, float("-inf")
+        self.error_times = shared[0].error_times if shared else ErrorTimes()
+        #: Time of the newest memory sample in the last heartbeat.
+        self.last_sent = 0.0
         self.worker_log = WorkerLog(worker)
+        count_p2p_bytes((self.name, worker.address))
         worker.metrics[self.name] = self.heartbeat_metrics
         worker.handlers[f"{self.name}_report"] = self.report
         worker.handlers[f"{self.name}_beat"] = self.beat
@@ -90,20 +102,44 @@ class CaptureWorkerPlugin(WorkerPlugin):
         """
         if worker.status.name.startswith("closing"):
             with contextlib.suppress(Exception):
-                last_samples = self.memory.points(self.beats[0], LAG_TICK_S)
+                last_samples = self.memory.points(self.last_sent, LAG_TICK_S)
                 worker.log_event(self.name, {"leaving": worker.address, "memory": last_samples})
         worker.metrics.pop(self.name, None)
         for op in ("report", "beat"):
             worker.handlers.pop(f"{self.name}_{op}", None)
         self.siblings.pop((self.name, worker.address), None)
+        stop_counting_p2p_bytes((self.name, worker.address))
         if not any(plugin.lag is self.lag for plugin in self.siblings.values()):
             self.lag.stop()
         if not any(plugin.memory is self.memory for plugin in self.siblings.values()):
             self.memory.close()
             self.gc.close()
+            self.error_times.close()
         if not self.siblings:
             vars(distributed).pop("_benchkit_worker_plugins", None)
             vars(distributed).pop("_benchkit_process", None)
+
+    def transition(self, key: Any, start: str, finish: str, **kwargs: Any) -> None:
+        """Add the seconds of an attempt that raised; the scheduler does not receive them.
+
+        Parameters
+        ----------
+        key : hashable
+            Key of the task.
+        start, finish : str
+            States of the task on the worker.
+        **kwargs
+            Arguments of other releases of distributed, not used.
+        """
+        if finish != "error" or start not in ("executing", "long-running"):
+            return
+        for event in self.worker.state.tasks[key].startstops[-1:]:
+            if event["action"] == "compute":
+                thread, stop = self.worker.threads.get(key), event["stop"]
+                message_s = self.error_times.seconds_before(
+                    thread, stop - self.worker.scheduler_delay
+                )
+                self.failed_s += max(0.0, stop - max(event["start"], self.on_moment) - message_s)
 
     def heartbeat_metrics(self, worker: Any) -> dict[str, Any]:
         """Return the metrics for a heartbeat.
@@ -117,34 +153,29 @@ class CaptureWorkerPlugin(WorkerPlugin):
         -------
         dict of str to float
             Values since the last heartbeat (``rss_peak`` in B, ``tick_max`` and ``gc_max`` in s),
-            totals of the process (``cpu_time`` and ``gc_time`` in s, ``io_read``, ``io_write`` in
-            B) and of the machine (``net_read_total``, ``loopback_total`` in B), numbers of both,
-            ``memory``: samples as bytes, see `MemorySampler.points`; ``beat``: the number of the
-            heartbeat; ``maxima_before``: ``rss_peak``, ``tick_max`` and ``gc_max`` of the heartbeat
-            before it.
+            totals of the process (``cpu_time``, ``gc_time``, ``gil_time``, ``failed_time``,
+            ``clock_step`` in s, ``io_read``, ``io_write`` in B) and of the machine
+            (``net_read_total``, ``loopback_total`` in B), numbers of both, and ``memory``: samples
+            as bytes, see `MemorySampler.points`.
         """
         self.worker_log.copy_transfers()
         heartbeat = worker.periodic_callbacks.get("heartbeat")
         interval_s = heartbeat.callback_time / 1000 if heartbeat is not None else HEARTBEAT_S
         self._update_maxima(MIN_INTERVAL_S if self.at_edge else interval_s / POINTS_PER_HEARTBEAT)
-        maxima = {
+        out: dict[str, Any] = {
             "rss_peak": self.peak or NAN,
             "tick_max": self.longest_lag,
             "gc_max": self.longest_gc,
-        }
-        self.n_beats += 1
-        out: dict[str, Any] = {
-            **maxima,
-            "beat": self.n_beats,
-            "maxima_before": self.maxima_before,
             "process_number": self.process,
             "machine_number": self.machine,
             "machine_cpu_time": self.machine_cpu_time,
             "gc_time": self.gc.total,
-            "memory": self.memory.points(self.beats[0], interval_s),
+            "gil_time": self.gil.read(),
+            "failed_time": self.failed_s,
+            "clock_step": self.clock.read(),
+            "memory": self.memory.points(self.last_sent, interval_s),
         }
-        self.beats = [self.beats[1], self.memory.samples[-1][0]]
-        self.maxima_before = maxima
+        self.last_sent = self.memory.samples[-1][0]
         self.peak, self.longest_lag, self.longest_gc = 0, 0.0, 0.0
         self.at_edge = False
         process = worker.monitor.proc
@@ -205,13 +236,20 @@ class CaptureWorkerPlugin(WorkerPlugin):
         self.worker_log.cut_transfers(edge)
         self.machine_cpu_time = _machine_cpu_time()
         self.at_edge = True
+        self.gil.sample()
+        if edge == "on":
+            self.gil.discard_pending()
+            self.on_moment = time() + self.worker.scheduler_delay
+        elif self.gil.pending is not None:
+            await asyncio.sleep(1.2 * GIL_DELAY_S)
+            self.gil.sample()
         if self.level == "full":
             with contextlib.suppress(Exception):
                 self.worker_log.cut_call_stacks(edge)
         if not any(iscoroutinefunction(metric) for metric in self.worker.metrics.values()):
             await self.worker.heartbeat()
 
-    def report(self, start: float, stop: float, stacks: bool, last: bool) -> dict[str, Any]:
+    async def report(self, start: float, stop: float, stacks: bool, last: bool) -> dict[str, Any]:
         """Return the data of this worker in a window.
 
         Parameters
@@ -230,6 +268,9 @@ class CaptureWorkerPlugin(WorkerPlugin):
             ``errors`` lists the fields that failed.
         """
         log = self.worker_log
+        give_up = monotonic() + ACKNOWLEDGE_TIMEOUT_S
+        while last and self.worker.transfer_outgoing_count and monotonic() < give_up:
+            await asyncio.sleep(0.01)
         out: dict[str, Any] = {"errors": []}
         readers: dict[str, Callable[[], Any]] = {
             "transfers": lambda: log.read_transfers(start, stop),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Callable
+from math import nextafter
 from typing import Any
 
 from distributed.metrics import time
@@ -48,7 +49,8 @@ class WorkerReportPoller:
     """Gather parts of the workers' reports while the clock runs.
 
     The window of a request begins where the window of the last reply ended: a lost reply is
-    requested again, and no data is sent twice.
+    requested again, and no data is sent twice. Each request to a worker ends later than the one
+    before, by which the worker recognises requests that arrive late.
 
     Parameters
     ----------
@@ -73,6 +75,8 @@ class WorkerReportPoller:
         #: By worker index: end of the last window received, and time of the last request.
         self.window_ends: dict[int, float] = {}
         self.request_times: dict[int, float] = {}
+        #: By worker index: end of the last window requested.
+        self.last_stops: dict[int, float] = {}
         self.profiled: dict[int, bool] = {}
         self.parts: list[list[Any]] = []
         self.pending: dict[int, asyncio.Future[None]] = {}
@@ -99,6 +103,9 @@ class WorkerReportPoller:
         every = max(1, -(-len(self.scheduler.workers) // MAX_PROFILED_WORKERS))
         stacks = self.profiled.setdefault(index, index % every == 0)
         start = self.window_ends.get(index, self.start)
+        if index in self.last_stops:  # later even if the scheduler's clock was set back
+            stop = max(stop, nextafter(self.last_stops[index], float("inf")))
+        self.last_stops[index] = stop
         return {"start": start, "stop": stop, "stacks": stacks, "last": last}
 
     def send_requests(self, tick_s: float, last_call: float) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from benchkit.measure.capture import SAMPLE_COLUMNS
-from benchkit.measure.capture_client import CLOCK_STEP_S
+from benchkit.measure.capture.process import CLOCK_STEP_S
 from benchkit.measure.recording import Recording
 
 __all__ = ["CaptureFacts"]
@@ -38,6 +38,8 @@ class CaptureFacts:
     own_cpu_s : float, optional
         CPU seconds of scheduler and client on the workers' machines, without processes that also
         run workers.
+    scattered_bytes : float, optional
+        Bytes of data that clients put on the workers.
     """
 
     full: bool = True
@@ -49,6 +51,7 @@ class CaptureFacts:
     n_other_captures: int = 0
     clock_step_s: float = 0.0
     own_cpu_s: float | None = None
+    scattered_bytes: float | None = None
 
     @property
     def clock_was_set(self) -> bool:
@@ -83,6 +86,7 @@ class CaptureFacts:
             has_waits=not unknown and not dropped,
             clock_step_s=recording.tail.get("clock_step_s") or 0.0,
             own_cpu_s=_own_cpu_s(recording),
+            scattered_bytes=state.get("scattered_bytes"),
             **{name: int(state.get(name) or 0) for name in names},
         )
 

@@ -13,10 +13,17 @@ from collections.abc import Mapping
 import numpy as np
 import xarray as xr
 
+from benchkit.measure.capture.p2p_bytes import P2P_OTHERS, P2P_OWN
 from benchkit.store.build.facts import CaptureFacts
 from benchkit.store.build.groups import recomputed_tasks
 from benchkit.store.build.memory import cluster_memory
-from benchkit.store.build.processes import increases, process_ids
+from benchkit.store.build.processes import (
+    held_seconds,
+    increases,
+    increases_by_worker,
+    monitored_seconds,
+    process_ids,
+)
 from benchkit.store.build.restarts import messages_of, restarted_workers
 from benchkit.store.schema import METRICS
 
@@ -27,6 +34,8 @@ MONITOR_S = 0.5
 #: Share of the threads' time by which tasks may overlap, by errors of clocks, before idle time is
 #: unknown.
 MAX_OVERLAP = 0.02
+#: Dask's own count of P2P bytes may differ by this share from the sum of both parts.
+MAX_P2P_DIFFERENCE = 0.01
 #: Prefixes of the tasks in the middle of each P2P shuffle.
 P2P_BARRIER = re.compile("(shuffle|rechunk)-(p2p|barrier)|p2p-barrier")
 _DISK_TIMES = {"disk_read_time": "disk-read", "disk_write_time": "disk-write"}
@@ -68,6 +77,8 @@ def compute_metrics(
         metrics |= _losses(groups, duration)
         metrics |= _tasks(groups)
         metrics |= _traffic(groups["transfers"], workers.sizes["worker"])
+        if facts.scattered_bytes is not None:
+            metrics["scatter_bytes"] = facts.scattered_bytes
         if n_steals is not None:
             metrics["n_steals"] = n_steals
     return {
@@ -152,14 +163,19 @@ def _activities(groups: Mapping[str, xr.Dataset], facts: CaptureFacts) -> dict[s
     words = ("serialize", "deserialize", "compress", "decompress")
     if known:
         metrics["serialize_time"] = total(in_seconds & np.isin(activities, words))
-    failed = total(in_seconds & (activities == "failed"))
-    if failed or not _has_failures(groups["task_groups"], counted=known):
-        metrics["failed_time"] = failed
+    attempts = increases_by_worker(groups["workers"], "failed_time")
+    counted = known or bool(np.isfinite(attempts).any())
+    if np.nansum(attempts) or not _has_failures(groups["task_groups"], counted=counted):
+        metrics["failed_time"] = np.nansum(attempts)
     sent = in_p2p & (fine["prefix"].values == "background-comms") & (fine["unit"].values == "bytes")
+    others, own, both = (
+        total(sent & (activities == name)) for name in (P2P_OTHERS, P2P_OWN, "process")
+    )
     prefixes = groups["task_groups"]["prefix"].values
     # Releases before 2024 shuffle by P2P without counting it.
-    if in_p2p.any() or not any(P2P_BARRIER.search(prefix) for prefix in prefixes):
-        metrics["p2p_bytes"] = total(sent & (activities == "process"))
+    known = in_p2p.any() or not any(P2P_BARRIER.search(prefix) for prefix in prefixes)
+    if known and np.isclose(others + own, both, rtol=MAX_P2P_DIFFERENCE):
+        metrics["p2p_bytes"] = others
     return metrics
 
 
@@ -181,10 +197,6 @@ def _counters(workers: xr.Dataset) -> dict[str, float]:
         grown = sum(increases(workers[name].values, ids) for name in names)
         if np.isfinite(grown).any():
             metrics[metric] = np.nansum(grown)
-    every_worker = np.arange(workers.sizes["worker"])
-    fetches = increases(workers["transfer_incoming_total"].values, every_worker)
-    if np.isfinite(fetches).any():
-        metrics["n_transfers"] = np.nansum(fetches)
     if "machine_id" in workers:
         machines = workers["machine_id"].values
         received = increases(workers["net_read_total"].values, machines)
@@ -200,9 +212,7 @@ def _counters(workers: xr.Dataset) -> dict[str, float]:
 def _occupancy(
     workers: xr.Dataset, busy: Mapping[str, float], duration: float, facts: CaptureFacts
 ) -> dict[str, float]:
-    left = np.where(np.isnan(workers["left"].values), np.inf, workers["left"].values)
-    held = np.minimum(left, duration) - np.maximum(workers["joined"].values, 0.0)
-    held = np.maximum(held, 0.0)
+    held = held_seconds(workers, duration)
     metrics = {"worker_seconds": held.sum()}
     thread_seconds = (held * workers["nthreads"].values).sum()
     if "compute_time" in busy and "failed_time" in busy and not facts.n_actors:
@@ -213,9 +223,10 @@ def _occupancy(
     tick = workers["tick_max"].values
     if np.isfinite(tick).any():
         metrics["worker_tick_max"] = np.nanmax(tick)
-    gil = _mean_in_window(workers["monitor_time"].values, workers["gil"].values, duration)
-    if gil is not None:
-        metrics["gil_contention_mean"] = gil
+    known, _ = monitored_seconds(workers, duration)
+    if duration >= 2 * MONITOR_S and known > held.sum() / 2:
+        waits = np.nansum(increases_by_worker(workers, "gil_time"))
+        metrics["gil_contention_mean"] = min(1.0, waits / known)
     return metrics
 
 
@@ -251,11 +262,16 @@ def _mean_in_window(ends: np.ndarray, values: np.ndarray, duration: float) -> fl
 
 
 def _traffic(transfers: xr.Dataset, n_workers: int) -> dict[str, float]:
-    """Return the bytes that workers fetched from each other."""
+    """Return what workers sent each other, and the bytes that they sent the client."""
     between = (transfers["source"].values >= 0) & (transfers["destination"].values >= 0)
     if not between.any() and transfers.sizes["incomplete_report"] == n_workers:
         return {}
-    return {"transfer_bytes": np.nansum(transfers["bytes"].values[between])}
+    gathered = (transfers["source"].values >= 0) & (transfers["destination"].values < 0)
+    return {
+        "n_transfers": np.nansum(transfers["count"].values[between]),
+        "transfer_bytes": np.nansum(transfers["bytes"].values[between]),
+        "gather_bytes": np.nansum(transfers["bytes"].values[gathered]),
+    }
 
 
 def _scheduler(scheduler: xr.Dataset, duration: float) -> dict[str, float]:

@@ -11,6 +11,9 @@ from numpy.typing import NDArray
 __all__ = [
     "add_up_memory",
     "increases",
+    "increases_by_worker",
+    "monitored_seconds",
+    "held_seconds",
     "process_ids",
     "rows_by_process",
     "share_processes",
@@ -132,3 +135,66 @@ def increases(values: NDArray[np.float64], owners: NDArray[Any]) -> NDArray[np.f
         known = columns[np.isfinite(columns)]
         out.append(known.max() - known.min() if len(known) else np.nan)
     return np.array(out)
+
+
+def increases_by_worker(workers: xr.Dataset, name: str) -> NDArray[np.float64]:
+    """Return the increase of each worker's own counter.
+
+    Parameters
+    ----------
+    workers : Dataset
+        Group ``workers`` of a run.
+    name : str
+        Name of the variable.
+
+    Returns
+    -------
+    ndarray, shape (workers,)
+        NaN where it is unknown, or the run has no such variable.
+    """
+    n_workers = workers.sizes["worker"]
+    if name not in workers:
+        return np.full(n_workers, np.nan)
+    return increases(workers[name].values, np.arange(n_workers))
+
+
+def held_seconds(workers: xr.Dataset, duration: float) -> NDArray[np.float64]:
+    """Return the seconds that each worker was there while the clock ran.
+
+    Parameters
+    ----------
+    workers : Dataset
+        Group ``workers`` of a run.
+    duration : float
+        Seconds between clock on and clock off.
+
+    Returns
+    -------
+    ndarray, shape (workers,)
+        Seconds.
+    """
+    left = np.where(np.isnan(workers["left"].values), np.inf, workers["left"].values)
+    held = np.minimum(left, duration) - np.maximum(workers["joined"].values, 0.0)
+    return np.asarray(np.maximum(held, 0.0))
+
+
+def monitored_seconds(workers: xr.Dataset, duration: float) -> tuple[float, float]:
+    """Return the seconds for which the workers' waits for the GIL are known.
+
+    Parameters
+    ----------
+    workers : Dataset
+        Group ``workers`` of a run.
+    duration : float
+        Seconds between clock on and clock off.
+
+    Returns
+    -------
+    known, held : float
+        Up to the last sample of each worker's monitor, and while the workers were there.
+    """
+    held = held_seconds(workers, duration)
+    measured = np.isfinite(increases_by_worker(workers, "gil_time"))
+    ends = np.fmax.reduce(workers["monitor_time"].values, axis=0, initial=-np.inf)
+    known = np.minimum(ends - np.maximum(workers["joined"].values, 0.0), held)
+    return float(np.maximum(known, 0.0)[measured].sum()), float(held.sum())

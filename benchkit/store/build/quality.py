@@ -9,10 +9,13 @@ import numpy as np
 import xarray as xr
 
 from benchkit.formatting import counted, format_quantity
+from benchkit.measure.capture.process import CLOCK_STEP_S, MONITOR_GAP_S
 from benchkit.store.build.facts import CaptureFacts
 from benchkit.store.build.memory import MIN_SAMPLED, mean_uncertainty, sampled_share
 from benchkit.store.build.processes import (
     increases,
+    increases_by_worker,
+    monitored_seconds,
     process_ids,
     rows_by_process,
     share_processes,
@@ -42,7 +45,9 @@ REASONS = {
     "serialize_time": _RELEASE,
     "p2p_bytes": _RELEASE,
     "memory_trimmed": "a worker did not report it",
+    "n_transfers": "no worker reported it",
     "transfer_bytes": "no worker reported it",
+    "gather_bytes": "no worker reported it",
     "network_bytes": "the workers' system does not count it",
     "disk_bytes": "the workers' system does not count it",
     "cpu_time": "the workers' system does not count it",
@@ -60,6 +65,14 @@ BY_WALL_CLOCK = (
     "gil_contention_mean",
     "n_workers_lost",
     "n_tasks_recomputed",
+)
+#: Metrics that rest on the wall clocks of single workers.
+BY_WORKER_CLOCK = (
+    "compute_time",
+    "failed_time",
+    "idle_time",
+    "transfer_time",
+    "gil_contention_mean",
 )
 
 
@@ -111,7 +124,9 @@ def quality_notes(
     if "workers" in groups:
         notes += _sampling(groups, metrics, duration, facts)
         notes += _processes(groups["workers"], duration)
-        notes += _time(metrics, facts)
+        notes += _time(groups["workers"], metrics, duration, facts)
+        notes += _worker_clocks(groups["workers"])
+        notes += _sums(groups, metrics)
         notes += _losses(metrics)
         notes += _tasks(groups, metrics, facts)
         notes += _neighbours(groups["workers"], metrics, facts)
@@ -145,7 +160,7 @@ def _clock(facts: CaptureFacts) -> list[Note]:
     tasks = "the seconds of tasks that ran at that moment may be wrong by as much"
     return [
         Note("absent", BY_WALL_CLOCK, text),
-        Note("estimated", ("compute_time", "failed_time", "idle_time", "transfer_time"), tasks),
+        Note("estimated", BY_WORKER_CLOCK[:4], tasks),
     ]
 
 
@@ -212,8 +227,21 @@ def _longest_gap(memory: xr.Dataset, ids: np.ndarray, duration: float) -> float:
     return longest
 
 
-def _time(metrics: Mapping[str, float], facts: CaptureFacts) -> list[Note]:
+def _time(
+    workers: xr.Dataset, metrics: Mapping[str, float], duration: float, facts: CaptureFacts
+) -> list[Note]:
     notes = []
+    known, held = monitored_seconds(workers, duration)
+    if "gil_contention_mean" in metrics and known < held * (1 - MENTIONED):
+        text = f"the wait for the GIL is known for {known / held:.0%} of the workers' time"
+        notes.append(Note("estimated", ("gil_contention_mean",), text))
+    blocked_s = metrics.get("worker_tick_max", 0.0)
+    if metrics.get("gil_contention_mean") and blocked_s > MONITOR_GAP_S:
+        text = (
+            f"the event loop of a worker was blocked for {blocked_s:.1f} s, during which Dask's "
+            "monitor cannot sample: the wait for the GIL at that time is that of its event loop"
+        )
+        notes.append(Note("estimated", ("gil_contention_mean",), text))
     names = ("compute_time", "idle_time")
     if facts.n_actors:
         text = f"{counted(facts.n_actors, 'actor')}: the seconds of their calls are not measured"
@@ -224,15 +252,79 @@ def _time(metrics: Mapping[str, float], facts: CaptureFacts) -> list[Note]:
         if not facts.full:
             text += " at capture level light"
         notes.append(Note("absent", (*names, "seceded_time"), text))
-    if metrics.get("failed_time"):
-        text = "failed_time contains the handling of each error, some hundredths of a second"
-        notes.append(Note("estimated", ("failed_time", "idle_time"), text))
     if "failed_time" not in metrics:
         text = "attempts failed or may have failed, and their seconds were not measured"
         notes.append(Note("absent", ("failed_time", "idle_time"), text))
     elif "idle_time" not in metrics and "compute_time" in metrics and not facts.n_actors:
         text = "tasks computed longer than the workers' threads lasted: idle_time is not known"
         notes.append(Note("absent", ("idle_time",), text))
+    return notes
+
+
+def _worker_clocks(workers: xr.Dataset) -> list[Note]:
+    """Return a note for each worker whose wall clock was set."""
+    notes = []
+    for index, name in enumerate(workers["name"].values):
+        steps = workers["clock_step"].values[:, index] if "clock_step" in workers else np.array([])
+        steps = steps[np.isfinite(steps)] - np.append(steps[np.isfinite(steps)], 0.0)[0]
+        if not len(steps) or np.abs(steps).max() <= CLOCK_STEP_S:
+            continue
+        step = steps[np.abs(steps).argmax()]
+        text = (
+            f"the clock of worker {name} was set by {step:+.2f} s during the run: until its next "
+            "heartbeat the times of its tasks are shifted, and the seconds of tasks that ran at "
+            "that moment may be wrong by as much"
+        )
+        notes.append(Note("estimated", BY_WORKER_CLOCK, text))
+    return notes
+
+
+def _sums(groups: Mapping[str, xr.Dataset], metrics: Mapping[str, float]) -> list[Note]:
+    """Return a note for each sum that two sources count differently."""
+    workers, transfers = groups["workers"], groups["transfers"]
+    notes = []
+    for end, noun in (("incoming", "fetches"), ("outgoing", "sends")):
+        logged = transfers.attrs.get(f"n_{end}")
+        by_heartbeats = increases_by_worker(workers, f"transfer_{end}_total")
+        if logged is None or not np.isfinite(by_heartbeats).any():
+            continue
+        heartbeats = float(np.nansum(by_heartbeats))
+        # The heartbeats' fetches contain those that a busy sender refused. One transfer may be on
+        # its way when the clock starts or stops.
+        excess = logged - heartbeats if end == "incoming" else abs(logged - heartbeats)
+        if excess > max(MENTIONED * heartbeats, 1):
+            text = f"the workers' heartbeats count {heartbeats:.0f} {noun}, their logs {logged:.0f}"
+            notes.append(Note("estimated", ("n_transfers", "transfer_bytes"), text))
+    received, sent = (transfers.attrs.get(f"bytes_{end}") for end in ("received", "sent"))
+    if received is not None and abs(received - sent) > MENTIONED * max(received, sent):
+        low, high = (format_quantity(value, "B") for value in (received, sent))
+        text = f"workers received {low} of results from each other, the senders count {high}"
+        notes.append(Note("estimated", ("transfer_bytes",), text))
+    return notes + _host_sums(workers, transfers)
+
+
+def _host_sums(workers: xr.Dataset, transfers: xr.Dataset) -> list[Note]:
+    """Return a note if workers alone on their machine received more than its network did."""
+    if "machine_id" not in workers:
+        return []
+    machines = workers["machine_id"].values
+    numbers, places, n_workers = np.unique(machines, return_index=True, return_counts=True)
+    net = increases(workers["net_read_total"].values, machines)
+    source, destination = transfers["source"].values, transfers["destination"].values
+    notes = []
+    for number, worker, alone, host_bytes in zip(numbers, places, n_workers == 1, net, strict=True):
+        if number < 0 or not alone or not np.isfinite(host_bytes):
+            continue
+        # The number of bytes on the wire is known if all of the senders counted it.
+        chosen = (destination == worker) & (source >= 0)
+        wire = transfers["bytes_compressed"].values[chosen].sum()
+        if wire > host_bytes * (1 + MENTIONED):
+            logged, host = (format_quantity(value, "B") for value in (wire, host_bytes))
+            text = (
+                f"worker {workers['name'].values[worker]} received {logged} of results, by the "
+                f"senders' logs, and its machine {host} in all"
+            )
+            notes.append(Note("estimated", ("transfer_bytes",), text))
     return notes
 
 

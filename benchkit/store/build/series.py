@@ -14,6 +14,7 @@ from benchkit.measure.capture import (
     SAMPLE_COLUMNS,
     SCHEDULER_COLUMNS,
 )
+from benchkit.measure.capture.samples import MAXIMA
 from benchkit.measure.recording import Recording
 from benchkit.store.build.shape import Window, first_finite, shaped
 from benchkit.store.build.worker_reports import trimmed_memory
@@ -59,7 +60,7 @@ def assemble_workers(recording: Recording, window: Window) -> xr.Dataset:
     # Peaks from before the clock started are not peaks of this run.
     first = has_heartbeat & (np.cumsum(has_heartbeat, axis=0) == 1)
     first &= np.array([info["joined"] < window.on for info in infos], bool)[None, :]
-    for name in ("rss_peak", "tick_max"):
+    for name in MAXIMA:
         column = filled[:, :, names.index(name)]
         column[np.maximum.accumulate(first, axis=0) & (newest == _first_row(first))] = np.nan
 

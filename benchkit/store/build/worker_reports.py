@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
+from benchkit.measure.capture.worker_log import ACKNOWLEDGED_LATE, INCOMING, OUTGOING
 from benchkit.measure.recording import Recording
 from benchkit.store.build.shape import Window, columns_of, shaped
 from benchkit.values import clean_text
@@ -87,29 +88,44 @@ def _transfers(
     """Return transfers between workers, an entry per pair with transfers.
 
     Both ends keep a log: use the log with more transfers. Only the sender's log has compressed
-    bytes. A pair without an entry had no transfers if the report of either end is complete.
+    bytes, once the receiver has acknowledged the transfer. A pair without an entry had no transfers
+    if the report of either end is complete.
     """
     by_address = {info["address"]: info["worker"] for info in workers}  # the newest at an address
     logs = [(index, part["transfers"]) for index, part in parts if "transfers" in part]
     complete = complete & {index for index, _ in logs}
     numbers = ["count", "bytes", "bytes_compressed", "seconds"]
     entries = [
-        (bool(outgoing), index, by_address.get(peer, OUTSIDE), *row)
+        (int(direction), index, by_address.get(peer, OUTSIDE), *row)
         for index, rows in logs
-        for outgoing, peer, *row in rows
+        for direction, peer, *row in rows
     ]
-    frame = pd.DataFrame(entries, columns=["outgoing", "own", "peer", *numbers])
-    frame["source"] = frame["own"].where(frame["outgoing"], frame["peer"])
-    frame["destination"] = frame["peer"].where(frame["outgoing"], frame["own"])
-    sums = frame.groupby(["source", "destination", "outgoing"])[numbers].sum().unstack()
-    sums = sums.reindex(columns=pd.MultiIndex.from_product([numbers, [False, True]])).fillna(0.0)
-    received, sent = (sums.xs(outgoing, axis=1, level=1) for outgoing in (False, True))
+    frame = pd.DataFrame(entries, columns=["direction", "own", "peer", *numbers])
+    incoming = frame["direction"] == INCOMING
+    frame["source"] = frame["peer"].where(incoming, frame["own"])
+    frame["destination"] = frame["own"].where(incoming, frame["peer"])
+    sums = frame.groupby(["source", "destination", "direction"])[numbers].sum().unstack()
+    directions = [INCOMING, OUTGOING, ACKNOWLEDGED_LATE]
+    sums = sums.reindex(columns=pd.MultiIndex.from_product([numbers, directions])).fillna(0.0)
+    received, sent, late = (sums.xs(direction, axis=1, level=1) for direction in directions)
+    by_source, by_destination = (sums.index.get_level_values(level) for level in (0, 1))
+    # A worker logs what it receives before it acknowledges; the log of a client is unknown.
+    in_run = (sent["count"] + late["count"] <= received["count"]) | (by_destination == OUTSIDE)
+    sent = sent.where(~in_run, sent + late)
     table = received.where(received["count"] >= sent["count"], sent)
-    by_source = sums.index.get_level_values("source")
-    table["bytes_compressed"] = sent["bytes_compressed"].where(by_source.isin(complete))
+    table = table[table["count"] > 0]
+    known = by_source.isin(complete) & (sent["count"] >= received["count"])
+    table["bytes_compressed"] = sent["bytes_compressed"].where(known)
     incomplete = sorted({info["worker"] for info in workers} - complete)
     dataset = shaped("transfers", {**table.reset_index(), "incomplete": incomplete}, {})
     dataset.attrs["unheard"] = len(incomplete)  # workers without a complete report
+    # What must agree: Dask's counters with both logs, and both ends of a pair that was not
+    # copied on request (by `scatter(broadcast=True)`, `replicate`), which only the sender logs.
+    dataset.attrs["n_incoming"] = float(received["count"].sum())
+    dataset.attrs["n_outgoing"] = float((sent["count"] + late["count"].where(~in_run, 0.0)).sum())
+    both = (received["count"] == sent["count"]) & (by_destination != OUTSIDE)
+    dataset.attrs["bytes_received"] = float(received["bytes"][both].sum())
+    dataset.attrs["bytes_sent"] = float(sent["bytes"][both].sum())
     return dataset
 
 

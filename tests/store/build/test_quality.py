@@ -267,6 +267,80 @@ def test_quality_notes_explain_each_absent_metric(level, tmp_path):
     assert ("only at capture level full" in texts["n_tasks_recomputed"]) == (level == "light")
 
 
+def moved(sent, received, *, copied=0):
+    """Return the reports of two workers, of which the first sent messages of 10 MB."""
+    addresses = [f"tcp://10.0.0.1:{index}" for index in (0, 1)]
+    outgoing = [1, addresses[1], sent + copied, 1e7 * (sent + copied), 1e7 * (sent + copied), 1.0]
+    incoming = [0, addresses[0], received, 1e7 * received, float("nan"), 1.0]
+    return {"0": {"transfers": [outgoing]}, "1": {"transfers": [incoming] if received else []}}
+
+
+def moving_samples(sent, received, *, net=None):
+    """Return heartbeats that count messages, and with `net` the bytes of a network each."""
+    rows = heartbeats(0, transfer_outgoing_total=sent, transfer_incoming_total=0)
+    rows += heartbeats(1, transfer_outgoing_total=0, transfer_incoming_total=received)
+    if net is None:
+        return rows
+    shares = [0.0, 0.5, 1.0] * 2
+    return [
+        {**row, "machine_number": row["worker"], "net_read_total": share * net}
+        for row, share in zip(rows, shares, strict=True)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("reports", "samples", "text"),
+    [
+        (moved(16, 10), moving_samples(10, 10), "count 10 sends, their logs 16"),
+        (moved(10, 16), moving_samples(10, 10), "count 10 fetches, their logs 16"),
+        (moved(4, 10), moving_samples(10, 10), "count 10 sends, their logs 4"),
+        (moved(10, 10), moving_samples(10, 14), None),  # a busy sender refused four
+        (moved(10, 10), moving_samples(11, 11), None),  # one on its way
+        (moved(10, 0, copied=10), moving_samples(20, 0), None),  # scatter(broadcast=True)
+        (moved(10, 10), moving_samples(10, 10, net=1.01e8), None),
+        (
+            moved(16, 16),
+            moving_samples(16, 16, net=1e8),
+            "worker 1 received 153 MiB of results, by the senders' logs, and its machine 95.4 MiB",
+        ),
+    ],
+)
+def test_quality_notes_compare_sums_of_transfers(reports, samples, text, tmp_path):
+    tree, notes = notes_of(tmp_path, healthy(samples=samples, reports=reports))
+
+    if text is None:
+        assert notes == []
+    else:
+        ((kind, found, metrics),) = notes
+        assert kind == "estimated"
+        assert text in found
+        assert "transfer_bytes" in metrics
+    assert tree["transfers"].sizes["pair"] == 1
+
+
+def test_quality_notes_compare_bytes_of_both_ends(tmp_path):
+    reports = moved(10, 10)
+    reports["1"]["transfers"][0][3] = 5e7
+    _, notes = notes_of(tmp_path, healthy(samples=moving_samples(10, 10), reports=reports))
+
+    ((kind, text, metrics),) = notes
+    assert (kind, metrics) == ("estimated", ["transfer_bytes"])
+    assert "received 47.7 MiB" in text
+    assert "senders count 95.4 MiB" in text
+
+
+def test_quality_notes_name_a_worker_whose_clock_was_set(tmp_path):
+    rows = heartbeats(0, clock_step=-2.0) + heartbeats(1, clock_step=0.004)
+    for row in rows[:3]:
+        row["clock_step"] += 7.0  # set before the run, too
+    _, notes = notes_of(tmp_path, healthy(samples=rows))
+
+    ((kind, text, metrics),) = notes
+    assert kind == "estimated"
+    assert text.startswith("the clock of worker 0 was set by -2.00 s during the run")
+    assert "compute_time" in metrics
+
+
 def test_quality_notes_of_actors_limit_compute_time_and_idle_time(tmp_path):
     tree, notes = notes_of(tmp_path, healthy(state={"n_actors": 1}))
 

@@ -69,6 +69,31 @@ def test_transfers_use_partial_reports_of_workers_that_left(tmp_path):
     assert tree["logs/text"].values.tolist() == ["early"]
 
 
+def test_transfers_count_compressed_bytes_if_acknowledged(tmp_path):
+    a, b, c = (f"tcp://10.0.0.1:{index}" for index in range(3))
+    nan = float("nan")
+    reports = {
+        "0": {
+            "transfers": [
+                [1, b, 2, 20.0, 10.0, 0.2],
+                [2, b, 1, 10.0, 5.0, 0.1],
+                [1, c, 2, 20.0, 10.0, 0.2],
+                [2, "Client-1", 1, 9.0, 8.0, 0.1],
+            ]
+        },
+        "1": {"transfers": [[0, a, 3, 30.0, nan, 0.3], [2, a, 1, 5.0, 5.0, 0.1]]},
+        "2": {"transfers": [[0, a, 3, 30.0, nan, 0.3]]},
+    }
+    workers = [worker(0), worker(1), worker(2)]
+    tree = run_from_recording(record(tmp_path, segment(workers=workers, reports=reports)))
+
+    pairs = pairs_of(tree["transfers"].to_dataset())
+    assert set(pairs) == {(0, 1), (0, 2), (0, -1)}, "the receiver of the other counted none"
+    assert pairs[0, 1] == [3, 30, 15, 0.3]
+    assert pairs[0, -1] == [1, 9, 8, 0.1]
+    np.testing.assert_array_equal(pairs[0, 2], [3, 30, np.nan, 0.3])
+
+
 def test_profile_merges_call_stacks_of_workers(tmp_path):
     deep = stacks(
         frames=[["g", "", 0], ["f", "x.py", 3], ["h", "x.py", 9]],
