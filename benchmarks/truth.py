@@ -65,10 +65,11 @@ def results(python: str, folder: Path, level: str, names: list[str]) -> Iterator
             text=True,
             timeout=120,
         )
-        if done.returncode:
+        lines = done.stdout.splitlines()
+        if not lines:
             print(f"{name} ({level}): {done.stderr.strip().splitlines()[-1]}", flush=True)
             continue
-        yield json.loads(done.stdout.splitlines()[-1])
+        yield json.loads(lines[-1])  # also if gilknocker's thread ended the process with an error
 
 
 def rows(result: dict[str, Any]) -> Iterator[tuple[str, float, float | None, str]]:

@@ -14,6 +14,7 @@ from benchkit.store.build.run_from_recording import run_from_recording
 from benchkit.store.run import Run
 
 WORKLOAD = """
+import ctypes
 import time
 from benchkit.measure import expect, workload
 from distributed import Status
@@ -32,6 +33,21 @@ def count(client):
     futures = client.map(nap, range(299), pure=False)
     return [*futures, client.submit(sum, futures, pure=False)]
 
+def hold_gil(seconds):
+    begin = time.perf_counter()
+    ctypes.PyDLL(None).usleep(int(1e6 * seconds))  # PyDLL, unlike CDLL, keeps the GIL
+    return time.perf_counter() - begin
+
+@workload(category="old")
+def held(client):
+    begin = time.perf_counter()
+    held_s = client.submit(hold_gil, 2.0, pure=False).result()
+    return held_s / (time.perf_counter() - begin) / 2
+
+@held.check
+def share(result, client):
+    return {"share": result}
+
 @count.check
 def all_there(result, client):
     expect(sum(client.gather(result)), equals=2 * sum(range(299)))
@@ -41,10 +57,10 @@ from benchkit.measure.entrypoint import measure
 
 if __name__ == "__main__":
     cluster = {"n_workers": 2, "threads_per_worker": 1, "memory_limit": "512 MiB"}
-    for level in ("full", "light"):
+    for name, level in (("held", "light"), ("count", "full"), ("count", "light")):
         print(
             measure(
-                "old.count", workloads=["workloads"], folder="out", cluster=cluster, capture=level
+                f"old.{name}", workloads=["workloads"], folder="out", cluster=cluster, capture=level
             )
         )
 """
@@ -92,7 +108,11 @@ def test_old_release_records_readable_run(tmp_path, release):
     )
 
     assert done.returncode == 0, done.stderr
-    full, light = (Run(run_from_recording(tmp_path / line)) for line in done.stdout.split()[-2:])
+    lines = done.stdout.split()[-3:]
+    held, full, light = (Run(run_from_recording(tmp_path / line)) for line in lines)
+    share = float(held.tree["share"])
+    # While the GIL is held Dask's monitor cannot sample; without that interval the share is 0.01.
+    assert held.metrics["gil_contention_mean"] == pytest.approx(share, rel=0.3)
     known = {"memory_peak_worker", "cpu_time", "scheduler_lag_max", "idle_time", "n_transfers"}
     for run in (full, light):
         assert run.outcome == "ok", run.error

@@ -16,9 +16,8 @@ from benchkit.store.run import Run
 
 ROOT = Path(__file__).parents[2]
 #: Largest relative error, unless the run itself names a larger one. Means of memory rest on samples
-#: 20 times a second, which a busy machine delays; times of failed attempts contain the wait for a
-#: thread.
-TOLERANCE = {"memory_mean": 0.1, "failed_time": 0.15, "cpu_time": 0.1}
+#: 20 times a second, which a busy machine delays.
+TOLERANCE = {"memory_mean": 0.1, "cpu_time": 0.1, "worker_tick_max": 0.2}
 #: Seconds that clocks of different processes may differ by on a busy machine.
 SLACK_S = 0.15
 TIMES = ("compute_time", "idle_time", "failed_time")
@@ -26,6 +25,8 @@ TIMES = ("compute_time", "idle_time", "failed_time")
 LIGHT = ("failures_that_are_released", "memory_short_run", "scattered_data")
 #: Absent at level full too: calls of actors, and contention without gilknocker.
 NOT_MEASURED = ("actor_time", "gil_contention_mean")
+#: Needs gilknocker, which the environments of `test_distributed_releases` have.
+NOT_HERE = ("gil_is_held_in_between",)
 #: Part of the sentence by which a run names its limit.
 LIMITS = {
     "workers_in_one_process": "share a process",
@@ -33,6 +34,7 @@ LIMITS = {
     "work_from_before": "2 tasks of earlier work ran at the start",
     "work_that_goes_on": "2 tasks unfinished when the clock stopped",
     "clock_set_back": "clock was set by -5.00 s",
+    "worker_clock_set_forward": "was set by +5.00 s",
     "idle_worker_is_killed": "1 worker lost",
 }
 
@@ -44,7 +46,7 @@ def named_error(run, metric):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", SCENARIOS)
+@pytest.mark.parametrize("name", [name for name in SCENARIOS if name not in NOT_HERE])
 def test_run_agrees_with_truth(name, tmp_path):
     level = "light" if name in LIGHT else "full"
     done = subprocess.run(

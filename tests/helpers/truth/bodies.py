@@ -6,7 +6,18 @@ import os
 import time
 from typing import Any
 
-__all__ = ["MB", "fail", "hold", "keep", "nap", "noise", "read_failures", "spin", "write"]
+__all__ = [
+    "MB",
+    "fail",
+    "hold",
+    "hold_gil",
+    "keep",
+    "nap",
+    "noise",
+    "read_failures",
+    "spin",
+    "write",
+]
 
 MB = 10**6
 
@@ -39,6 +50,15 @@ def spin(seconds: float) -> tuple[float, float]:
     while time.thread_time() < end:
         pass
     return begin, time.perf_counter()
+
+
+def hold_gil(seconds: float) -> float:
+    """Sleep without giving up the GIL; return the seconds that it took."""
+    import ctypes
+
+    begin = time.perf_counter()
+    ctypes.PyDLL(None).usleep(int(1e6 * seconds))  # PyDLL, unlike CDLL, keeps the GIL
+    return time.perf_counter() - begin
 
 
 def write(n_bytes: int) -> int:

@@ -7,7 +7,7 @@ import threading
 import time
 from typing import Any
 
-from helpers.truth.bodies import MB, fail, nap, noise
+from helpers.truth.bodies import MB, fail, hold_gil, nap, noise
 from helpers.truth.scenario import PROCESSES, scenario
 
 __all__: list[str] = []
@@ -41,6 +41,23 @@ def transfers(client: Any, _: Any) -> dict[str, float]:
     return {"transfer_bytes": 100 * MB, "n_transfers": 2}
 
 
+@scenario("transfer_bytes", "n_transfers", "scatter_bytes", "gather_bytes")
+def scatter_to_all(client: Any, _: Any) -> dict[str, float]:
+    """20 MB that the client puts on one worker, which sends a copy to the other, and fetches."""
+    kept = client.scatter(noise(20 * MB), broadcast=True)
+    kept.result()
+    moved = {"scatter_bytes": 20 * MB, "gather_bytes": 20 * MB}
+    return {**moved, "transfer_bytes": 20 * MB, "n_transfers": 1}
+
+
+@scenario("gather_bytes", "transfer_bytes")
+def gather_at_the_end(client: Any, _: Any) -> dict[str, float]:
+    """The client fetches 60 MB, the last 20 MB as the run ends."""
+    for _ in range(3):
+        client.submit(noise, 20 * MB, pure=False).result()
+    return {"gather_bytes": 60 * MB, "transfer_bytes": 0}
+
+
 @scenario("p2p_bytes", cluster={**PROCESSES, "memory_limit": "2 GiB"})
 def p2p_shuffle(client: Any, _: Any) -> dict[str, float]:
     """Rechunk 128 MB across all chunks by P2P: half of the bytes change the worker."""
@@ -50,7 +67,7 @@ def p2p_shuffle(client: Any, _: Any) -> dict[str, float]:
     with dask.config.set({"array.rechunk.method": "p2p", "optimization.fuse.active": False}):
         array = da.random.random((4000, 4000), chunks=(500, 4000)).rechunk((4000, 500))
         array.sum().compute()
-    return {"p2p_bytes": 4000 * 4000 * 8}
+    return {"p2p_bytes": 4000 * 4000 * 8 / 2}
 
 
 @scenario("gil_contention_mean", before=lambda client: _fight(client, 1.5))
@@ -58,6 +75,25 @@ def gil_before_the_clock(client: Any, _: Any) -> dict[str, float]:
     """Threads fight for the GIL before the clock, not while it is on."""
     client.submit(nap, 2.0, pure=False).result()
     return {"gil_contention_mean": 0.0}
+
+
+@scenario("gil_contention_mean", "worker_tick_max", cluster={**PROCESSES, "n_workers": 3})
+def gil_is_held(client: Any, _: Any) -> dict[str, float]:
+    """A task of 3 s holds the GIL of one of three workers until the run ends."""
+    begin = time.perf_counter()
+    held_s = client.submit(hold_gil, 3.0, pure=False).result()
+    share = held_s / (time.perf_counter() - begin) / 3
+    return {"gil_contention_mean": share, "worker_tick_max": held_s}
+
+
+@scenario("gil_contention_mean")
+def gil_is_held_in_between(client: Any, _: Any) -> dict[str, float]:
+    """Two tasks, of 2 and 1.5 s, hold the GIL of one of two workers, with pauses."""
+    begin, held_s = time.perf_counter(), 0.0
+    for seconds in (2.0, 1.5):
+        held_s += client.submit(hold_gil, seconds, pure=False).result()
+        time.sleep(1.0)
+    return {"gil_contention_mean": held_s / (time.perf_counter() - begin) / 2}
 
 
 def _fight(client: Any, seconds: float) -> None:

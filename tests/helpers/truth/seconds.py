@@ -45,7 +45,7 @@ def adaptive_workers(client: Any, _: Any) -> dict[str, float]:
 
 @scenario("failed_time", "compute_time")
 def tasks_that_fail(client: Any, _: Any) -> dict[str, float]:
-    """Two tasks that raise after 1.8 s; Dask takes 0.03 s more for each error."""
+    """Two tasks that raise after 1.8 s."""
     from distributed import wait
 
     path = os.path.abspath(f"failures-{time.time_ns()}")
@@ -59,6 +59,30 @@ def tasks_that_are_retried(client: Any, _: Any) -> dict[str, float]:
     path = os.path.abspath(f"failures-{time.time_ns()}")
     good = client.submit(fail, 1.8, 0, path, 1, retries=3, pure=False).result()
     return {"failed_time": read_failures(path), "spans": [good], "n_tasks": 1}
+
+
+@scenario("failed_time", "compute_time")
+def failures_under_load(client: Any, _: Any) -> dict[str, float]:
+    """Six tasks that raise after 0.3 s, while both workers' loops are blocked half the time."""
+    from distributed import wait
+
+    path = os.path.abspath(f"failures-{time.time_ns()}")
+    futures = client.map(fail, [0.3] * 6, range(6), path=path, pure=False)
+    client.run(_stall, 2.0)
+    wait(futures)
+    return {"failed_time": read_failures(path), "spans": []}
+
+
+def _stall(seconds: float) -> None:
+    """Block the event loop half of the time."""
+    import asyncio
+
+    def block(end: float) -> None:
+        time.sleep(0.1)
+        if time.monotonic() < end:
+            asyncio.get_event_loop().call_later(0.1, block, end)
+
+    asyncio.get_event_loop().call_later(0.0, block, time.monotonic() + seconds)
 
 
 def _wait_outside() -> list:
@@ -120,7 +144,7 @@ def actors(client: Any, counter: Any) -> dict[str, float]:
 
 
 def _step_clock(dask_scheduler: Any, by_s: float) -> None:
-    """Set the scheduler's wall clock, which `_wrap_clock` has replaced."""
+    """Set the scheduler's wall clock, which `clock_site` has replaced."""
     time.time.ahead += by_s
 
 
@@ -132,6 +156,21 @@ def clock_set_back(client: Any, _: Any) -> dict[str, float]:
     client.run_on_scheduler(_step_clock, by_s=-5.0)
     client.gather(client.map(nap, [0.8] * 2, pure=False))
     return {"worker_seconds": 2 * (time.perf_counter() - begin)}
+
+
+@scenario("duration", "worker_seconds")
+def worker_clock_set_forward(client: Any, _: Any) -> dict[str, float]:
+    """The wall clock of a worker's machine is set forward 5 s in the middle of the run."""
+    begin = time.perf_counter()
+    client.gather(client.map(nap, [0.8] * 2, pure=False))
+    client.run(_step_worker_clock, 5.0, workers=[next(iter(client.scheduler_info()["workers"]))])
+    client.gather(client.map(nap, [0.8] * 2, pure=False))
+    return {"worker_seconds": 2 * (time.perf_counter() - begin)}
+
+
+def _step_worker_clock(by_s: float) -> None:
+    """Set the wall clock of this worker's process, which `clock_site` has replaced."""
+    time.time.ahead += by_s
 
 
 def _block_scheduler(dask_scheduler: Any, seconds: float) -> None:
