@@ -47,7 +47,7 @@ WORSE, FAILED, TOO_FEW, INTERRUPTED = 1, 3, 4, 130
     type=click.Choice(["abba", "random"]),
     default="abba",
     show_default=True,
-    help="Order of the arms in a block.",
+    help="Order of the arms in a block: each in each place equally often, or random.",
 )
 @click.option("--seed", default=0, show_default=True, help="Seed of --order random.")
 @click.option("--metric", "metrics", multiple=True, metavar="NAME",

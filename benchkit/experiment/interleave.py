@@ -67,7 +67,7 @@ def interleave(
     warm_up : bool, default True
         Begin with a turn of each arm that is not recorded: first runs import and connect.
     order : {"abba", "random"}, default "abba"
-        Forward and reversed order in alternation, or a new random order in each block.
+        Each arm in each place equally often, or a new random order in each block.
 
     Yields
     ------

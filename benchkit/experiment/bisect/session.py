@@ -22,7 +22,7 @@ from benchkit.experiment.bisect.search import Search
 from benchkit.experiment.environment.build import build
 from benchkit.experiment.run.events import Event, Finished
 from benchkit.experiment.run.experiment import Experiment
-from benchkit.experiment.run.plan import Arm, Measurement
+from benchkit.experiment.run.plan import Arm, Measurement, block_order
 from benchkit.measure.runner import DEFAULT_DEADLINE_S
 
 __all__ = ["Bisection"]
@@ -156,7 +156,9 @@ class Bisection:
                 self.experiment.retire(self.candidates[0].name, *names)
                 reported_pair = pair
             block, self._n_blocks, n_blocks = self._n_blocks, self._n_blocks + 1, n_blocks + 1
-            for name in names if block % 2 == 0 else names[::-1]:
+            # Numbered by pair: a pair of every second block would always have the same order.
+            n_before = sum(earlier.builds == pair for earlier in self.search.blocks)
+            for name in block_order(names, n_before):
                 yield self._measurement(block, name)
             self._add_block(pair, block, report)
             report(self._describe_result(pair))

@@ -31,6 +31,7 @@ from benchkit.experiment.run.plan import (
     Arm,
     Measurement,
     format_size,
+    in_stored_order,
     plan_measurements,
     plan_name,
     write_plan,
@@ -150,10 +151,12 @@ class Experiment:
         }
         arms = {arm.name: arm for arm in self.arms}
         variants = {variant.name: variant for variant in self.variants}
-        bound = (
+        bound = [
             replace(entry, variant=arms[entry.arm].bind(variants[entry.variant]).name)
             for entry in measurements
-        )
+        ]
+        if self.is_stored:
+            bound = in_stored_order(self.store, self.id, bound)
         return [measurement for measurement in bound if measurement.key not in done]
 
     @cached_property

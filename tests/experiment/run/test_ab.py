@@ -106,8 +106,8 @@ def test_sweep_of_parameter_plans_each_workload_once_per_arm(folder):
         ("method=short", "own.waits[method=short,n=1]"),
         ("method=long", "own.waits[method=long,n=1]"),
         ("null", "own.waits[method=short,n=1]"),
-        ("null", "own.waits[method=short,n=2]"),
         ("method=long", "own.waits[method=long,n=2]"),
+        ("null", "own.waits[method=short,n=2]"),
         ("method=short", "own.waits[method=short,n=2]"),
     ]
 

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from itertools import islice
 from statistics import median
 
@@ -138,6 +139,24 @@ def test_experiment_resumes_after_kill(folders):
     assert len(runs) == len(set(zip(runs["block"], runs["arm"], strict=True))) == 4
     assert resume_experiment(folders / "store", "latest")[0].plan == []
     assert len(json.loads((experiment.folder / "plan.json").read_text())["plan"]) == 4
+
+
+def test_resumed_experiment_keeps_the_order_of_a_plan_of_an_earlier_version(folders):
+    experiment = planned(folders, "own.naps", null=True, repeats=4)
+    entries = {entry.key: entry for entry in experiment.plan}
+    names = ["base", "slow", NULL_ARM]
+    reversed_in_turn = [
+        replace(entries[block, arm, "own.naps"], order=3 * block + place)
+        for block in range(4)
+        for place, arm in enumerate(names[::-1] if block % 2 else names)
+    ]
+    experiment.store.create()
+    experiment.plan = reversed_in_turn
+    experiment._write_plan()
+
+    resumed, _ = resume_experiment(folders / "store", "latest")
+
+    assert resumed.plan == reversed_in_turn
 
 
 @pytest.mark.slow

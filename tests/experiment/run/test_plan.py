@@ -22,7 +22,7 @@ def test_plan_measurements_has_complete_adjacent_blocks():
 
 
 def test_plan_measurements_abba_cancels_drift():
-    plan = plan_measurements(["A", "B", "null"], VARIANTS, 4)
+    plan = plan_measurements(["A", "B", "null"], VARIANTS, 3)
     positions = {
         arm: sum(m.order for m in plan if m.arm == arm and m.variant == "x.a")
         for arm in ("A", "B", "null")
