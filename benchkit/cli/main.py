@@ -6,6 +6,7 @@ import io
 import os
 import sys
 import traceback
+from collections import Counter
 from typing import NoReturn
 
 import click
@@ -38,6 +39,13 @@ __all__ = ["benchkit", "main"]
 #: Exit code of a command that is ended by Ctrl-C.
 INTERRUPTED = 130
 
+#: Names of options with which other programs take a running cluster.
+_CLUSTER_OPTIONS = ("--address", "--cluster", "--scheduler", "--scheduler-file")
+_RUNNING_CLUSTER = (
+    "a running cluster is an environment: a file environments/NAME.yaml with the line "
+    "`cluster: {address: 'tcp://HOST:8786'}`, or the path of a scheduler file"
+)
+
 
 class _ErrorReportingGroup(click.Group):
     """A group that prints an error as one line on stderr and exits with its exit code."""
@@ -47,6 +55,14 @@ class _ErrorReportingGroup(click.Group):
             return super().parse_args(ctx, args)
         except click.UsageError as error:
             _exit_with_usage_error(error, ctx)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name, command, words = super().resolve_command(ctx, args)
+        if command is not None and not ctx.resilient_parsing:
+            _refuse_repeated_options(click.Context(command, ctx, name), words)
+        return name, command, words
 
     def invoke(self, ctx: click.Context) -> object:
         try:
@@ -73,12 +89,36 @@ class _ErrorReportingGroup(click.Group):
             ctx.exit(BenchkitError.exit_code)
 
 
+def _refuse_repeated_options(ctx: click.Context, words: list[str]) -> None:
+    """Raise if an option of one value is given twice: click silently uses the last value."""
+    command = ctx.command
+    if isinstance(command, click.Group):
+        inner = command.get_command(ctx, words[0]) if words else None
+        if inner is not None:
+            _refuse_repeated_options(click.Context(inner, ctx, words[0]), words[1:])
+        return
+    try:
+        _, _, given = command.make_parser(ctx).parse_args(list(words))
+    except click.UsageError:
+        return  # click raises it again, when it parses the words for the command
+    for option, count in Counter(given).items():
+        takes_several = not isinstance(option, click.Option) or option.multiple or option.is_flag
+        if count > 1 and not takes_several:
+            text = f"Option '{option.opts[-1]}' is given {count} times, but takes one value"
+            if (command.name, option.name) == ("run", "environment"):
+                text += "; `benchkit ab` measures several environments"
+            raise click.UsageError(text, ctx)
+
+
 def _exit_with_usage_error(error: click.UsageError, ctx: click.Context) -> NoReturn:
     """Print the message of click as one line that names the command; without words, print help."""
     if type(error).__name__ == "NoArgsIsHelpError":  # its message is the help; click 8.2 has it
         raise error
     command = error.ctx.command_path if error.ctx else ctx.command_path
     message = " ".join(error.format_message().split()).rstrip(".")
+    if isinstance(error, click.NoSuchOption) and error.option_name in _CLUSTER_OPTIONS:
+        # not with the option of a similar name that click proposes
+        message = f"No such option '{error.option_name}'; {_RUNNING_CLUSTER}"
     _print_error(f"{message} (see `{command} --help`)")
     ctx.exit(error.exit_code)
 

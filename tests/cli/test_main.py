@@ -64,6 +64,10 @@ def test_unexpected_error_is_no_verdict():
         ("run -n 0", "'-n': 0 is not in the range x>=1 (see `benchkit run --help`)"),
         ("mark accept x", "'--reason' / '-m' (see `benchkit mark accept --help`)"),
         ("env build", "error: Missing argument 'NAMES...' (see `benchkit env build --help`)"),
+        ("run -e a -e b", "takes one value; `benchkit ab` measures several environments (see"),
+        ("run --address tcp://h:1", "`cluster: {address: 'tcp://HOST:8786'}`, or the path of a"),
+        ("ab a b --scheduler-file f", "No such option '--scheduler-file'; a running cluster is"),
+        ("dashboard --addres h", "'--addres'. Did you mean '--address'? (see `benchkit dash"),
     ],
 )
 def test_wrong_argument_is_one_line_that_names_the_help(arguments, line, tmp_path, monkeypatch):
@@ -75,6 +79,32 @@ def test_wrong_argument_is_one_line_that_names_the_help(arguments, line, tmp_pat
     assert done.stdout == ""
     assert line in done.stderr
     assert len(done.stderr.splitlines()) == 1
+
+
+def commands(command=benchkit_command, *words):
+    """Yield the words and the object of each command."""
+    if isinstance(command, click.Group):
+        for name in command.commands:
+            yield from commands(command.commands[name], *words, name)
+    else:
+        yield words, command
+
+
+def test_option_of_one_value_that_is_given_twice_is_refused_by_every_command():
+    n_options = 0
+    for words, command in commands():
+        for option in command.params:
+            if not isinstance(option, click.Option) or option.multiple or option.is_flag:
+                continue
+            for name in {option.opts[0], option.opts[-1]}:
+                twice = [*words, name, "1", option.opts[-1], "2"]
+                done = CliRunner().invoke(benchkit_command, twice, prog_name="benchkit")
+
+                text = f"error: Option '{option.opts[-1]}' is given 2 times, but takes one value"
+                assert (done.exit_code, done.stderr.count("\n")) == (2, 1), twice
+                assert done.stderr.startswith(text), twice
+                n_options += 1
+    assert n_options > 100
 
 
 @pytest.mark.parametrize("arguments", [[], ["env"]])
