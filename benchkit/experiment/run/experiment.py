@@ -227,7 +227,7 @@ class Experiment:
             stack.push(self._remove_recordings)
             stack.callback(self.store.files.publish, f"experiments/{self.id}")
             stack.callback(self._close_kernels)
-            is_alone = self.virtual is not None or try_lock("measuring", stack)
+            is_alone = not self._uses_this_machine or try_lock("measuring", stack)
             yield Planned(tuple(self.plan), estimate.remaining_seconds, is_alone)
             for measurement in self.plan if plan is None else plan:
                 options = self._variant(measurement.variant).workload.cluster
@@ -241,6 +241,13 @@ class Experiment:
                     with self._starts.errors_at_end(self.keep_going):
                         yield from self._attempts(measurement)
         self._starts.raise_first()
+
+    @property
+    def _uses_this_machine(self) -> bool:
+        """Whether another experiment on this machine would disturb the times."""
+        specs = [ClusterSpec.from_dict(arm.environment.cluster) for arm in self.arms]
+        # A bisection that is resumed adds its arms later.
+        return self.virtual is None and (not specs or any(spec.is_local for spec in specs))
 
     def _attempts(self, measurement: Measurement) -> Iterator[Finished]:
         """Measure until the infrastructure works, 1 + `RETRIES` times at most."""

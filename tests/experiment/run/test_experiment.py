@@ -191,6 +191,11 @@ def test_second_experiment_on_a_machine_says_so(folders, monkeypatch, capsys):
         "warning: another benchkit measures on this machine: on local clusters each disturbs the "
         "times of the other\n"
     )
+    (folders / "e" / "base.yaml").write_text("cluster: {address: 'tcp://scheduler.invalid:8786'}\n")
+    (folders / "e" / "slow.yaml").write_text("extends: base\n")
+    elsewhere = planned(folders, repeats=1).run()
+    assert next(elsewhere).is_alone, "its workers are on other machines"
+    elsewhere.close()
     first.close()
     third = planned(folders, repeats=1).run()
     assert next(third).is_alone
