@@ -120,6 +120,7 @@ class Experiment:
     virtual: VirtualSpec | None = None
     id: str = field(default_factory=new_id)
     _kernels: dict[str, MeasuringKernel] = field(default_factory=dict, init=False, repr=False)
+    _connected: set[str] = field(default_factory=set, init=False, repr=False)
     _starts: ClusterStarts = field(default_factory=ClusterStarts, init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -237,8 +238,9 @@ class Experiment:
                     estimate.discard(measurement.variant)
                     yield Skipped(measurement, reason, estimate.remaining_seconds)
                 else:
-                    yield Started(measurement, estimate.remaining_seconds)
                     with self._starts.errors_at_end(self.keep_going):
+                        self._check_connection(measurement.arm, options)
+                        yield Started(measurement, estimate.remaining_seconds)
                         yield from self._attempts(measurement)
         self._starts.raise_first()
 
@@ -251,13 +253,12 @@ class Experiment:
 
     def _attempts(self, measurement: Measurement) -> Iterator[Finished]:
         """Measure until the infrastructure works, 1 + `RETRIES` times at most."""
-        arm = next(arm for arm in self.arms if arm.name == measurement.arm)
-        if arm.name not in self._kernels:
-            self._kernels[arm.name] = MeasuringKernel(arm.environment, self.folder, arm.name)
+        arm = self._arm(measurement.arm)
         started = time.monotonic()
-        with self._kernels[arm.name].running():
+        kernel = self._kernel(arm)
+        with kernel.running():
             for attempt in range(1 + RETRIES):
-                record = self._measure(self._kernels[arm.name], arm, measurement)
+                record = self._measure(kernel, arm, measurement)
                 self.stop_policy.record(record)
                 failed = record["outcome"] == "infrastructure"
                 will_retry = failed and attempt < RETRIES
@@ -269,6 +270,31 @@ class Experiment:
                 yield Finished(measurement, record, will_retry, self.estimate.remaining_seconds)
                 if not will_retry:
                     break
+
+    def _arm(self, name: str) -> Arm:
+        return next(arm for arm in self.arms if arm.name == name)
+
+    def _kernel(self, arm: Arm) -> MeasuringKernel:
+        if arm.name not in self._kernels:
+            self._kernels[arm.name] = MeasuringKernel(arm.environment, self.folder, arm.name)
+        return self._kernels[arm.name]
+
+    def _check_connection(self, name: str, options: Any) -> None:
+        """Raise before the first measurement of an arm if its running cluster does not respond."""
+        arm = self._arm(name)
+        is_running = ClusterSpec.from_dict(arm.environment.cluster).address is not None
+        if self.virtual is not None or name in self._connected or not is_running:
+            return
+        with self._kernel(arm).running():
+            try:
+                self._kernel(arm).check_connection()
+            except KernelError as error:
+                facts = {"outcome": "infrastructure", "phase": "open", "error": str(error)}
+                refusal = self._starts.error(arm, options, facts, error)
+                if refusal is not None:
+                    raise refusal from error
+            else:
+                self._connected.add(name)
 
     def retire(self, *keep: str) -> None:
         """End the processes of all other arms; a later measurement starts a new process.

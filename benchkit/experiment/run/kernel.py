@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import queue
 import signal
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -42,8 +43,8 @@ __all__ = ["KernelError", "MeasuringKernel"]
 START_TIMEOUT_S = 60.0
 #: Limit for ending the connections to a kernel in seconds.
 CONNECTION_TIMEOUT_S = 5.0
-#: Limit for closing a remote cluster in seconds.
-CLOSE_TIMEOUT_S = 90.0
+#: Limit for closing a remote cluster, or for an answer of a scheduler, in seconds.
+REPLY_TIMEOUT_S = 90.0
 # Papermill warns about parameters it cannot parse (text with `=`), but still sets them.
 logging.getLogger("papermill").setLevel(logging.ERROR)
 
@@ -59,6 +60,9 @@ except Exception:
 from ipykernel.kernelapp import launch_new_instance
 launch_new_instance()
 """
+_CHECK_CONNECTION = (
+    "from benchkit.measure.cluster.running import check_connection; check_connection({!r})"
+)
 _CLOSE_CLUSTERS = (
     "from benchkit.measure.cluster.reuse import close_reused_clusters; close_reused_clusters()"
 )
@@ -289,6 +293,18 @@ class MeasuringKernel:
                 draft, output, environment=self.environment.name, status=redact_text(status)
             )
 
+    def check_connection(self) -> None:
+        """Raise `KernelError` if no scheduler responds at the address of the cluster."""
+        self.start()
+        assert self._manager is not None
+        try:
+            code = _CHECK_CONNECTION.format(dict(self.environment.cluster))
+            reply = self._reply(self._manager, code, is_new=True)
+        except (queue.Empty, RuntimeError, TimeoutError):
+            return  # no reply: the measurement will fail, and say why
+        if reply["status"] == "error":
+            raise KernelError("raised", redact_text(f"{reply['ename']}: {reply['evalue']}"))
+
     @contextmanager
     def running(self) -> Iterator[None]:
         """Resume the process for the body of the `with` statement, and stop it afterwards.
@@ -344,23 +360,28 @@ class MeasuringKernel:
                 # Do not request a kernel shutdown: it waits 30 s for helpers that ignore signals,
                 # and ends local workers that their cluster then starts again.
                 with suppress(Exception):
-                    self._close_remote_clusters(self._manager)
+                    self._manager.interrupt_kernel()
+                    self._reply(self._manager, _CLOSE_CLUSTERS)
         finally:  # also at Ctrl-C
             self.kill()
 
     @staticmethod
-    def _close_remote_clusters(manager: KernelManager) -> None:
-        manager.interrupt_kernel()
+    def _reply(manager: _Manager, code: str, *, is_new: bool = False) -> dict[str, Any]:
+        """Run code in the process, without a notebook; return the content of the reply."""
         client = BlockingKernelClient(**manager.get_connection_info(session=True))
         # A heartbeat thread that starts now can fail, and print it, while the channels stop.
         client.start_channels(stdin=False, hb=False, control=False)
         try:
-            client.execute_interactive(
-                _CLOSE_CLUSTERS, silent=True, timeout=CLOSE_TIMEOUT_S, allow_stdin=False,
+            if is_new:
+                client.wait_for_ready(timeout=START_TIMEOUT_S)
+            message = client.execute_interactive(
+                code, silent=True, timeout=REPLY_TIMEOUT_S, allow_stdin=False,
                 output_hook=lambda message: None,
             )  # fmt: skip
         finally:
             client.stop_channels()
+        content: dict[str, Any] = message["content"]
+        return content
 
     def __enter__(self) -> MeasuringKernel:
         self.start()

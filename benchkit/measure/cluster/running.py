@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -90,7 +90,7 @@ def open_cluster(spec: ClusterSpec, *, timeout_s: float | None = None) -> Iterat
         except (ClusterError, KeyboardInterrupt):
             raise
         except Exception as error:
-            raise ClusterError(f"{spec.label} did not start: {_with_cause(error)}") from error
+            raise _not_started(spec, error) from error
         description = describe(client, workers, label=spec.label, kwargs=spec.kwargs)
         yield RunningCluster(client, cluster, description)
     finally:
@@ -105,13 +105,13 @@ def open_cluster(spec: ClusterSpec, *, timeout_s: float | None = None) -> Iterat
 _UNCLOSED: list[Any] = []
 
 
-def _with_cause(error: BaseException) -> str:
-    """Return a line with an error and its first cause: a nanny only says that it failed."""
+def _not_started(spec: ClusterSpec, error: BaseException) -> ClusterError:
+    """Return an error with the line of another and of its cause: a nanny only says it failed."""
     first = error
     while first.__cause__ is not None:
         first = first.__cause__
-    text = error_summary(error)
-    return text if first is error else f"{text} {error_summary(first)}"
+    text = error_summary(error) + ("" if first is error else f" {error_summary(first)}")
+    return ClusterError(f"{spec.label} did not start: {text}")
 
 
 def _close(resource: Any) -> None:
@@ -152,16 +152,33 @@ def _start(spec: ClusterSpec) -> Any:
         return factory(**kwargs)
 
 
-def _connect(address: str, timeout_s: float) -> tuple[Client, str]:
+def check_connection(options: Mapping[str, Any]) -> None:
+    """Raise `ClusterError` if no scheduler responds at the address in the options of a cluster."""
+    spec = ClusterSpec.from_dict(options)
+    address = spec.scheduler_address()
+    try:
+        client = _client(address, spec.start_timeout_s, set_as_default=False)
+    except ClusterError:
+        raise
+    except Exception as error:
+        raise _not_started(spec, error) from error
+    _close(client)
+
+
+def _client(address: str, timeout_s: float, *, set_as_default: bool) -> Client:
     try:
         # Check first: an unexpected error in the constructor of Client leaves it half open.
         resolve_address(address)
-        client = Client(address, timeout=min(timeout_s, 10.0), set_as_default=True)
+        return Client(address, timeout=min(timeout_s, 10.0), set_as_default=set_as_default)
     except (OSError, TimeoutError, ValueError) as error:
         raise ClusterError(
             f"no scheduler responds at {address!r}: {error_summary(error)}; "
             "give an address such as tcp://127.0.0.1:8786"
         ) from error
+
+
+def _connect(address: str, timeout_s: float) -> tuple[Client, str]:
+    client = _client(address, timeout_s, set_as_default=True)
     workers = worker_infos(client)
     if not workers:
         _close(client)

@@ -6,7 +6,7 @@ from benchkit.errors import ClusterError, InvalidClusterError
 from benchkit.experiment.environment.environment import Environment
 from benchkit.experiment.run.api import Selection, plan_experiment
 from benchkit.experiment.run.cluster_starts import ClusterStarts
-from benchkit.experiment.run.events import Finished, Skipped
+from benchkit.experiment.run.events import Finished, Skipped, Started
 from benchkit.experiment.run.kernel import KernelError
 from benchkit.experiment.run.plan import Arm
 
@@ -101,9 +101,11 @@ def experiment(tmp_path):
 @pytest.mark.slow
 def test_experiment_ends_with_the_cluster_that_does_not_open(experiment):
     experiment = experiment(repeats=2)
+    events: list = []
 
     with pytest.raises(ClusterError, match="environment 'dead': no scheduler responds at"):
-        list(experiment.run())
+        events.extend(experiment.run())
+    assert not [event for event in events if isinstance(event, Started)], "checked, then counted"
     assert len(experiment.store) == 0
     assert not experiment.recordings.exists()
 

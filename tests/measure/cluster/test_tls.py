@@ -52,4 +52,6 @@ def test_tls_ab_ends_with_verdict(project):
     ],
 )
 def test_tls_refused_connection_is_no_run(project, environment, text):
-    project.assert_refused(environment, "tls://127.0.0.1", text)
+    printed = project.assert_refused(environment, "tls://127.0.0.1", text)
+
+    assert "[1/1]" not in printed, "nothing was measured"
