@@ -48,7 +48,6 @@ def forget(monkeypatch):
         ("xoxb-123456789012-abcdef", "xoxb-123456789012-abcdef"),
         ("key AKIAIOSFODNN7EXAMPLE is wrong", "AKIAIOSFODNN7EXAMPLE"),
         ("sk-proj-abcdefghij0123456789", "sk-proj-abcdefghij0123456789"),
-        ("pypi-AgEIcHlwaS5vcmcCJDU", "pypi-AgEIcHlwaS5vcmcCJDU"),
         ("hf_abcdefghijklmnopqrstuv", "hf_abcdefghijklmnopqrstuv"),
         ("eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMiJ9.c2lnbmF0dXJl", "eyJzdWIiOiIxMiJ9"),
         ("https://hooks.slack.com/services/T0/B0/XyZ", "T0/B0/XyZ"),
