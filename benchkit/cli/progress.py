@@ -22,6 +22,7 @@ from benchkit.experiment.run.events import (
     finished_records,
 )
 from benchkit.formatting import format_seconds
+from benchkit.measure.secrets import redact_text
 
 if TYPE_CHECKING:
     from benchkit.experiment.run.experiment import Experiment
@@ -113,6 +114,7 @@ def show_progress(events: Iterable[Event], *, quiet: bool = False) -> Iterator[E
             elif isinstance(event, Started):
                 label = event.measurement.variant
                 label += f" in {event.measurement.arm}" if show_arm else ""
+                label = redact_text(label)
                 left = f"about {format_duration(event.remaining_seconds)} left"
                 progress.update(task, completed=n_done, description=label, left=left)
                 n_done += 1

@@ -12,6 +12,7 @@ import benchkit
 from benchkit.errors import UsageError
 from benchkit.measure.arguments import list_of
 from benchkit.measure.discovery import Collection, collect
+from benchkit.measure.secrets import redact_text
 from benchkit.measure.settings import setting
 from benchkit.measure.suite.collect import absolute_folder, is_suite
 from benchkit.working_folder import working_folder
@@ -180,6 +181,7 @@ def file_name(text: str) -> str:
     Returns
     -------
     str
-        At most 80 characters; special characters are replaced by a hyphen.
+        At most 80 characters without secrets; special characters are replaced by a hyphen.
     """
+    text = redact_text(text)
     return "".join(c if c.isalnum() or c in "._=,-" else "-" for c in text)[:80]

@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from benchkit.measure.arguments import check_text
 from benchkit.measure.deadline import deadline
 from benchkit.measure.errors import UsageError, did_you_mean, error_summary
+from benchkit.measure.secrets import redact, redact_file
 
 __all__ = ["EXTRAS", "LEVELS", "collect_extras", "parse_capture"]
 
@@ -108,12 +110,28 @@ def _performance_report(client: Any, folder: Path) -> Callable[[], Any]:
     def close() -> None:
         with client.as_current():
             stack.close()
+        redact_file(folder / "performance-report.html")
 
     return close
 
 
 def _cluster_dump(client: Any, folder: Path) -> Callable[[], Any]:
-    return lambda: client.dump_cluster_state(str(folder / "cluster-dump"))
+    return lambda: dump_cluster(client, folder)
+
+
+def dump_cluster(client: Any, folder: Path) -> None:
+    """Write ``cluster-dump.msgpack.gz`` without secrets: it has the whole configuration of Dask."""
+    from distributed.cluster_dump import load_cluster_dump, write_state
+
+    # Only its user can read this folder.
+    with TemporaryDirectory(prefix="benchkit-dump-") as private:
+        client.dump_cluster_state(str(Path(private) / "dump"))
+        state = redact(load_cluster_dump(str(Path(private) / "dump.msgpack.gz")))
+
+    async def clean_state() -> Any:
+        return state
+
+    client.sync(write_state, clean_state, str(folder / "cluster-dump"), "msgpack")
 
 
 def _memray(client: Any, folder: Path) -> Callable[[], Any]:
@@ -136,6 +154,8 @@ def _memray(client: Any, folder: Path) -> Callable[[], Any]:
     def close() -> None:
         with client.as_current():
             stack.close()
+        for page in (folder / "memray").rglob("*.html"):
+            redact_file(page)
 
     return close
 

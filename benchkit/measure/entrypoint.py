@@ -68,7 +68,7 @@ def measure(
     facts = check_mapping(facts, "facts")
     if prometheus:
         check_text(prometheus, "prometheus")
-    remember_secrets(cluster or {}, clusters)
+    remember_secrets(cluster or {}, clusters, params, facts)
     options: dict[str, Any] = {
         "folder": folder,
         "scale": scale,

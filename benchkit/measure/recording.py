@@ -14,12 +14,13 @@ import socket
 import threading
 import time
 from array import array
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchkit.measure.secrets import redact
+from benchkit.measure.secrets import has_secret, redact
 
 __all__ = [
     "RECORDING_FORMAT",
@@ -41,8 +42,6 @@ RESERVE_FILE = ".room"
 RESERVE_BYTES = 2**16
 #: Entries of a tail that may be long; omitted if the disk is full.
 LONG_ENTRIES = ("evidence", "logs", "traceback")
-#: Tables with texts of the workload, which may contain secrets.
-TEXT_TABLES = ("logs", "task_errors")
 
 
 class RecordingWriter:
@@ -86,15 +85,12 @@ class RecordingWriter:
         tables : dict
             Tables by name; bytes are written as base64, everything else as JSON.
         """
-        texts = {name: redact(tables[name]) for name in TEXT_TABLES if tables.get(name)}
-        if tables.get("reports"):
-            texts["reports"] = {
-                worker: {**report, "logs": redact(report["logs"])} if report.get("logs") else report
-                for worker, report in tables["reports"].items()
-            }
+        # Names of tasks, spans and workers may contain secrets, too; most segments have none.
+        if has_secret("\n".join(_texts(tables))):
+            tables = redact(tables)
         with self._lock:
             self.n_segments += 1
-            self._write(f"{self.n_segments:06d}.json", {**tables, **texts})
+            self._write(f"{self.n_segments:06d}.json", tables)
 
     def tail(self, **facts: Any) -> None:
         """Write the outcome, which finishes the recording.
@@ -141,6 +137,21 @@ def _with_text_keys(content: Any) -> Any:
         if isinstance(content, (list, tuple))
         else content
     )
+
+
+def _texts(content: Any) -> Iterator[str]:
+    if isinstance(content, str):
+        yield content
+    elif isinstance(content, dict):
+        for name, value in content.items():
+            yield from _texts(name)
+            if isinstance(value, str) and isinstance(name, str):
+                yield f"{name}={value!r}"  # so that the name of an entry counts
+            else:
+                yield from _texts(value)
+    elif isinstance(content, (list, tuple, set, frozenset)):
+        for item in content:
+            yield from _texts(item)
 
 
 def _encode(value: Any) -> Any:

@@ -22,7 +22,7 @@ from distributed.client import futures_of
 from distributed.comm.core import CommClosedError
 
 from benchkit.measure.arguments import check_scale, check_seconds
-from benchkit.measure.artifacts import collect_extras, parse_capture
+from benchkit.measure.artifacts import collect_extras, dump_cluster, parse_capture
 from benchkit.measure.capture_client import Observer
 from benchkit.measure.cluster.reuse import reused_cluster
 from benchkit.measure.cluster.running import RunningCluster
@@ -336,8 +336,7 @@ class _Execution:
             "stacks": stacks_of(client),
             "standstill": describe_unfinished_tasks(client),
         }
-        dump = str(self.writer.path / "cluster-dump")
-        call_with_timeout(lambda: client.dump_cluster_state(dump))
+        call_with_timeout(lambda: dump_cluster(client, self.writer.path))
 
     def _gather_logs(self, client: Any) -> None:
         logs = call_with_timeout(lambda: client.get_worker_logs(n=LOG_LINES), 5.0)

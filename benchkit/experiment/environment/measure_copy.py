@@ -34,7 +34,9 @@ def measured_folder() -> Path:
     names = ("__init__.py", "_compat/__init__.py", "_compat/distributed_internals.py")
     copied = [package / name for name in names]
     for folder in ("measure", "pytest_plugin", "simulation"):
-        copied += sorted((package / folder).rglob("*.py"))
+        copied += sorted(
+            path for path in (package / folder).rglob("*") if path.suffix in (".py", ".json")
+        )
     files = {file.relative_to(package): file for file in copied}
     files |= {Path("shipped/workloads/_recipes", file.name): file for file in shipped_recipes()}
     digest = hashlib.sha256()

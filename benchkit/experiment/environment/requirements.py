@@ -21,7 +21,7 @@ from packaging.version import InvalidVersion, Version
 
 from benchkit.captured_process import run_captured
 from benchkit.errors import EnvironmentBuildError, InvalidEnvironmentError
-from benchkit.measure.secrets import redact_text
+from benchkit.measure.secrets import redact_text, remember_secrets
 
 __all__ = [
     "DASK",
@@ -218,20 +218,14 @@ def redacted(text: str, *others: str) -> str:
     text : str
         Text to show or record.
     *others : str
-        Texts with addresses (requirement lines) whose secrets are removed too; secrets of
-        index addresses in environment variables are always removed.
+        Texts with addresses (requirement lines) whose secrets are removed from now on.
 
     Returns
     -------
     str
         The text with ``***`` in place of secrets.
     """
-    indexes = [v for k, v in os.environ.items() if k.startswith(("UV_", "PIP_")) and "://" in v]
-    for address in (*others, *indexes):
-        for login in re.findall(r"://(?!git@)([^/@\s'\"]+)@", address):
-            # The password after the name; a login without a colon is a token.
-            for secret in filter(None, (login, login.partition(":")[2])):
-                text = text.replace(secret, "***")
+    remember_secrets(others)
     return redact_text(text)
 
 

@@ -23,6 +23,7 @@ from benchkit.experiment.virtual.inputs import GRAPHS
 from benchkit.experiment.virtual.process import VirtualSpec
 from benchkit.measure.arguments import check_count, check_mapping, list_of
 from benchkit.measure.discovery import BrokenFile
+from benchkit.measure.secrets import remember_secrets
 from benchkit.measure.workloads import Variant
 from benchkit.store.run import Run
 from benchkit.store.store import Store
@@ -163,6 +164,7 @@ class Selection:
     def __post_init__(self) -> None:
         for name in ("names", "folders", "environments", "environment_folders"):
             object.__setattr__(self, name, list_of(getattr(self, name), name))
+        remember_secrets(self.params, self.sweeps)
 
 
 def check_options(options: Mapping[str, Any]) -> None:

@@ -44,6 +44,7 @@ from benchkit.measure.artifacts import parse_capture
 from benchkit.measure.cluster.spec import ClusterSpec
 from benchkit.measure.run_ids import new_id
 from benchkit.measure.runner import DEFAULT_DEADLINE_S
+from benchkit.measure.secrets import redact_text, remember_secrets
 from benchkit.measure.suite.collect import absolute_folder
 from benchkit.measure.workloads import Variant
 from benchkit.store.artifacts import move_artifacts, record_artifacts
@@ -129,6 +130,7 @@ class Experiment:
         check_seconds(self.budget_s, "budget_s")
         parse_capture(self.capture)
         self.tags = check_tags(self.tags)
+        remember_secrets(self.tags, self.arguments, *(v.params for v in self.variants))
         plan_measurements([arm.name for arm in self.arms], {}, 0, order=self.order)  # only checks
 
     @cached_property
@@ -146,7 +148,7 @@ class Experiment:
             seed=self.seed,
         )
         done = {
-            (int(run["block"]), run["arm"], run["workload"])
+            (int(run["block"]), run["arm"], run["workload"])  # as recorded: without secrets
             for run in self._stored_runs()
             if run["outcome"] != "infrastructure"
         }
@@ -158,7 +160,7 @@ class Experiment:
         ]
         if self.is_stored:
             bound = in_stored_order(self.store, self.id, bound)
-        return [measurement for measurement in bound if measurement.key not in done]
+        return [entry for entry in bound if _recorded_key(entry) not in done]
 
     @cached_property
     def known_workloads(self) -> dict[str, KnownWorkload]:
@@ -276,7 +278,8 @@ class Experiment:
 
     def _kernel(self, arm: Arm) -> MeasuringKernel:
         if arm.name not in self._kernels:
-            self._kernels[arm.name] = MeasuringKernel(arm.environment, self.folder, arm.name)
+            label = self._file_label(arm)
+            self._kernels[arm.name] = MeasuringKernel(arm.environment, self.folder, label)
         return self._kernels[arm.name]
 
     def _check_connection(self, name: str, options: Any) -> None:
@@ -354,7 +357,11 @@ class Experiment:
         metadata = run_metadata(self.id, arm, entry, kernel.built, self.tags)
         if self.virtual is not None:
             return self._simulate(kernel, entry, metadata)
-        names = f"{file_name(arm.name)}-{file_name(entry.variant)}"
+        variant = self._variant(entry.variant)
+        params = variant.undeclared_params()
+        # A variant's own label is written in a workload file; other parameters have any value.
+        label = variant.workload.name if params else variant.name
+        names = f"{file_name(self._file_label(arm))}-{file_name(label)}"
         output = self.folder / "notebooks" / f"{entry.order:04d}-{names}.ipynb"
         start_s = ClusterSpec.from_dict(arm.environment.cluster).start_timeout_s
         kernel_error: KernelError | None = None
@@ -364,7 +371,7 @@ class Experiment:
                 output,
                 {
                     "workload": entry.variant,
-                    "params": self._variant(entry.variant).undeclared_params(),
+                    "params": params,
                     "workloads": list(map(absolute_folder, self.folders)),
                     "recordings": str(self.recordings.resolve()),
                     "cluster": dict(arm.environment.cluster),
@@ -405,6 +412,10 @@ class Experiment:
         head = {**metadata, "scale": self.scale, "capture": self.capture}
         return write_failure(self.recordings, head, self._variant(variant), error)
 
+    def _file_label(self, arm: Arm) -> str:
+        """Return an arm's part of a file name; the name of a grid point has its values."""
+        return f"point-{list(self.arms).index(arm)}" if arm.point else arm.name
+
     def _variant(self, name: str) -> Variant:
         in_arms = (arm.bind(variant) for arm in self.arms for variant in self.variants)
         return next(variant for variant in in_arms if variant.name == name)
@@ -434,3 +445,8 @@ class Experiment:
         except (OSError, StoreError) as error:
             warnings.warn(f"{run_id}: artifacts of the run were not stored: {error}", stacklevel=2)
         return json.loads(tree.attrs["record"])
+
+
+def _recorded_key(entry: Measurement) -> tuple[int, str, str]:
+    """Return block, arm and variant as the entry's run records them."""
+    return entry.block, redact_text(entry.arm), redact_text(entry.variant)

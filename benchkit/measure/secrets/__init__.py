@@ -9,6 +9,7 @@ removed from every text, such as the message of an error.
 from benchkit.measure.secrets.forms import is_secret_name
 from benchkit.measure.secrets.redaction import (
     REDACTED,
+    has_secret,
     redact,
     redact_file,
     redact_text,
@@ -17,6 +18,7 @@ from benchkit.measure.secrets.redaction import (
 
 __all__ = [
     "REDACTED",
+    "has_secret",
     "is_secret_name",
     "redact",
     "redact_file",

@@ -83,13 +83,13 @@ def is_secret_name(name: str) -> bool:
 
 #: A value ends with a space, a quotation mark or a bracket.
 _PLAIN = r"[^\s'\"<>&;,\\)\]}]"
-_QUOTE = r"\\{0,4}['\"]"
+_QUOTE = r"\\{0,31}['\"]"
 #: Name, sign and value of an assignment, an entry of JSON or YAML, an option or a header. The name
 #: decides (`is_secret_name`). Quotation marks may be escaped, as in logs of Dask.
 _ASSIGNMENT = re.compile(
     rf"(?<![\w.$-])(?P<name>-{{0,2}}\w[\w.-]{{0,80}})(?P<end>{_QUOTE}\]?|\]?)"
     r"(?P<sign>[ \t]{0,3}(?:=>|:=|[=:])[ \t]{0,3})"
-    r"(?:[bfru]{0,2}(?P<quote>\\{0,4}(?:\"\"\"|\"|'))(?P<quoted>(?:(?!(?P=quote))[^\n]){1,2000})"
+    r"(?:[bfru]{0,2}(?P<quote>\\{0,31}(?:\"\"\"|\"|'))(?P<quoted>(?:(?!(?P=quote))[^\n]){1,2000})"
     rf"|(?P<plain>{_PLAIN}{{1,2000}}))"
 )
 #: An option and its value, apart: --token x.

@@ -19,6 +19,7 @@ from benchkit.measure.secrets.forms import find_secrets, is_secret_name
 
 __all__ = [
     "REDACTED",
+    "has_secret",
     "redact",
     "redact_file",
     "redact_text",
@@ -80,6 +81,22 @@ def redact_text(text: str) -> str:
     'cannot open https://***@db/x?token=***'
     """
     return _Redaction().text(text)
+
+
+def has_secret(text: str) -> bool:
+    """Return whether a text has a secret.
+
+    Parameters
+    ----------
+    text : str
+        Text to write.
+
+    Returns
+    -------
+    bool
+        Whether `redact_text` changes it.
+    """
+    return redact_text(text) != text
 
 
 def redact_file(path: Path) -> None:

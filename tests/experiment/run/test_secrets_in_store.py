@@ -1,153 +1,242 @@
-"""No file of a store holds a secret of an environment, a workload or its errors."""
+"""No command writes, publishes, posts or prints a secret; what is none stays readable."""
 
 from __future__ import annotations
 
+import base64
+import gzip
+import html
 import json
 import os
+import random
 import subprocess
 import sys
 from pathlib import Path
 
+import msgpack
+import pyarrow.parquet as pq
 import pytest
 
 from benchkit.store.store import Store
+from helpers.planted_secrets import harmless_texts, planted_texts
 
-#: Texts that hold a secret by their form -> the secret: variables with harmless names, a log line
-#: and the error of the workload.
-FORMS = {
-    "https://acc.blob.core.windows.net/c?sv=2024&sig=Ab%2Bcd%3D-12": "Ab%2Bcd%3D-12",
-    "https://b.s3.amazonaws.com/k?X-Amz-Signature=deadbeef13&x=2": "deadbeef13",
-    "AccountName=a;AccountKey=Zm9vYmFyMTQ=;EndpointSuffix=x": "Zm9vYmFyMTQ=",
-    "Endpoint=sb://x/;SharedAccessKey=c2VjcmV0MTU;x": "c2VjcmV0MTU",
-    "Server=db;User=sa;Password=server-pw-16;": "server-pw-16",
-    "redis://:cache-pw-17@cache:6379/0": "cache-pw-17",
-    "git+https://git-tok-18@github.com/x/y@main": "git-tok-18",
-    "https://dsn0123456789abcdef19@o1.ingest.sentry.io/42": "dsn0123456789abcdef19",
-    "run --api-key option-key-20": "option-key-20",
-    '{"access_token": "json-tok-21"}': "json-tok-21",
-    "header Authorization: Bearer bearer-TOK-22": "bearer-TOK-22",
-    "github_pat_11ABCDEFG0abcdefghij_KLMN23": "github_pat_11ABCDEFG0abcdefghij_KLMN23",
-    "glpat-abcdefghijklmnop1224": "glpat-abcdefghijklmnop1224",
-    "xoxb-123456789025-abcdef": "xoxb-123456789025-abcdef",
-    "key AKIAIOSFODNN7EXAMP26 is wrong": "AKIAIOSFODNN7EXAMP26",
-    "sk-proj-abcdefghij0123456727": "sk-proj-abcdefghij0123456727",
-    "pypi-AgEIcHlwaS5vcmcCJD28": "pypi-AgEIcHlwaS5vcmcCJD28",
-    "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIyOSJ9.c2lnbmF0dXJl": "eyJzdWIiOiIyOSJ9",
-    "https://hooks.slack.com/services/T0/B0/Hook30": "T0/B0/Hook30",
-}
-WORKLOAD = '''
+_WORDS = random.Random("places")
+
+
+def secret_word(prefix: str = "") -> str:
+    """Return a plain word without digits: only its place says that it is secret."""
+    return prefix + "".join(_WORDS.choices("bcdfghjklmnpqrstvwxz", k=14))
+
+
+#: Place -> a secret that only its place, not its form, tells.
+PLACES = {
+    place: secret_word()
+    for place in (
+        "ambient variable", "variable with a plural", "variable with a number", "variable of a key",
+        "login in an ambient address", "login of a proxy", "login of an index",
+        "ambient Dask configuration", "nested Dask configuration", "list in Dask configuration",
+        "address in Dask configuration", "variable of the environment", "address in a variable",
+        "option of the cluster", "variable of the cluster", "nested option of the cluster",
+        "tag", "address in a tag", "parameter", "address in a parameter", "storage option",
+        "key of a storage option", "nested parameter", "workload source", "description", "doc",
+        "exception of a task", "dict in an exception", "chained exception", "log of a worker",
+        "print of a worker", "log of the client", "print of the client", "name of a task",
+        "event of the scheduler", "name of a span", "Basic login", "quoted password",
+    )
+}  # fmt: skip
+P = PLACES
+#: Places in which the workload shows the value of a variable.
+LOUD = [place for place in PLACES if place.partition(" ")[0] in (
+    "exception", "dict", "log", "print", "event",
+)]  # fmt: skip
+QUOTED = f"it's \"{P['quoted password']}\" & <more>/@%"
+TEXTS = planted_texts("store")
+HARMLESS = harmless_texts()
+WORKLOAD = f'''
+import base64
+import json
 import logging
 import os
+
 from benchkit import workload
+from distributed import get_worker
 
-OWN = [os.environ[name] for name in os.environ if name.startswith("OWN_FORM_")]
+TEXTS = json.loads(os.environ.get("PLANTED_TEXTS", "[]"))
+HARMLESS = json.loads(os.environ.get("HARMLESS_TEXTS", "[]"))
+CONNECTION = {{"password": "{P["workload source"]}"}}
 
-@workload(category="own")
-def leaks(client):
-    """Use secrets in every way that ends up in a run."""
-    def log():
-        logging.getLogger("distributed.worker").warning("from %s", os.environ["OWN_API_KEY"])
-        print("https://me:log-pw-5@host/")
-        return 1
-    client.submit(log).result()
-    logging.getLogger("distributed.client").warning("%s", " | ".join(OWN))
-    raise ValueError("cannot open https://bob:error-pw-6@db/x?token=error-tok-7 with "
-                     + " | ".join([os.environ["OWN_API_KEY"], *OWN]))
+@workload(category="own", variants={{"url": [""], "storage_options": [{{}}], "token": [""]}})
+def leaks(client, *, url, storage_options, token):
+    """Use secrets in every way that ends up in a run, such as https://me:{P["doc"]}@host/.
+
+    Uses password='{P["description"]}' of the team.
+    """
+    known = dict(os.environ)
+    def log(n):
+        logging.getLogger("distributed.worker").warning("from %s", known['SECRET_LOG_OF_A_WORKER'])
+        for text in TEXTS:
+            logging.getLogger("distributed.worker").warning("%s", text)
+        print("print", known['SECRET_PRINT_OF_A_WORKER'])
+        get_worker().log_event("own", {{"password": known['SECRET_EVENT_OF_THE_SCHEDULER']}})
+        return n
+    client.submit(log, 1).result()
+    client.submit(log, 2, key="load-https://me:{P["name of a task"]}@host/x").result()
+    logger = logging.getLogger("distributed.client")
+    for text in HARMLESS:
+        logger.warning("kept %s", text)
+    logger.warning("%s", " | ".join(TEXTS))
+    logger.warning("%s", known['SECRET_LOG_OF_THE_CLIENT'])
+    print(known['SECRET_PRINT_OF_THE_CLIENT'], url, storage_options, token)
+    login = base64.b64encode(("bob:" + os.environ["FTP_PASS"]).encode()).decode()
+    print("sent", login, os.environ["QUOTED_PASSWORD"], repr(os.environ["QUOTED_PASSWORD"]))
+    def fail():
+        try:
+            raise KeyError({{"password": known['SECRET_DICT_IN_AN_EXCEPTION']}})
+        except KeyError as error:
+            raise ValueError(
+                f"{{url}} {{storage_options}} {{known['SECRET_EXCEPTION_OF_A_TASK']}} "
+                + str({{"token": "{secret_word()}"}}) + " | ".join(TEXTS) + login
+            ) from error
+    if "fails" in url:
+        client.submit(fail).result()
+    return client.map(abs, range(4), pure=False)
 '''
-ENVIRONMENT = """
+ENVIRONMENT = f"""
+description: measured with password={P["tag"]}9
 dask:
   benchkit:
     other-settings: [coiled, some]
   coiled:
-    token: config-tok-1
+    token: {P["nested Dask configuration"]}
   some:
-    address: https://me:config-pw-2@proxy:8080
+    address: https://me:{P["address in Dask configuration"]}@proxy:8080
+    deep:
+      - credentials: {{user: bob, password: {P["list in Dask configuration"]}}}
 cluster:
   n_workers: 1
+  threads_per_worker: 1
   env:
-    WORKER_TOKEN: cluster-tok-3
+    WORKER_TOKENS: {P["variable of the cluster"]}
 variables:
-  OWN_API_KEY: variable-key-4
-  DATABASE_URL: postgresql://u:database-pw-8@host/db
-  GH_LOGIN: ghp_0123456789abcdefghijABCDEFGHIJ012345
+  OWN_API_KEY: {P["variable of the environment"]}
+  DATABASE_URL: postgresql://u:{P["address in a variable"]}@host/db
+  QUOTED_PASSWORD: {json.dumps(QUOTED)}
+  FTP_PASS: {P["Basic login"]}
 """
-ENVIRONMENT += "".join(f"  OWN_FORM_{i}: {json.dumps(text)}\n" for i, text in enumerate(FORMS))
-PLANTED = (
-    "config-tok-1", "config-pw-2", "cluster-tok-3", "variable-key-4", "log-pw-5", "error-pw-6",
-    "error-tok-7", "database-pw-8", "ghp_0123456789abcdefghij", "ambient-tok-9", "ambient-pw-10",
-    "argument-tok-11", *FORMS.values(),
-)  # fmt: skip
+AMBIENT = {
+    "MY_TOKEN": P["ambient variable"],
+    "HF_TOKENS": P["variable with a plural"],
+    "TOKEN2": P["variable with a number"],
+    "FERNET_KEY": P["variable of a key"],
+    "SERVICE_ADDRESS": f"https://bob:{P['login in an ambient address']}@host",
+    "HTTPS_PROXY": f"http://bob:{P['login of a proxy']}@127.0.0.1:9",
+    "NO_PROXY": "*",
+    "UV_INDEX": f"https://bob:{P['login of an index']}@index.example/simple",
+    "DASK_FOO__PASSWORD": P["ambient Dask configuration"],
+}
 
 
 @pytest.fixture(scope="module")
-def store(tmp_path_factory):
+def project(tmp_path_factory):
+    """A project whose store has runs of two commands; what they printed is in `printed`."""
     folder = tmp_path_factory.mktemp("secrets")
+    variables = {
+        "PLANTED_TEXTS": json.dumps(list(TEXTS)),
+        "HARMLESS_TEXTS": json.dumps(HARMLESS),
+    }
+    for place in LOUD:
+        variables[f"SECRET_{place.upper().replace(' ', '_')}"] = PLACES[place]
+    environment = ENVIRONMENT + "".join(
+        f"  {name}: {json.dumps(text)}\n" for name, text in variables.items()
+    )
     for name, file, text in (
         ("workloads", "own.py", WORKLOAD),
-        ("environments", "planted.yaml", ENVIRONMENT),
+        ("environments", "planted.yaml", environment),
     ):
         (folder / name).mkdir()
         (folder / name / file).write_text(text)
-    variables = {
-        "MY_TOKEN": "ambient-tok-9",
-        "DASK_FOO__URL": "https://u:ambient-pw-10@h",
-    }
-    command = [sys.executable, "-m", "benchkit", "run", "own.leaks", "-e", "planted"]
-    done = subprocess.run(
-        [*command, "--store", "store", "--tag", "note=--token=argument-tok-11"],
-        cwd=folder, env={**os.environ, **variables}, capture_output=True, text=True, check=False,
+    storage = {"key": P["key of a storage option"], "secret": P["storage option"]}
+    printed = []
+    for url, code in (("https://bob:{}@host/db", 0), ("https://bob:{}@host/fails", 3)):
+        words = [
+            "run", "own.leaks", "-e", "planted", "--capture", "full+cluster-dump+performance-report",
+            "--set", f"url={url.format(P['address in a parameter'])}",
+            "--set", f"storage_options={json.dumps(storage)}", "--set", f"token={P['parameter']}",
+            "--tag", f"night=2026-08-2{len(printed)}T02:00:00", "--tag", f"note=--token={P['tag']}",
+            "--tag", f"where=https://me:{P['address in a tag']}@h",
+        ]  # fmt: skip
+        done = benchkit(folder, *words)
+        assert done.returncode == code, done.stderr
+        printed.append(done.stdout + done.stderr)
+    return folder, printed
+
+
+def benchkit(folder, *words):
+    return subprocess.run(
+        [sys.executable, "-m", "benchkit", *words],
+        cwd=folder, env={**os.environ, **AMBIENT, "BENCHKIT_STORE": "store"},
+        capture_output=True, text=True, check=False,
     )  # fmt: skip
-    assert done.returncode == 3, done.stderr
-    printed = done.stdout + done.stderr
-    assert [secret for secret in PLANTED if secret in printed] == []
-    return Store(folder / "store")
 
 
-def texts_of_run(store):
+def found_in(text: str | bytes) -> list[str]:
+    """Return the secrets in a text or file, in any of their spellings."""
+    data = text if isinstance(text, bytes) else text.encode("utf-8", "replace")
+    found = [place for place, secret in PLACES.items() if secret.encode() in data]
+    for shown, secret in TEXTS.items():
+        spellings = {secret, json.dumps(secret)[1:-1], repr(secret)[1:-1], html.escape(secret)}
+        if any(spelling.encode() in data for spelling in spellings):
+            found.append(shown)
+    for place in ("Basic login", "quoted password"):
+        for offset in range(3):
+            inner = base64.b64encode(b"x" * offset + PLACES[place].encode())[4:16]
+            found += [f"{place} in base64"] if inner in data else []
+    return found
+
+
+def contents(path: Path):
+    """Yield the bytes of a file, and what is packed inside of it."""
+    data = path.read_bytes()
+    yield data
+    if path.suffix == ".gz":
+        unpacked = gzip.decompress(data)
+        yield unpacked
+        yield repr(msgpack.unpackb(unpacked, strict_map_key=False)).encode()
+    if path.suffix == ".parquet":
+        yield json.dumps(pq.read_table(path).to_pylist(), default=str).encode()
+
+
+def texts_of_run(run):
     """Return all texts in a run, decompressed."""
-    tree = store.open("latest").tree
-    texts = [json.dumps({k: str(v) for k, v in node.attrs.items()}) for node in tree.subtree]
-    for node in tree.subtree:
-        texts += [str(v.values.tolist()) for v in node.variables.values() if v.dtype.kind in "OU"]
+    texts = [json.dumps({k: str(v) for k, v in node.attrs.items()}) for node in run.tree.subtree]
+    for node in run.tree.subtree:
+        texts += [str(v.values.tolist()) for v in node.variables.values() if v.dtype.kind in "OUS"]
     return "\n".join(texts)
 
 
-def test_run_has_no_secret_and_all_else(store):
-    text = texts_of_run(store)
+@pytest.mark.slow
+def test_no_file_and_no_name_of_a_store_holds_a_secret(project):
+    folder, _ = project
+    files = [path for path in (folder / "store").rglob("*") if path.is_file()]
 
-    assert [secret for secret in PLANTED if secret in text] == []
-    assert "cannot open https://***@db/x?token=***" in text
-    assert "WORKER_TOKEN" in text
-    assert "DATABASE_URL" in text
-    assert "AccountKey=***" in text
-
-
-def test_no_file_of_the_store_holds_a_secret(store):
-    files = [path for path in Path(store.path).rglob("*") if path.is_file()]
-    found = [
-        (path.name, secret)
+    assert {path.suffix for path in files} >= {".nc", ".json", ".ipynb", ".log", ".gz", ".html"}
+    found = {
+        (path.name, place)
         for path in files
-        for secret in PLANTED
-        if secret.encode() in path.read_bytes()
-    ]
+        for content in contents(path)
+        for place in found_in(content)
+    }
+    assert found == set()
+    assert [name for path in files if (name := found_in(str(path)))] == []
 
-    assert {path.suffix for path in files} >= {".nc", ".json", ".ipynb", ".log"}
-    assert found == []
 
+@pytest.mark.slow
+def test_runs_have_no_secret_and_keep_what_is_none(project):
+    folder, _ = project
+    runs = [Store(folder / "store").open(row["id"]) for row in Store(folder / "store").runs()]
+    texts = [texts_of_run(run) for run in runs]
 
-def test_configuration_of_the_arm_is_private_and_deleted(tmp_path, monkeypatch):
-    from benchkit.experiment.environment.environment import Environment
-    from benchkit.experiment.run.kernel import MeasuringKernel
-
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    monkeypatch.setattr("tempfile.tempdir", None)
-    kernel = MeasuringKernel(Environment("own", dask={"coiled": {"token": "t-1"}}), tmp_path / "e")
-    kernel.start()
-    (folder,) = tmp_path.glob("benchkit-*")
-
-    assert folder.stat().st_mode & 0o777 == 0o700
-    assert sorted(path.name for path in folder.iterdir()) == ["dask.yaml", "kernel.json"]
-    assert "t-1" in (folder / "dask.yaml").read_text()
-    kernel.close()
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["e"]
-    monkeypatch.setattr("tempfile.tempdir", None)
+    assert len(runs) == 2
+    assert [place for text in texts for place in found_in(text)] == []
+    assert "WORKER_TOKENS" in texts[0]
+    assert "DATABASE_URL" in texts[0]
+    assert "own.leaks[url=https://***@host/" in texts[0]
