@@ -17,6 +17,7 @@ from benchkit.experiment.environment import conda_solver
 from benchkit.experiment.environment.install import ALWAYS, failure, run_tool
 from benchkit.experiment.environment.python import conda_python, uv_command
 from benchkit.measure.arguments import list_of
+from benchkit.measure.secrets import remember_secrets
 
 __all__ = ["conda_content", "conda_tool", "create_conda"]
 
@@ -136,6 +137,7 @@ def conda_content(file: Path, where: str) -> dict[str, Any]:
         raise InvalidEnvironmentError(f"{where}: {file}: {str(error).splitlines()[0]}") from error
     if not isinstance(content, dict) or not isinstance(content.get("dependencies"), list):
         raise InvalidEnvironmentError(f"{where}: {file}: contains no list of `dependencies`")
+    remember_secrets(content)  # channels may have a token
     return content
 
 

@@ -93,7 +93,9 @@ _ASSIGNMENT = re.compile(
     rf"|(?P<plain>{_PLAIN}{{1,2000}}))"
 )
 #: An option and its value, apart: --token x.
-_OPTION = re.compile(rf"(?<!\S)-{{1,2}}(?P<name>[A-Za-z][\w-]{{1,60}})[ \t]{{1,3}}({_PLAIN}{{4,500}})")
+_OPTION = re.compile(
+    rf"(?<!\S)-{{1,2}}(?P<name>[A-Za-z][\w-]{{1,60}})[ \t]{{1,3}}({_PLAIN}{{4,500}})"
+)
 #: Words in lower case of which a text with the form has one -> the form; its group is the secret.
 _FORMS = [
     # Logins in addresses. Passwords may contain @ and /, so the last @ ends them; in git+https,
@@ -215,7 +217,11 @@ _HASH = re.compile(r"[0-9a-f]{4,200}|[0-9A-F]{4,200}")
 _DIGITS, _HEXADECIMAL = re.compile(r"[0-9]{1,200}"), re.compile(r"[0-9a-fA-F]")
 _CHANGE = re.compile(r"[0-9](?=[A-Za-z])|[a-z](?=[0-9A-Z])|[A-Z](?=[0-9a-z])")
 #: What stands before data in base64, and before digests.
-_BEFORE_DATA = re.compile(r"(?:base64,|\"data\":\s?\"|ndarray__\":\s?\"|(?:sha|md|blake)\w{1,4}[-:=])$")
+_BEFORE_DATA = re.compile(
+    r"(?:base64,|\"data\":\s?\"|ndarray__\":\s?\"|(?:sha|md|blake)\w{1,4}[-:=])$"
+)
+
+
 def find_secrets(text: str) -> Iterator[tuple[int, int]]:
     """Yield begin and end of each secret that a text shows by its form, in no order."""
     lower = text.lower()

@@ -15,9 +15,14 @@ from pathlib import Path
 import msgpack
 import pyarrow.parquet as pq
 import pytest
-
-from benchkit.store.store import Store
+from helpers.event_loops import run_in_thread
+from helpers.github_server import GitHubServer
 from helpers.planted_secrets import harmless_texts, planted_texts
+from helpers.webhook_server import webhook_server
+
+import benchkit as package
+from benchkit.measure.run_ids import new_id
+from benchkit.store.store import Store
 
 _WORDS = random.Random("places")
 
@@ -48,7 +53,8 @@ P = PLACES
 LOUD = [place for place in PLACES if place.partition(" ")[0] in (
     "exception", "dict", "log", "print", "event",
 )]  # fmt: skip
-QUOTED = f"it's \"{P['quoted password']}\" & <more>/@%"
+TOKEN = secret_word()
+QUOTED = f'it\'s "{P["quoted password"]}" & <more>/@%'
 TEXTS = planted_texts("store")
 HARMLESS = harmless_texts()
 WORKLOAD = f'''
@@ -96,7 +102,7 @@ def leaks(client, *, url, storage_options, token):
                 f"{{url}} {{storage_options}} {{known['SECRET_EXCEPTION_OF_A_TASK']}} "
                 + str({{"token": "{secret_word()}"}}) + " | ".join(TEXTS) + login
             ) from error
-    if "fails" in url:
+    if os.environ.get("OWN_FAILS"):
         client.submit(fail).result()
     return client.map(abs, range(4), pure=False)
 '''
@@ -155,27 +161,38 @@ def project(tmp_path_factory):
         (folder / name).mkdir()
         (folder / name / file).write_text(text)
     storage = {"key": P["key of a storage option"], "secret": P["storage option"]}
-    printed = []
-    for url, code in (("https://bob:{}@host/db", 0), ("https://bob:{}@host/fails", 3)):
-        words = [
-            "run", "own.leaks", "-e", "planted", "--capture", "full+cluster-dump+performance-report",
-            "--set", f"url={url.format(P['address in a parameter'])}",
-            "--set", f"storage_options={json.dumps(storage)}", "--set", f"token={P['parameter']}",
-            "--tag", f"night=2026-08-2{len(printed)}T02:00:00", "--tag", f"note=--token={P['tag']}",
-            "--tag", f"where=https://me:{P['address in a tag']}@h",
-        ]  # fmt: skip
-        done = benchkit(folder, *words)
-        assert done.returncode == code, done.stderr
-        printed.append(done.stdout + done.stderr)
-    return folder, printed
+    words = [
+        "run", "own.leaks", "-e", "planted", "--capture", "full+cluster-dump+performance-report",
+        "--set", f"url=https://bob:{P['address in a parameter']}@host/db",
+        "--set", f"storage_options={json.dumps(storage)}", "--set", f"token={P['parameter']}",
+        "--tag", f"note=--token={P['tag']}", "--tag", f"where=https://me:{P['address in a tag']}@h",
+    ]  # fmt: skip
+    done = benchkit(folder, *words, "--tag", "night=2026-08-09T02:00:00")
+    assert done.returncode == 0, done.stderr
+    failed = benchkit(folder, *words, "--tag", "night=2026-08-10T02:00:00", OWN_FAILS="1")
+    assert failed.returncode == 3, failed.stderr
+    return folder, [done.stdout, done.stderr, failed.stdout, failed.stderr]
 
 
-def benchkit(folder, *words):
+def benchkit(folder, *words, **variables):
     return subprocess.run(
         [sys.executable, "-m", "benchkit", *words],
-        cwd=folder, env={**os.environ, **AMBIENT, "BENCHKIT_STORE": "store"},
+        cwd=folder, env={**os.environ, **AMBIENT, "BENCHKIT_STORE": "store", **variables},
         capture_output=True, text=True, check=False,
     )  # fmt: skip
+
+
+@pytest.fixture
+def github():
+    server = GitHubServer(TOKEN)
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def webhook():
+    with webhook_server() as server:
+        yield server
 
 
 def found_in(text: str | bytes) -> list[str]:
@@ -232,11 +249,85 @@ def test_no_file_and_no_name_of_a_store_holds_a_secret(project):
 @pytest.mark.slow
 def test_runs_have_no_secret_and_keep_what_is_none(project):
     folder, _ = project
-    runs = [Store(folder / "store").open(row["id"]) for row in Store(folder / "store").runs()]
-    texts = [texts_of_run(run) for run in runs]
+    store = Store(folder / "store")
+    texts = [texts_of_run(store.open(run)) for run in store.runs()["id"]]
 
-    assert len(runs) == 2
+    assert len(texts) >= 2
     assert [place for text in texts for place in found_in(text)] == []
     assert "WORKER_TOKENS" in texts[0]
     assert "DATABASE_URL" in texts[0]
-    assert "own.leaks[url=https://***@host/" in texts[0]
+    assert "own.leaks[url=https://***@host/db" in texts[0]
+    for kept in HARMLESS:
+        spellings = (kept, json.dumps(kept)[1:-1], repr(kept)[1:-1])
+        assert all(any(spelling in text for spelling in spellings) for text in texts), kept
+
+
+@pytest.mark.slow
+def test_commands_print_publish_and_post_no_secret(project, github, webhook):
+    folder, printed = project
+    add_earlier_nights(Store(folder / "store"))
+    variables = {
+        "GITHUB_API_URL": github.url, "GITHUB_REPOSITORY": "dask/perf", "GITHUB_TOKEN": TOKEN,
+        "BENCHKIT_WEBHOOK": webhook.url,
+    }  # fmt: skip
+    commands = [
+        ["nightly", "--no-measure", "--publish", "site", "--issues", "github", "--webhook", "json"],
+        ["list", "runs", "--json"],
+        ["env", "show", "planted"],
+        ["diagnose"],
+        ["report", "run", "--output", "run.html"],
+        ["run", "own.leaks", "-e", "planted", "--set", f"tokn={P['parameter']}"],
+        ["run", "own.leaks", "--store", f"s3://key:{P['option of the cluster']}@bucket/x"],
+    ]
+    for words in commands:
+        done = benchkit(folder, *words, **variables)
+        assert "Traceback" not in done.stderr
+        printed += [done.stdout, done.stderr]
+    answers = run_in_thread(ask(folder))
+
+    posted = json.dumps([github.requests, webhook.messages])
+    assert "own.leaks" in posted
+    assert len(webhook.messages) == 1
+    assert len(github.issues) == 1
+    assert [place for text in (*printed, *answers, posted) for place in found_in(text)] == []
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    files = [path for path in files if path.parent.name not in ("workloads", "environments")]
+    assert {path.suffix for path in files} >= {".html", ".md", ".ipynb"}
+    found = {
+        (path.name, place)
+        for path in files
+        for content in contents(path)
+        for place in (*found_in(content), *found_in(str(path)))
+    }
+    assert found == set()
+
+
+def add_earlier_nights(store):
+    """Add copies of the first run as those of nights before it."""
+    run = store.open(store.runs(outcome="ok").iloc[0]["id"])
+    for day in range(1, 9):
+        tree, record = run.tree.copy(), json.loads(run.tree.attrs["record"])
+        night = f"2026-08-0{day}T02:00:00"
+        facts = {"id": new_id(), "started": f"{night}+00:00"}
+        tags = {**record["tags"], "night": night}
+        tree.attrs |= {
+            **facts, "tags": json.dumps(tags), "record": json.dumps({**record, **facts, "tags": tags}),
+        }  # fmt: skip
+        store.add(tree)
+
+
+async def ask(folder):
+    """Return the answers of the server of agents about the newest run."""
+    from mcp import Client, StdioServerParameters
+
+    server = StdioServerParameters(
+        command=sys.executable,
+        args=["-m", "benchkit", "mcp", "--store", str(folder / "store")],
+        env={"PYTHONPATH": str(Path(package.__file__).parents[1]), **AMBIENT},
+    )
+    texts = []
+    async with Client(server) as client:
+        for tool, arguments in (("list", {}), ("run", {"run": "latest"}), ("diagnose", {})):
+            result = await client.call_tool(tool, arguments)
+            texts += [content.text for content in result.content]
+    return texts
