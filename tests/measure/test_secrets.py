@@ -53,7 +53,8 @@ def test_redact_text_is_linear_for_hostile_texts():
     seeds = (
         "://a:", "eyJ.", "token=", "'token': '", "Pwd=", "?token=", "-----BEGIN PRIVATE KEY-----",
         "a1B", "_", "\\\\'", "login a password ", "curl -u ", "xoxb-1-", "https://a/hooks/", "a@b:",
-        "authorization: ", "git+https://a:", "{a}", "Basic a", ";key", "/t/", "a.", "-", "123456789:",
+        "authorization: ", "git+https://a:", "{a}", "Basic a", ";key", "/t/", "a.", "-",
+        "123456789:",
     )  # fmt: skip
     texts = [seed * (20_000 // len(seed)) + "\n!" for seed in seeds]
 

@@ -29,10 +29,10 @@ _SECRET_PART = re.compile(
 )
 #: Words before `key` that make it the key of data, not of a lock.
 _HARMLESS_KEYS = frozenset(
-    "by cache cold column columns composite dask data dict filter foreign graph group grouping hash"
-    " hot in index join left lookup main map merge metric n name node num number object on one order"
-    " param parameter partition primary public right row run same sort sorting task this unique"
-    " value with your".split()
+    "by cache cold column columns composite dask data dict filter foreign graph group grouping"
+    " hash hot in index join left lookup main map merge metric n name node num number object on"
+    " one order param parameter partition primary public right row run same sort sorting task"
+    " this unique value with your".split()
 )
 #: Names that contain a word of a secret, but whose values are none.
 _HARMLESS = re.compile(

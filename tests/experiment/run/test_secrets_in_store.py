@@ -309,10 +309,9 @@ def add_earlier_nights(store):
         tree, record = run.tree.copy(), json.loads(run.tree.attrs["record"])
         night = f"2026-08-0{day}T02:00:00"
         facts = {"id": new_id(), "started": f"{night}+00:00"}
-        tags = {**record["tags"], "night": night}
-        tree.attrs |= {
-            **facts, "tags": json.dumps(tags), "record": json.dumps({**record, **facts, "tags": tags}),
-        }  # fmt: skip
+        tags = json.dumps({**json.loads(record["tags"]), "night": night})
+        record |= {**facts, "tags": tags}
+        tree.attrs |= {**facts, "tags": tags, "record": json.dumps(record)}
         store.add(tree)
 
 
