@@ -134,6 +134,7 @@ def _workloads(
     from benchkit.experiment.environment.lookup import as_environment
     from benchkit.experiment.paths import collect_workloads
     from benchkit.experiment.run.estimate import size_text
+    from benchkit.measure.secrets import redact
 
     collection = collect_workloads(folders)
     for name in collection.replaced:
@@ -159,7 +160,7 @@ def _workloads(
         rows.append({"name": where, **empty, "available": False, "reason": broken.reason})
     if not rows:
         collection.require()  # raises an error that names the folders
-    return rows
+    return [redact(row) for row in rows]
 
 
 def _last_runs(

@@ -6,6 +6,7 @@ to the recording's folder. An artifact that fails becomes a warning of the run.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -17,7 +18,7 @@ from benchkit.measure.deadline import deadline
 from benchkit.measure.errors import UsageError, did_you_mean, error_summary
 from benchkit.measure.secrets import redact, redact_file
 
-__all__ = ["EXTRAS", "LEVELS", "collect_extras", "parse_capture"]
+__all__ = ["EXTRAS", "LEVELS", "collect_extras", "dump_cluster", "parse_capture"]
 
 LEVELS = ("full", "light", "off")
 EXTRAS = ("performance-report", "cluster-dump", "memray")
@@ -120,7 +121,15 @@ def _cluster_dump(client: Any, folder: Path) -> Callable[[], Any]:
 
 
 def dump_cluster(client: Any, folder: Path) -> None:
-    """Write ``cluster-dump.msgpack.gz`` without secrets: it has the whole configuration of Dask."""
+    """Write ``cluster-dump.msgpack.gz`` without secrets: it has the whole configuration of Dask.
+
+    Parameters
+    ----------
+    client : Client
+        Client of the cluster.
+    folder : Path
+        Folder for the file.
+    """
     from distributed.cluster_dump import load_cluster_dump, write_state
 
     # Only its user can read this folder.
@@ -128,10 +137,9 @@ def dump_cluster(client: Any, folder: Path) -> None:
         client.dump_cluster_state(str(Path(private) / "dump"))
         state = redact(load_cluster_dump(str(Path(private) / "dump.msgpack.gz")))
 
-    async def clean_state() -> Any:
-        return state
-
-    client.sync(write_state, clean_state, str(folder / "cluster-dump"), "msgpack")
+    client.sync(
+        write_state, lambda: asyncio.sleep(0, state), str(folder / "cluster-dump"), "msgpack"
+    )
 
 
 def _memray(client: Any, folder: Path) -> Callable[[], Any]:

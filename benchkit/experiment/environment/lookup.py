@@ -12,6 +12,7 @@ from benchkit.experiment.environment.file import EnvironmentFile, read_environme
 from benchkit.experiment.environment.validate import check_environment
 from benchkit.experiment.paths import folders_of
 from benchkit.measure.cluster.spec import LOCAL_CLUSTER
+from benchkit.measure.secrets import redact
 
 __all__ = ["as_environment", "environment_files", "find_environment", "list_environments"]
 
@@ -172,7 +173,7 @@ def _assemble(path: Path, files: Sequence[EnvironmentFile]) -> Environment:
         origins.update({keys: f"{file.path}:{line}" for keys, line in file.lines.items()})
     return Environment(
         name=path.stem,
-        description=merged.get("description", ""),
+        description=redact(merged.get("description", "")),
         dask=merged.get("dask", {}),
         variables=merged.get("variables", {}),
         cluster=merged.get("cluster", {}),

@@ -223,7 +223,18 @@ _BEFORE_DATA = re.compile(
 
 
 def find_secrets(text: str) -> Iterator[tuple[int, int]]:
-    """Yield begin and end of each secret that a text shows by its form, in no order."""
+    """Yield begin and end of each secret that a text shows by its form, in no order.
+
+    Parameters
+    ----------
+    text : str
+        Text to write.
+
+    Yields
+    ------
+    tuple of int
+        Positions of the first character and after the last; they may overlap.
+    """
     lower = text.lower()
     for words, form in _RULES:
         if any(word in lower for word in words):

@@ -32,7 +32,7 @@ def secret_word(prefix: str = "") -> str:
     return prefix + "".join(_WORDS.choices("bcdfghjklmnpqrstvwxz", k=14))
 
 
-#: Place -> a secret that only its place, not its form, tells.
+#: Place -> a secret that is known by its place, not by its form.
 PLACES = {
     place: secret_word()
     for place in (
@@ -274,6 +274,8 @@ def test_commands_print_publish_and_post_no_secret(project, github, webhook):
         ["nightly", "--no-measure", "--publish", "site", "--issues", "github", "--webhook", "json"],
         ["list", "runs", "--json"],
         ["env", "show", "planted"],
+        ["env", "list"],
+        ["list", "workloads"],
         ["diagnose"],
         ["report", "run", "--output", "run.html"],
         ["run", "own.leaks", "-e", "planted", "--set", f"tokn={P['parameter']}"],
