@@ -40,12 +40,12 @@ PLACES = {
         "login in an ambient address", "login of a proxy", "login of an index",
         "ambient Dask configuration", "nested Dask configuration", "list in Dask configuration",
         "address in Dask configuration", "variable of the environment", "address in a variable",
-        "option of the cluster", "variable of the cluster", "nested option of the cluster",
+        "login in the address of the store", "variable of the cluster",
         "tag", "address in a tag", "parameter", "address in a parameter", "storage option",
-        "key of a storage option", "nested parameter", "workload source", "description", "doc",
-        "exception of a task", "dict in an exception", "chained exception", "log of a worker",
+        "key of a storage option", "workload source", "description", "doc",
+        "exception of a task", "dict in an exception", "log of a worker",
         "print of a worker", "log of the client", "print of the client", "name of a task",
-        "event of the scheduler", "name of a span", "Basic login", "quoted password",
+        "event of the scheduler", "Basic login", "quoted password",
     )
 }  # fmt: skip
 P = PLACES
@@ -279,7 +279,12 @@ def test_commands_print_publish_and_post_no_secret(project, github, webhook):
         ["diagnose"],
         ["report", "run", "--output", "run.html"],
         ["run", "own.leaks", "-e", "planted", "--set", f"tokn={P['parameter']}"],
-        ["run", "own.leaks", "--store", f"s3://key:{P['option of the cluster']}@bucket/x"],
+        [
+            "run",
+            "own.leaks",
+            "--store",
+            f"s3://key:{P['login in the address of the store']}@bucket/x",
+        ],
     ]
     for words in commands:
         done = benchkit(folder, *words, **variables)
