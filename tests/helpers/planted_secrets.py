@@ -193,6 +193,7 @@ def harmless_texts() -> list[str]:
         "--keep 3 --workers 4 --tag note=first", "ssh-rsa", "dtype='<M8[ns]'",
         "sha256:" + digests[2],
         "AuthenticationError: the token has expired", "Signature: (x, y=None)", "cookie jar",
+        "--webhook slack: set its URL",
         "A worker holds 12 keys", "p2p_bytes 104857600", "h2o.q5[size=small,method=p2p]",
         "shards of tokenized text", "private network 10.0.0.0/8", "sk-learn and sk-image",
         "hf_hub downloads", "a passkey is no password", "token_type",

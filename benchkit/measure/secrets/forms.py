@@ -264,7 +264,8 @@ def _named(text: str) -> Iterator[tuple[int, int]]:
             position = found.end()
             yield found.span(kind)
     for found in _OPTION.finditer(text):
-        if is_secret_name(found["name"]) and not found[2].startswith("-"):
+        is_kind = "webhook" in found["name"] and "/" not in found[2]  # --webhook slack
+        if is_secret_name(found["name"]) and not is_kind and not found[2].startswith("-"):
             yield found.span(2)
 
 
