@@ -34,6 +34,7 @@ from benchkit.experiment.run.plan import (
     in_stored_order,
     plan_measurements,
     plan_name,
+    recorded_key,
     write_plan,
 )  # fmt: skip
 from benchkit.experiment.run.stopping import MIN_BLOCKS, StopPolicy
@@ -44,7 +45,7 @@ from benchkit.measure.artifacts import parse_capture
 from benchkit.measure.cluster.spec import ClusterSpec
 from benchkit.measure.run_ids import new_id
 from benchkit.measure.runner import DEFAULT_DEADLINE_S
-from benchkit.measure.secrets import redact_text, remember_secrets
+from benchkit.measure.secrets import remember_secrets
 from benchkit.measure.suite.collect import absolute_folder
 from benchkit.measure.workloads import Variant
 from benchkit.store.artifacts import move_artifacts, record_artifacts
@@ -160,7 +161,7 @@ class Experiment:
         ]
         if self.is_stored:
             bound = in_stored_order(self.store, self.id, bound)
-        return [entry for entry in bound if _recorded_key(entry) not in done]
+        return [entry for entry in bound if recorded_key(entry) not in done]
 
     @cached_property
     def known_workloads(self) -> dict[str, KnownWorkload]:
@@ -445,8 +446,3 @@ class Experiment:
         except (OSError, StoreError) as error:
             warnings.warn(f"{run_id}: artifacts of the run were not stored: {error}", stacklevel=2)
         return json.loads(tree.attrs["record"])
-
-
-def _recorded_key(entry: Measurement) -> tuple[int, str, str]:
-    """Return block, arm and variant as the entry's run records them."""
-    return entry.block, redact_text(entry.arm), redact_text(entry.variant)

@@ -19,7 +19,7 @@ from benchkit.errors import AlreadyStored, UsageError
 from benchkit.experiment.environment.environment import Environment
 from benchkit.formatting import counted
 from benchkit.measure.arguments import check_text
-from benchkit.measure.secrets import redact
+from benchkit.measure.secrets import redact, redact_text
 from benchkit.measure.workloads import Variant
 from benchkit.store.store import Store
 
@@ -259,6 +259,11 @@ def write_plan(
         store.files.create(plan_name(experiment), json.dumps(redact(content), indent=1).encode())
 
 
+def recorded_key(entry: Measurement) -> tuple[int, str, str]:
+    """Return block, arm and variant as plan and run record them: without secrets."""
+    return entry.block, redact_text(entry.arm), redact_text(entry.variant)
+
+
 def in_stored_order(
     store: Store, experiment: str, plan: Iterable[Measurement]
 ) -> list[Measurement]:
@@ -267,7 +272,7 @@ def in_stored_order(
         (entry["block"], entry["arm"], entry["variant"]): entry["order"]
         for entry in _read(store, experiment)["plan"]
     }
-    ordered = (replace(entry, order=stored.get(entry.key, entry.order)) for entry in plan)
+    ordered = (replace(entry, order=stored.get(recorded_key(entry), entry.order)) for entry in plan)
     return sorted(ordered, key=lambda entry: entry.order)
 
 
