@@ -1,4 +1,4 @@
-"""Temporary folders for files with secrets: keys of kernels, Dask configuration, copies of stores.
+"""Temporary folders for files with secrets: keys, logs and notebooks of kernels, configurations.
 
 A process that is killed leaves its folders; the next one that makes a folder removes them.
 """
@@ -14,6 +14,8 @@ from contextlib import suppress
 from pathlib import Path
 
 import psutil
+
+from benchkit.interruption import uninterrupted
 
 __all__ = ["private_folder"]
 
@@ -37,4 +39,7 @@ def private_folder() -> tempfile.TemporaryDirectory[str]:
             with suppress(OSError):
                 if user is None or folder.lstat().st_uid == user():
                     shutil.rmtree(folder, ignore_errors=True)
-    return tempfile.TemporaryDirectory(prefix=f"{prefix}{os.getpid()}-", ignore_cleanup_errors=True)
+    with uninterrupted():
+        return tempfile.TemporaryDirectory(
+            prefix=f"{prefix}{os.getpid()}-", ignore_cleanup_errors=True
+        )

@@ -13,6 +13,7 @@ from benchkit.cli.options import MeasurementOptions, complete_names, measuring
 from benchkit.cli.rows import as_json_text, print_json
 from benchkit.errors import NotEnoughRuns, UsageError
 from benchkit.formatting import counted
+from benchkit.interruption import interrupted_code
 from benchkit.whole_file import check_folder
 
 if TYPE_CHECKING:
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
 __all__ = ["ab", "print_plan"]
 
 DEFAULT_BLOCKS = 5
-#: Exit codes: something is worse; a run failed; too few runs; Ctrl-C.
-WORSE, FAILED, TOO_FEW, INTERRUPTED = 1, 3, 4, 130
+#: Exit codes: something is worse; a run failed; too few runs.
+WORSE, FAILED, TOO_FEW = 1, 3, 4
 
 
 @click.command()
@@ -146,7 +147,7 @@ def ab(
         comparison = with_composition(comparison, experiment.store.load)
     except NotEnoughRuns:
         if interrupted:
-            sys.exit(INTERRUPTED)
+            sys.exit(interrupted_code())
         raise
     if experiment.virtual is not None and not options.quiet:
         from benchkit.experiment.virtual.schedules import describe_schedules
@@ -162,7 +163,7 @@ def ab(
     if not no_report:
         _write_report(experiment, comparison, chosen, output, options.quiet)
     if interrupted:
-        sys.exit(INTERRUPTED)
+        sys.exit(interrupted_code())
     if len(comparison.worse):
         sys.exit(WORSE)
     if has_failures(records):

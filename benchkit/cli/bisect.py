@@ -10,6 +10,7 @@ import click
 
 from benchkit.cli.options import MeasurementOptions, complete_names, measuring
 from benchkit.cli.rows import print_json
+from benchkit.interruption import interrupted_code
 
 if TYPE_CHECKING:
     from benchkit.experiment.bisect.result import BisectionResult
@@ -17,8 +18,8 @@ if TYPE_CHECKING:
 
 __all__ = ["bisect"]
 
-#: Exit codes: too few runs, or the ends do not differ; Ctrl-C.
-TOO_FEW, INTERRUPTED = 4, 130
+#: Exit code: too few runs, or the ends do not differ.
+TOO_FEW = 4
 #: Exit codes of `git bisect run`; SKIP: the commit cannot be tested.
 GOOD, BAD, SKIP = 0, 1, 125
 
@@ -141,7 +142,7 @@ def bisect(
     else:
         _print(result)
     if interrupted:
-        sys.exit(INTERRUPTED)
+        sys.exit(interrupted_code())
     if git_step:
         sys.exit(_verdict(result))
     if result.status != "found":

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import click
 
 from benchkit.cli.options import common
 from benchkit.cli.rows import open_store
+from benchkit.interruption import interrupted_code
 
 __all__ = ["dashboard"]
 
@@ -96,4 +98,10 @@ def dashboard(store: str | None, follow: str | None, **options: Any) -> None:
         follow = str(read_plan(open_store(store), follow)["id"])
     given = {name: options.pop(name.replace("-", "_")) for name in _PANEL_OPTIONS}
     login = {name: value for name, value in given.items() if value}
-    serve(store, follow=follow, login=login, ready=click.echo, **options)
+    try:
+        serve(store, follow=follow, login=login, ready=click.echo, **options)
+    except KeyboardInterrupt:
+        click.echo("stopped", err=True)
+        # Without a shutdown of the interpreter: it can wait for ever for the thread that fills the
+        # cache, if that imports a module.
+        os._exit(interrupted_code())

@@ -33,11 +33,9 @@ from benchkit.cli.report import report
 from benchkit.cli.run import run
 from benchkit.cli.store import store_group
 from benchkit.errors import BenchkitError, describe_error
+from benchkit.interruption import interrupt_at_signals, interrupted_code
 
 __all__ = ["benchkit", "main"]
-
-#: Exit code of a command that is ended by Ctrl-C.
-INTERRUPTED = 130
 
 #: Names of options with which other programs take a running cluster.
 _CLUSTER_OPTIONS = ("--address", "--cluster", "--scheduler", "--scheduler-file")
@@ -45,7 +43,6 @@ _RUNNING_CLUSTER = (
     "a running cluster is an environment: a file environments/NAME.yaml with the line "
     "`cluster: {address: 'tcp://HOST:8786'}`, or the path of a scheduler file"
 )
-
 
 class _ErrorReportingGroup(click.Group):
     """A group that prints an error as one line on stderr and exits with its exit code."""
@@ -80,8 +77,8 @@ class _ErrorReportingGroup(click.Group):
             _print_error(describe_error(error))
             ctx.exit(BenchkitError.exit_code)
         except KeyboardInterrupt:
-            click.echo("interrupted: finished runs are stored", err=True)
-            ctx.exit(INTERRUPTED)
+            click.echo("interrupted: what was finished is kept", err=True)
+            ctx.exit(interrupted_code())
         except (click.exceptions.Exit, click.ClickException, click.Abort):
             raise
         except Exception:  # 1 would mean that something is worse
@@ -142,6 +139,7 @@ def benchkit() -> None:
 
 def main() -> None:
     """Run the command line."""
+    interrupt_at_signals()
     for stream in (sys.stdout, sys.stderr):
         # Into a pipe, Windows writes in a code page without the arrows of verdicts.
         if isinstance(stream, io.TextIOWrapper):

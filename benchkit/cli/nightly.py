@@ -14,6 +14,7 @@ import click
 from benchkit.cli.options import MeasurementOptions, complete_names, measuring
 from benchkit.cli.rows import as_json_text, print_json
 from benchkit.errors import BenchkitError, UsageError, describe_error
+from benchkit.interruption import interrupted_code
 from benchkit.whole_file import check_folder, write_whole
 
 if TYPE_CHECKING:
@@ -22,8 +23,8 @@ if TYPE_CHECKING:
 
 __all__ = ["nightly_command"]
 
-#: Exit codes: something is worse; a run or a part failed; Ctrl-C.
-WORSE, FAILED, INTERRUPTED = 1, 3, 130
+#: Exit codes: something is worse; a run or a part failed.
+WORSE, FAILED = 1, 3
 #: Default number of blocks for the profile "release".
 RELEASE_BLOCKS = 3
 
@@ -152,7 +153,7 @@ def nightly_command(
     else:
         click.echo(repr(result))
     if result.interrupted:
-        sys.exit(INTERRUPTED)
+        sys.exit(interrupted_code())
     if result.worse:
         sys.exit(WORSE)
     if result.failed or result.failures:

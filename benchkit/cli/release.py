@@ -13,6 +13,7 @@ import click
 import yaml
 
 from benchkit.formatting import counted
+from benchkit.interruption import interrupted_code
 from benchkit.whole_file import write_whole
 
 if TYPE_CHECKING:
@@ -23,8 +24,8 @@ __all__ = ["check_release"]
 
 #: Environment to release, and the previously released environment.
 RUNTIME, PREVIOUS = "runtime", "runtime-previous"
-#: Exit codes: something is worse; a run failed; Ctrl-C.
-WORSE, FAILED, INTERRUPTED = 1, 3, 130
+#: Exit codes: something is worse; a run failed.
+WORSE, FAILED = 1, 3
 
 
 def check_release(
@@ -76,7 +77,7 @@ def check_release(
         click.echo(f"\n{comparison.sentence}")
         click.echo(f"report: {page}", err=True)
     if interrupted:
-        sys.exit(INTERRUPTED)
+        sys.exit(interrupted_code())
     tested = [record for record in records if record["arm"] == RUNTIME]
     n_failed = sum(has_failures([record]) for record in tested)
     if n_failed:

@@ -11,11 +11,12 @@ import click
 from benchkit.cli.options import MeasurementOptions, complete_names, measuring
 from benchkit.cli.rows import print_json
 from benchkit.formatting import counted
+from benchkit.interruption import interrupted_code
 
 __all__ = ["run"]
 
-#: Exit codes: a run failed; Ctrl-C.
-FAILED, INTERRUPTED = 3, 130
+#: Exit code: a run failed.
+FAILED = 3
 
 #: Largest number of characters of an error in the table.
 MOST_ERROR = 60
@@ -68,6 +69,6 @@ def run(names: tuple[str, ...], repeats: int, options: MeasurementOptions) -> No
         click.echo(Table(rows).to_text())
         click.echo(f"stored in {experiment.store.path}", err=True)
     if interrupted:
-        sys.exit(INTERRUPTED)
+        sys.exit(interrupted_code())
     if has_failures(records):
         sys.exit(FAILED)

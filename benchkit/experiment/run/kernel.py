@@ -17,12 +17,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import psutil
 import zmq.asyncio
 from jupyter_client.blocking import BlockingKernelClient
 from jupyter_client.kernelspec import KernelSpec, KernelSpecManager
 from jupyter_client.manager import KernelManager
 
+from benchkit.captured_process import end_processes, process_tree
 from benchkit.errors import BenchkitError, UsageError
 from benchkit.experiment.environment.build import build
 from benchkit.experiment.environment.cache import Built
@@ -31,11 +31,13 @@ from benchkit.experiment.environment.process_variables import process_variables
 from benchkit.experiment.paths import file_name
 from benchkit.experiment.run.events import PROGRESS_LOG
 from benchkit.experiment.run.notebook_parameters import checked_parameters, publish_executed
+from benchkit.interruption import uninterrupted
 from benchkit.measure.cluster.spec import ClusterSpec
 from benchkit.measure.cluster.waiting import WAITING
 from benchkit.measure.deadline import call_with_timeout
 from benchkit.measure.secrets import redact_file, redact_text, remember_secrets
 from benchkit.private_folder import private_folder
+from benchkit.whole_file import write_whole
 
 __all__ = ["KernelError", "MeasuringKernel"]
 
@@ -45,6 +47,8 @@ START_TIMEOUT_S = 60.0
 CONNECTION_TIMEOUT_S = 5.0
 #: Limit for closing a remote cluster, or for an answer of a scheduler, in seconds.
 REPLY_TIMEOUT_S = 90.0
+#: Longest path for temporary files: sockets below it have 45 more characters, and 107 at most.
+MAX_TEMPORARY_PATH = 60
 # Papermill warns about parameters it cannot parse (text with `=`), but still sets them.
 logging.getLogger("papermill").setLevel(logging.ERROR)
 
@@ -66,13 +70,6 @@ _CHECK_CONNECTION = (
 _CLOSE_CLUSTERS = (
     "from benchkit.measure.cluster.reuse import close_reused_clusters; close_reused_clusters()"
 )
-
-
-def _children(pid: int | None) -> list[psutil.Process]:
-    """Return the processes that a process started, directly or not."""
-    with suppress(psutil.Error):
-        return psutil.Process(pid).children(recursive=True) if pid else []
-    return []
 
 
 def _is_not_kernel_death(record: logging.LogRecord) -> bool:
@@ -154,7 +151,8 @@ class MeasuringKernel:
     environment : Environment
         Provides the Dask configuration and the variables.
     folder : path
-        Folder of the log, stored with the experiment.
+        Folder of the log, stored with the experiment; the log is written there, without secrets,
+        when the process has ended.
     name : str, optional
         Name of the arm, for its log; default the name of the environment.
     """
@@ -193,25 +191,42 @@ class MeasuringKernel:
             display_name=f"benchkit: {self.environment.name}",
             language="python",
         )
-        self._private = private_folder()
-        manager = _Manager(
-            kernel_name="benchkit",
-            kernel_spec_manager=specs,
-            connection_file=str(Path(self._private.name) / "kernel.json"),  # has a key
-        )
-        # With the manager's default, blocking client, nbclient waits forever for a dead kernel.
-        manager.client_class = "jupyter_client.asynchronous.AsyncKernelClient"
         self.folder.mkdir(parents=True, exist_ok=True)
-        # Without a log file, output of workers would appear in the progress display.
-        folder = Path(self._private.name)
-        variables = process_variables(self.environment, self.built, folder)
-        with self._log.open("ab") as log:
-            manager.start_kernel(env=variables, stdout=log, stderr=log)
-        self._manager = manager
+        with uninterrupted():
+            self._private = private_folder()
+            folder = Path(self._private.name)
+            manager = _Manager(
+                kernel_name="benchkit",
+                kernel_spec_manager=specs,
+                connection_file=str(folder / "kernel.json"),  # has a key
+            )
+            # With the manager's default, blocking client, nbclient waits forever for a dead kernel.
+            manager.client_class = "jupyter_client.asynchronous.AsyncKernelClient"
+            variables = process_variables(self.environment, self.built, folder)
+            if self._is_local and len(str(folder)) <= MAX_TEMPORARY_PATH:
+                # What processes that are killed leave, such as the folders of workers, ends there.
+                variables["TMPDIR"] = self.environment.variables.get("TMPDIR", str(folder))
+            # Without a log file, output of workers would appear in the progress display.
+            with (folder / self._log_name).open("wb") as log:
+                manager.start_kernel(env=variables, stdout=log, stderr=log)
+            self._manager = manager
 
     @property
-    def _log(self) -> Path:
-        return self.folder / f"kernel-{file_name(self.name)}.log"
+    def _is_local(self) -> bool:
+        clusters = (self.environment.cluster, *self.environment.clusters.values())
+        return all(ClusterSpec.from_dict(options).is_local for options in clusters)
+
+    @property
+    def _log_name(self) -> str:
+        return f"kernel-{file_name(self.name)}.log"
+
+    def _publish_log(self, folder: Path) -> None:
+        """Add the log of the ended process, without secrets, to the log in the store."""
+        log, stored = folder / self._log_name, self.folder / self._log_name
+        redact_file(log)
+        with suppress(OSError):
+            earlier = stored.read_bytes() if stored.exists() else b""
+            write_whole(stored, earlier + log.read_bytes())
 
     @property
     def alive(self) -> bool:
@@ -249,7 +264,8 @@ class MeasuringKernel:
 
         output.parent.mkdir(parents=True, exist_ok=True)
         manager, status = self._manager, "completed"
-        draft = output.with_name(f".{output.name}")
+        private = private_folder()  # the draft holds all arguments as they are
+        draft = Path(private.name) / output.name
         try:
             papermill.execute_notebook(
                 str(notebook),
@@ -292,6 +308,7 @@ class MeasuringKernel:
             publish_executed(
                 draft, output, environment=self.environment.name, status=redact_text(status)
             )
+            private.cleanup()
 
     def check_connection(self) -> None:
         """Raise `KernelError` if no scheduler responds at the address of the cluster."""
@@ -328,28 +345,29 @@ class MeasuringKernel:
 
     def kill(self) -> None:
         """End the process and all its children at once."""
-        manager, self._manager = self._manager, None
-        if self._private is not None:
-            self._private.cleanup()
-            self._private = None
-        if manager is None:
-            return
-        group = getattr(manager.provisioner, "pgid", None)
-        # Windows has no process groups.
-        children = [] if group else _children(getattr(manager.provisioner, "pid", None))
+        with uninterrupted():
+            manager, self._manager = self._manager, None
+            private, self._private = self._private, None
+            if manager is not None:
+                self._kill(manager)
+            if private is not None:
+                self._publish_log(Path(private.name))
+                private.cleanup()
+
+    @staticmethod
+    def _kill(manager: _Manager) -> None:
+        group = getattr(manager.provisioner, "pgid", None)  # Windows has no process groups
+        processes = process_tree(getattr(manager.provisioner, "pid", None))
         with suppress(Exception):
             manager.shutdown_kernel(now=True)
         if group:
             with suppress(OSError):
                 os.killpg(group, signal.SIGKILL)
-        for child in children:
-            with suppress(psutil.Error):
-                child.kill()
+        end_processes(processes)
         # After Ctrl-C the connections are open. Python would close them at its exit, in an order in
         # which ZeroMQ can wait for ever.
         with suppress(Exception):
             manager.close_channels()
-        redact_file(self._log)
 
     def close(self) -> None:
         """End the process; if it keeps a remote cluster, close the cluster first."""

@@ -181,8 +181,8 @@ def publish_executed(draft: Path, output: Path, **metadata: Any) -> None:
     Parameters
     ----------
     draft : path
-        The executed notebook, as papermill wrote it; deleted. One that is incomplete because the
-        disk is full is not published.
+        The executed notebook, as papermill wrote it. One that is incomplete because the disk is
+        full is not published.
     output : path
         The file to write.
     **metadata
@@ -193,5 +193,3 @@ def publish_executed(draft: Path, output: Path, **metadata: Any) -> None:
         notebook.metadata["benchkit"] = {**notebook.metadata.get("benchkit", {}), **metadata}
         # Options of the cluster stand in a cell, and messages of errors in the outputs.
         write_whole(output, nbformat.writes(nbformat.from_dict(redact(notebook))) + "\n")
-    with suppress(OSError):
-        draft.unlink(missing_ok=True)

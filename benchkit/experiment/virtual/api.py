@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -15,6 +14,7 @@ import dask
 import numpy as np
 import pandas as pd
 
+from benchkit.captured_process import programs_end_at_interrupt
 from benchkit.errors import UsageError
 from benchkit.experiment.environment.build import build
 from benchkit.experiment.environment.cache import Built
@@ -27,6 +27,7 @@ from benchkit.experiment.virtual.sweep_grid import sweep_grid
 from benchkit.formatting import counted, format_quantity
 from benchkit.measure.arguments import check_count
 from benchkit.measure.run_ids import new_id
+from benchkit.private_folder import private_folder
 from benchkit.simulation.graph import VirtualGraph
 from benchkit.simulation.model import Model
 from benchkit.simulation.synthetic import make_graph
@@ -356,9 +357,12 @@ class Simulator:
         if store is not None and not isinstance(store, Store):
             store = Store(store)
         runs: list[Run] = []
-        with tempfile.TemporaryDirectory(prefix="benchkit-simulation-") as name:
+        with private_folder() as name:
             folder = Path(name)
-            with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+            with (
+                ThreadPoolExecutor(os.cpu_count() or 1) as pool,
+                programs_end_at_interrupt(pool),
+            ):
                 for run in pool.map(one, jobs):
                     if store is not None:
                         store.add(run.tree)

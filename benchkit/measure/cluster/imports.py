@@ -26,7 +26,8 @@ def import_cluster_module(name: str) -> ModuleType:
     module
         The module.
     """
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    numbers = [getattr(signal, name, None) for name in ("SIGINT", "SIGTERM", "SIGHUP")]
+    handlers = {number: signal.getsignal(number) for number in numbers if number is not None}
     try:
         return import_module(name)
     finally:

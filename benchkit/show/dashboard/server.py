@@ -12,8 +12,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import psutil
 from tornado.process import task_id
 
+from benchkit.captured_process import end_processes
 from benchkit.errors import UsageError, needs_extra
 from benchkit.show.dashboard.web.trusted_hosts import (
     LOOPBACK,
@@ -141,7 +143,11 @@ def serve(
             **arguments,
         )
 
-    server, port = _bind(serve_on, address, port)
+    try:
+        server, port = _bind(serve_on, address, port)
+    except KeyboardInterrupt:  # in the parent of several processes
+        end_processes(psutil.Process().children())
+        raise
     url = f"http://{address if ':' not in address else f'[{address}]'}:{port}{path}"
     protect(tornado_application(server), address, origins)
     # With several processes, every child runs from here on; the parent waits in pn.serve.

@@ -1,0 +1,98 @@
+"""End a command at Ctrl-C, SIGTERM and SIGHUP in one way: as a `KeyboardInterrupt`.
+
+`timeout`, batch systems, service managers and cancelled jobs of continuous integration send
+SIGTERM, a closed terminal sends SIGHUP.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+__all__: list[str] = []
+
+_SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")
+#: Seconds after a signal in which others are ignored: `timeout` sends each signal twice, and a
+#: second Ctrl-C would interrupt the removal of processes and files.
+IGNORED_S = 10.0
+
+
+class _State:
+    """Signals of this process that have arrived."""
+
+    number = int(signal.SIGINT)
+    accepted_at = -IGNORED_S
+    n_protected = 0
+    is_pending = False
+
+
+def interrupt_at_signals() -> None:
+    """Raise `KeyboardInterrupt` in the main thread at each signal that ends a command."""
+    for name in _SIGNALS:
+        number = getattr(signal, name, None)  # Windows has no SIGHUP
+        # `nohup` ignores SIGHUP, and it stays ignored. SIGINT does not: shells ignore it in each
+        # job in the background, where `kill -INT` must end a command too.
+        is_ignored = number is not None and signal.getsignal(number) is signal.SIG_IGN
+        if number is not None and not (name == "SIGHUP" and is_ignored):
+            signal.signal(number, _on_signal)
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=_reset_signals)
+
+
+def _reset_signals() -> None:
+    """Let signals end a forked process at once: only the command itself reports its end."""
+    for name in _SIGNALS:
+        number = getattr(signal, name, None)
+        if number is not None and signal.getsignal(number) is _on_signal:
+            signal.signal(number, signal.SIG_DFL)
+
+
+def interrupted_code() -> int:
+    """Return the exit code of an interrupted command: 130, after SIGTERM 143, after SIGHUP 129."""
+    return 128 + _State.number
+
+
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Delay a signal until the end of the body of the `with` statement.
+
+    For the moment between the start of a process and its registration, and for its removal.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield  # handlers of signals run in the main thread
+        return
+    _State.n_protected += 1
+    try:
+        yield
+    finally:
+        _State.n_protected -= 1
+        if _State.is_pending and not _State.n_protected:
+            _State.is_pending = False
+            raise KeyboardInterrupt
+
+
+def _on_signal(number: int, frame: Any) -> None:
+    now = time.monotonic()
+    if now - _State.accepted_at < IGNORED_S:
+        return
+    _State.number, _State.accepted_at = int(number), now
+    _leave_closed_terminal()
+    if _State.n_protected:
+        _State.is_pending = True
+        return
+    raise KeyboardInterrupt
+
+
+def _leave_closed_terminal() -> None:
+    """Write to nowhere if the terminal is closed: each line would raise an error otherwise."""
+    for descriptor in (1, 2):
+        try:
+            os.write(descriptor, b"")
+        except OSError:
+            with suppress(OSError):
+                os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)
