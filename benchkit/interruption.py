@@ -41,19 +41,28 @@ def interrupt_at_signals() -> None:
         if number is not None and not (name == "SIGHUP" and is_ignored):
             signal.signal(number, _on_signal)
     if hasattr(os, "register_at_fork"):
-        os.register_at_fork(after_in_child=_reset_signals)
+        os.register_at_fork(after_in_child=_end_at_signals)
 
 
-def _reset_signals() -> None:
+def _end_at_signals() -> None:
     """Let signals end a forked process at once: only the command itself reports its end."""
+    _set_handlers(signal.SIG_DFL)
+
+
+def _set_handlers(handler: signal.Handlers) -> None:
     for name in _SIGNALS:
         number = getattr(signal, name, None)
         if number is not None and signal.getsignal(number) is _on_signal:
-            signal.signal(number, signal.SIG_DFL)
+            signal.signal(number, handler)
 
 
 def interrupted_code() -> int:
-    """Return the exit code of an interrupted command: 130, after SIGTERM 143, after SIGHUP 129."""
+    """Return the exit code of an interrupted command, which ends now and ignores later signals.
+
+    130 after Ctrl-C, 143 after SIGTERM, 129 after SIGHUP.
+    """
+    # Python sets its own handlers back when it ends: a late signal would change the exit code.
+    _set_handlers(signal.SIG_IGN)
     return 128 + _State.number
 
 

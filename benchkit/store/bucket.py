@@ -28,7 +28,7 @@ from benchkit.errors import (
 from benchkit.store.file_cache import FileCache
 from benchkit.store.files import LocalFiles
 from benchkit.store.runfile.digest import is_whole
-from benchkit.store.storage import PARALLEL, RECORDINGS, Files, in_parallel
+from benchkit.store.storage import PARALLEL, RECORDINGS, Files, in_parallel, unfinished_files
 from benchkit.working_folder import cache_folder
 
 __all__ = ["BucketFiles", "open_files"]
@@ -329,6 +329,9 @@ class BucketFiles(Files):
                 if path.is_file()
             ]
             if time.time() - max(written, default=0.0) > ABANDONED_S:
+                names = (p.relative_to(self._workspaces).as_posix() for p in folder.rglob("*"))
+                for name in unfinished_files(names):
+                    self.workspace(name).unlink()
                 self.publish(f"experiments/{folder.name}")
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from uuid import uuid4
 
 from benchkit.errors import AlreadyStored, StoreError
-from benchkit.store.storage import Files
+from benchkit.store.storage import Files, unfinished_files
 
 __all__ = ["LocalFiles"]
 
@@ -172,7 +172,8 @@ class LocalFiles(Files):
             raise StoreError(f"{self.root / name}: not moved to {to}: {error.strerror}") from error
 
     def leftovers(self) -> Sequence[str]:
-        return [name for name in self.list("tmp") if self._age_s(name) > STALE_AFTER_S]
+        names = (*self.list("tmp"), *unfinished_files(self.walk("experiments")))
+        return [name for name in names if self._age_s(name) > STALE_AFTER_S]
 
     def _age_s(self, name: str) -> float:
         with suppress(FileNotFoundError):

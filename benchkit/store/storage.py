@@ -9,6 +9,7 @@ notebooks and reports are written by other programs, which need a local folder: 
 from __future__ import annotations
 
 import json
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -22,6 +23,8 @@ __all__ = ["PARALLEL", "RECORDINGS", "Files", "in_parallel"]
 RECORDINGS = "tmp/recordings"
 #: Requests to a bucket at a time.
 PARALLEL = 16
+_HIDDEN = re.compile(r"(experiments/[^/]+)/(?:.+/)?\.[^/]+")
+_KERNEL_LOG = re.compile(r"(experiments/[^/]+)/kernel-[^/]+\.log")
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -311,6 +314,18 @@ class Files(ABC):
     @abstractmethod
     def rescue(self) -> None:
         """Publish the workspaces of experiments that were killed on this machine."""
+
+
+def unfinished_files(names: Iterable[str]) -> Sequence[str]:
+    """Return drafts in experiments, and the logs of kernels of which a draft notebook was left.
+
+    Earlier versions wrote both into the store, with secrets, and removed the secrets at the end.
+    """
+    names = list(names)
+    drafts = {name: match[1] for name in names if (match := _HIDDEN.fullmatch(name))}
+    killed = {experiment for name, experiment in drafts.items() if name.endswith(".ipynb")}
+    logs = [n for n in names if (match := _KERNEL_LOG.fullmatch(n)) and match[1] in killed]
+    return [*drafts, *logs]
 
 
 def in_parallel(

@@ -32,7 +32,7 @@ from benchkit.store.runfile.file import (
     run_name,
     stored_record,
 )
-from benchkit.store.storage import RECORDINGS, in_parallel
+from benchkit.store.storage import RECORDINGS, in_parallel, unfinished_files
 from benchkit.table import Table
 
 __all__ = ["Store"]
@@ -257,7 +257,7 @@ class Store(StoreQueries):
         raise UsageError(f"mark {mark['kind']}: {what}: matches no runs: {hint}")
 
     def copy(self, to: Store | str | Path) -> int:
-        """Copy all runs, marks and experiments to another store, and no other files.
+        """Copy all runs, marks and experiments to another store, without drafts and other files.
 
         Parameters
         ----------
@@ -294,7 +294,7 @@ class Store(StoreQueries):
         for folder in ("runs", "marks", "ledger", "experiments"):
             present = set(other.files.walk(folder))
             names = [name for name in self.files.walk(folder) if STORE_FILE.fullmatch(name)]
-            missing = [name for name in names if name not in present]
+            missing = sorted({*names} - present - {*unfinished_files(names)})
             n_copied += sum(in_parallel(copy_file, missing, n_threads))
             if folder == "runs":
                 existing = present.intersection(names)

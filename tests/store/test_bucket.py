@@ -290,10 +290,14 @@ def test_rescue_publishes_only_experiments_that_ended(files):
         os.utime(write(files, name), (hour_ago, hour_ago))
     write(files, names[2])
     write(files, "tmp/recordings/running/a.recording/head.json")
+    raw = [f"experiments/killed/{name}" for name in ("kernel-a.log", "notebooks/.0000-a.ipynb")]
+    for name in raw:
+        os.utime(write(files, name), (hour_ago, hour_ago))
 
     files.rescue()
 
     assert list(files.walk()) == names[:1]
+    assert not any(files.workspace(name).exists() for name in raw)
 
 
 # -- stores ---------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from benchkit.store.check import CheckReport
 from benchkit.store.runfile import digest
 from benchkit.store.runfile.file import encode_run, run_name
 from benchkit.store.storage import RECORDINGS
+from benchkit.store.store import Store
 
 pytestmark = pytest.mark.store_kinds("folder", "bucket", "real_bucket")
 
@@ -208,6 +209,23 @@ def test_check_deletes_only_old_unfinished_writes(filled):
     assert filled.check(repair=False).leftovers == ["tmp/old"]
     assert filled.check().leftovers == ["tmp/old"]
     assert [path.name for path in (filled.path / "tmp").iterdir()] == ["new"]
+
+
+@pytest.mark.store_kinds("folder")
+def test_check_removes_and_copy_leaves_out_what_killed_kernels_wrote(filled, tmp_path):
+    raw = ["experiments/a/notebooks/.0000-main-sum.ipynb", "experiments/a/kernel-main.log"]
+    kept = ["experiments/a/notebooks/0001-main-sum.ipynb", "experiments/b/kernel-main.log"]
+    for name in (*raw, *kept):
+        filled.files.create(name, b"token")
+    filled.copy(tmp_path / "copy")
+
+    assert list(Store(tmp_path / "copy").files.walk("experiments")) == kept
+    assert filled.check().leftovers == []  # the process may still run
+
+    for name in raw:
+        os.utime(filled.files.path(name), (1e9, 1e9))
+    assert filled.check().leftovers == raw
+    assert list(filled.files.walk("experiments")) == kept
 
 
 def test_check_reports_damaged_mark_and_runs_ignore_it(filled):

@@ -146,6 +146,25 @@ def test_delete_ignores_missing_file(files):
         files.read("a.txt")
 
 
+def test_leftovers_are_old_drafts_and_logs_of_killed_kernels(files):
+    day_ago = time.time() - 2 * 86400
+    names = [
+        "experiments/killed/notebooks/.0000-a-b.ipynb",
+        "experiments/killed/kernel-a.log",
+        "experiments/killed/notebooks/0001-a-b.ipynb",
+        "experiments/ended/notebooks/.0000-a-b.ipynb-0123abcd",  # redacted
+        "experiments/ended/kernel-a.log",
+        "experiments/running/notebooks/.0000-a-b.ipynb",
+        "experiments/running/kernel-a.log",
+    ]
+    for name in names:
+        files.create(name, b"text")
+        if "running" not in name:
+            os.utime(files.path(name), (day_ago, day_ago))
+
+    assert sorted(files.leftovers()) == sorted([names[0], names[1], names[3]])
+
+
 def test_leftovers_are_old_unfinished_writes(files):
     files.create("a.txt", b"data")
     for name in ("new", "old"):

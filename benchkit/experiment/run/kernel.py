@@ -47,8 +47,9 @@ START_TIMEOUT_S = 60.0
 CONNECTION_TIMEOUT_S = 5.0
 #: Limit for closing a remote cluster, or for an answer of a scheduler, in seconds.
 REPLY_TIMEOUT_S = 90.0
-#: Longest path for temporary files: sockets below it have 45 more characters, and 107 at most.
-MAX_TEMPORARY_PATH = 60
+#: Longest path for temporary files: paths of sockets have 107 characters at most, and those that
+#: `multiprocessing` makes there are 32 characters longer.
+MAX_TEMPORARY_PATH = 75
 # Papermill warns about parameters it cannot parse (text with `=`), but still sets them.
 logging.getLogger("papermill").setLevel(logging.ERROR)
 

@@ -1,0 +1,170 @@
+"""Commands that a signal ends: exit code, last lines, and nothing that is left."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from signal import SIGHUP, SIGINT, SIGKILL, SIGTERM
+
+import pytest
+from helpers.ended_commands import ROOT, SECRET, EndedCommand
+from helpers.synthetic_runs import make_run
+
+from benchkit.store.store import Store
+
+FOLDERS = ("--workloads", "w", "--environments", "e")
+SLEEPY = ("ended.sleepy", "-e", "plain", *FOLDERS, "--tag", f"api_token={SECRET}")
+RUN = ("run", *SLEEPY)
+BOTH = ("ended.*", *FOLDERS, "--tag", f"api_token={SECRET}")
+AB = ("ab", "plain", "other", *BOTH, "-n", "2", "--no-null")
+NIGHTLY = ("nightly", *BOTH, "-e", "plain", "--output", "night")
+CODES = {SIGTERM: 143, SIGHUP: 129, SIGINT: 130, SIGKILL: -9}
+
+
+def remains(command):
+    """Return what an ended command has left, by kind."""
+    left = {
+        "processes": [process.cmdline() for process in command.processes()],
+        "ports": command.ports(),
+        "temporary": [path.name for path in command.temporary.iterdir()],
+        "drafts": command.drafts(),
+        "secrets": command.files_with_secret(),
+    }
+    return {kind: names for kind, names in left.items() if names}
+
+
+@pytest.fixture
+def start(tmp_path):
+    """Return a function that starts a command; all that is left of it is removed at the end."""
+    commands = []
+
+    def start(words, **options):
+        commands.append(EndedCommand(words, tmp_path, **options))
+        return commands[-1]
+
+    yield start
+    for command in commands:
+        command.kill()
+        shutil.rmtree(command.temporary, ignore_errors=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("words", "state", "number", "to_group", "last_line"),
+    [
+        # `timeout` sends SIGTERM to its child and to its group.
+        (RUN, "task", SIGTERM, True, "interrupted: 0 runs stored"),
+        (RUN, "worker", SIGTERM, False, "interrupted: 0 runs stored"),
+        (RUN, "kernel", SIGHUP, False, "interrupted: 0 runs stored"),
+        (RUN, "task", SIGINT, True, "interrupted: 0 runs stored"),
+        (AB, "run", SIGTERM, False, "continues"),
+        (NIGHTLY, "run", SIGTERM, True, "interrupted: only the finished runs are judged"),
+    ],
+)  # fmt: skip
+def test_signal_ends_measuring_command_and_all_that_it_started(
+    start, words, state, number, to_group, last_line
+):
+    command = start(words)
+    command.await_state(state)
+    secrets_while_it_runs = command.files_with_secret()
+    is_printed = bool(command.files_with_secret(command.temporary))
+    for _ in range(3 if number == SIGINT else 1):  # people press Ctrl-C again
+        command.send(number, to_group=to_group)
+        time.sleep(0.3)
+    code = command.await_end()
+
+    assert code == CODES[number], command.text
+    assert last_line in command.text
+    assert "Traceback" not in command.text
+    assert SECRET not in command.text
+    assert remains(command) == {}
+    assert secrets_while_it_runs == []
+    assert is_printed  # a kernel has the secret in its own files
+
+
+@pytest.mark.slow
+def test_kill_leaves_nothing_raw_in_the_store_and_no_process(start):
+    command = start(RUN)
+    command.await_state("task")
+    command.send(SIGKILL, to_group=False)
+
+    assert command.await_end() == -SIGKILL
+    assert command.processes() == []
+    assert command.files_with_secret() == []
+    assert len(list(command.temporary.iterdir())) > 0
+
+    code = "from benchkit.private_folder import private_folder; private_folder()"
+    variables = {**os.environ, "TMPDIR": str(command.temporary), "PYTHONPATH": str(ROOT)}
+    subprocess.run([sys.executable, "-c", code], env=variables, check=True)
+    assert list(command.temporary.iterdir()) == []
+
+
+@pytest.mark.slow
+def test_sigint_ends_command_that_a_shell_started_in_the_background(start):
+    command = start(RUN, prepare=lambda: signal.signal(SIGINT, signal.SIG_IGN))
+    command.await_state("kernel")
+    command.send(SIGINT, to_group=False)
+
+    assert command.await_end() == 130, command.text
+    assert remains(command) == {}
+
+
+@pytest.mark.slow
+def test_closed_terminal_ends_command(start):
+    command = start(RUN, in_terminal=True)
+    command.await_state("kernel")
+    command.close_terminal()
+
+    assert command.await_end() == 129
+    assert remains(command) == {}
+
+
+@pytest.mark.slow
+@pytest.mark.environment
+def test_signal_ends_build_of_a_bisection(start, tmp_path):
+    command = start(
+        ("bisect", "ended.short", "-e", "plain", *FOLDERS, "--package", "dask",
+         "--good", "2024.9.0", "--bad", "2024.10.0"),
+        BENCHKIT_CACHE=str(tmp_path / "cache"),
+    )  # fmt: skip
+    command.await_state("bisection ")
+    command.await_state("tool")
+    command.send(SIGTERM, to_group=False)
+
+    assert command.await_end() == 143, command.text
+    assert "interrupted: nothing was measured" in command.text
+    assert "Traceback" not in command.text
+    assert remains(command) == {}
+    assert [path.name for path in tmp_path.glob("cache/environments/*/*")] == []
+
+
+def test_signal_ends_report_without_a_half_written_page(start, tmp_path):
+    run = Store(tmp_path / "store").add(make_run())
+    command = start(("report", "run", run, "-o", "page.html"))
+    command.await_state("kernel")
+    command.send(SIGTERM, to_group=True)
+
+    assert command.await_end() == 143, command.text
+    assert command.text == "interrupted: what was finished is kept\n"
+    assert remains(command) == {}
+    assert not (tmp_path / "page.html").exists()
+
+
+@pytest.mark.parametrize(
+    ("number", "processes", "to_group"),
+    [(SIGTERM, 1, False), (SIGTERM, 2, False), (SIGHUP, 2, True)],
+)
+def test_signal_ends_dashboard_and_frees_its_port(start, tmp_path, number, processes, to_group):
+    Store(tmp_path / "store").add(make_run())
+    command = start(("dashboard", "--port", "0", "--num-procs", str(processes)))
+    command.await_state("http://")
+    assert len(command.ports()) > 0
+    command.send(number, to_group=to_group)
+
+    assert command.await_end() == CODES[number], command.text
+    assert command.text.splitlines()[1:] == ["stopped"]
+    assert remains(command) == {}
