@@ -44,6 +44,7 @@ _RUNNING_CLUSTER = (
     "`cluster: {address: 'tcp://HOST:8786'}`, or the path of a scheduler file"
 )
 
+
 class _ErrorReportingGroup(click.Group):
     """A group that prints an error as one line on stderr and exits with its exit code."""
 

@@ -18,7 +18,7 @@ from benchkit.errors import BenchkitError, UsageError
         (TimeoutError("timed out"), 3, "error: timed out"),
         (UsageError("no such thing"), 2, "error: no such thing"),
         (BenchkitError("https://me:pw12@host is down"), 3, "https://***@host is down"),
-        (KeyboardInterrupt(), 130, "interrupted: finished runs are stored"),
+        (KeyboardInterrupt(), 130, "interrupted: what was finished is kept"),
     ],
 )
 def test_error_is_one_line_with_documented_code(error, code, text):

@@ -11,30 +11,12 @@ import time
 from signal import SIGHUP, SIGINT, SIGKILL, SIGTERM
 
 import pytest
-from helpers.ended_commands import ROOT, SECRET, EndedCommand
+from helpers.ended_commands import AB, BISECT, NIGHTLY, ROOT, RUN, SECRET, EndedCommand
 from helpers.synthetic_runs import make_run
 
 from benchkit.store.store import Store
 
-FOLDERS = ("--workloads", "w", "--environments", "e")
-SLEEPY = ("ended.sleepy", "-e", "plain", *FOLDERS, "--tag", f"api_token={SECRET}")
-RUN = ("run", *SLEEPY)
-BOTH = ("ended.*", *FOLDERS, "--tag", f"api_token={SECRET}")
-AB = ("ab", "plain", "other", *BOTH, "-n", "2", "--no-null")
-NIGHTLY = ("nightly", *BOTH, "-e", "plain", "--output", "night")
 CODES = {SIGTERM: 143, SIGHUP: 129, SIGINT: 130, SIGKILL: -9}
-
-
-def remains(command):
-    """Return what an ended command has left, by kind."""
-    left = {
-        "processes": [process.cmdline() for process in command.processes()],
-        "ports": command.ports(),
-        "temporary": [path.name for path in command.temporary.iterdir()],
-        "drafts": command.drafts(),
-        "secrets": command.files_with_secret(),
-    }
-    return {kind: names for kind, names in left.items() if names}
 
 
 @pytest.fixture
@@ -81,7 +63,7 @@ def test_signal_ends_measuring_command_and_all_that_it_started(
     assert last_line in command.text
     assert "Traceback" not in command.text
     assert SECRET not in command.text
-    assert remains(command) == {}
+    assert command.remains() == {}
     assert secrets_while_it_runs == []
     assert is_printed  # a kernel has the secret in its own files
 
@@ -110,7 +92,7 @@ def test_sigint_ends_command_that_a_shell_started_in_the_background(start):
     command.send(SIGINT, to_group=False)
 
     assert command.await_end() == 130, command.text
-    assert remains(command) == {}
+    assert command.remains() == {}
 
 
 @pytest.mark.slow
@@ -120,17 +102,13 @@ def test_closed_terminal_ends_command(start):
     command.close_terminal()
 
     assert command.await_end() == 129
-    assert remains(command) == {}
+    assert command.remains() == {}
 
 
 @pytest.mark.slow
 @pytest.mark.environment
 def test_signal_ends_build_of_a_bisection(start, tmp_path):
-    command = start(
-        ("bisect", "ended.short", "-e", "plain", *FOLDERS, "--package", "dask",
-         "--good", "2024.9.0", "--bad", "2024.10.0"),
-        BENCHKIT_CACHE=str(tmp_path / "cache"),
-    )  # fmt: skip
+    command = start(BISECT, BENCHKIT_CACHE=str(tmp_path / "cache"))
     command.await_state("bisection ")
     command.await_state("tool")
     command.send(SIGTERM, to_group=False)
@@ -138,7 +116,7 @@ def test_signal_ends_build_of_a_bisection(start, tmp_path):
     assert command.await_end() == 143, command.text
     assert "interrupted: nothing was measured" in command.text
     assert "Traceback" not in command.text
-    assert remains(command) == {}
+    assert command.remains() == {}
     assert [path.name for path in tmp_path.glob("cache/environments/*/*")] == []
 
 
@@ -150,13 +128,13 @@ def test_signal_ends_report_without_a_half_written_page(start, tmp_path):
 
     assert command.await_end() == 143, command.text
     assert command.text == "interrupted: what was finished is kept\n"
-    assert remains(command) == {}
+    assert command.remains() == {}
     assert not (tmp_path / "page.html").exists()
 
 
 @pytest.mark.parametrize(
     ("number", "processes", "to_group"),
-    [(SIGTERM, 1, False), (SIGTERM, 2, False), (SIGHUP, 2, True)],
+    [(SIGTERM, 1, False), (SIGTERM, 2, False), (SIGINT, 2, True)],
 )
 def test_signal_ends_dashboard_and_frees_its_port(start, tmp_path, number, processes, to_group):
     Store(tmp_path / "store").add(make_run())
@@ -167,4 +145,4 @@ def test_signal_ends_dashboard_and_frees_its_port(start, tmp_path, number, proce
 
     assert command.await_end() == CODES[number], command.text
     assert command.text.splitlines()[1:] == ["stopped"]
-    assert remains(command) == {}
+    assert command.remains() == {}

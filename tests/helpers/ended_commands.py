@@ -49,6 +49,13 @@ ENVIRONMENT = f"""
 cluster: {{n_workers: 1, threads_per_worker: 1}}
 variables: {{NAP_TOKEN: {SECRET}}}
 """
+FOLDERS = ("--workloads", "w", "--environments", "e")
+_TAG = ("--tag", f"api_token={SECRET}")
+RUN = ("run", "ended.sleepy", "-e", "plain", *FOLDERS, *_TAG)
+AB = ("ab", "plain", "other", "ended.*", *FOLDERS, *_TAG, "-n", "2", "--no-null")
+NIGHTLY = ("nightly", "ended.*", "-e", "plain", *FOLDERS, *_TAG, "--output", "night")
+BISECT = ("bisect", "ended.short", "-e", "plain", *FOLDERS, *_TAG, "--package", "dask",
+          "--good", "2024.9.0", "--bad", "2024.10.0")  # fmt: skip
 
 
 class EndedCommand:
@@ -157,6 +164,17 @@ class EndedCommand:
         """Return hidden files of the store, and what is left of recordings."""
         names = [path.name for path in self.store.glob("experiments/**/.*")]
         return names + [path.name for path in self.store.glob("tmp/recordings/*/*")]
+
+    def remains(self) -> dict[str, Sequence[object]]:
+        """Return what the ended command has left, by kind."""
+        left: dict[str, Sequence[object]] = {
+            "processes": [process.cmdline() for process in self.processes()],
+            "ports": self.ports(),
+            "temporary": [path.name for path in self.temporary.iterdir()],
+            "drafts": self.drafts(),
+            "secrets": self.files_with_secret(),
+        }
+        return {kind: names for kind, names in left.items() if names}
 
     def send(self, number: int, *, to_group: bool) -> None:
         """Send a signal to the process, and to its group as a terminal and `timeout` do."""

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import runpy
-import signal
 import socket
 import subprocess
 import sys
@@ -97,17 +95,6 @@ def test_visits_at_once_cost_as_much_as_in_turn(tmp_path, a_run):
 
     assert 0.1 < in_turn
     assert at_once < 1.5 * in_turn
-
-
-def test_ctrl_c_ends_all_processes(server):
-    assert server.stdout.readline().startswith("http")
-    made = psutil.Process(server.pid).children()
-
-    os.killpg(server.pid, signal.SIGINT)
-
-    assert server.wait(20) in (0, 130)
-    assert psutil.wait_procs(made, timeout=20)[1] == []
-    assert "Traceback" not in server.stderr.read()
 
 
 def test_missing_store_is_one_line_error(tmp_path):
