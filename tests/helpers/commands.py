@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -35,7 +36,7 @@ def run_python(
         out, error = process.communicate()
         logs = "".join(
             f"\n{path.name}:\n{path.read_text(errors='replace')[-8000:]}"
-            for path in sorted(folder.rglob("kernel-*.log"))
+            for path in Path(tempfile.gettempdir()).glob(f"benchkit-*-{process.pid}-*/kernel-*.log")
         )
         pytest.fail(
             f"no end within {timeout_s:g} s: {' '.join(map(str, words))}\n"
