@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import Any
 
 __all__: list[str] = []
@@ -20,6 +21,8 @@ _SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")
 #: Seconds after a signal in which others are ignored: `timeout` sends each signal twice, and a
 #: second Ctrl-C would interrupt the removal of processes and files.
 IGNORED_S = 10.0
+#: Limit for the import that a signal waits for, and the time between two looks, in seconds.
+IMPORT_TIMEOUT_S, IMPORT_CHECK_S = 20.0, 0.05
 
 
 class _State:
@@ -27,6 +30,7 @@ class _State:
 
     number = int(signal.SIGINT)
     accepted_at = -IGNORED_S
+    delayed_at: float | None = None
     n_protected = 0
     is_pending = False
 
@@ -89,12 +93,35 @@ def _on_signal(number: int, frame: Any) -> None:
     now = time.monotonic()
     if now - _State.accepted_at < IGNORED_S:
         return
+    if _State.delayed_at is None:
+        _State.delayed_at = now
+    if _is_importing(frame) and now - _State.delayed_at < IMPORT_TIMEOUT_S:
+        _send_later(number)
+        return
+    _State.delayed_at = None
     _State.number, _State.accepted_at = int(number), now
     _leave_closed_terminal()
     if _State.n_protected:
         _State.is_pending = True
         return
     raise KeyboardInterrupt
+
+
+def _is_importing(frame: Any) -> bool:
+    """Return whether a module is being imported: half imported, it fails when it is used later."""
+    while frame is not None:
+        if frame.f_code.co_filename.startswith("<frozen importlib"):
+            return True
+        frame = frame.f_back
+    return False
+
+
+def _send_later(number: int) -> None:
+    # On Windows `os.kill` ends the process.
+    send = partial(os.kill, os.getpid()) if os.name == "posix" else signal.raise_signal
+    timer = threading.Timer(IMPORT_CHECK_S, send, [number])
+    timer.daemon = True
+    timer.start()
 
 
 def _leave_closed_terminal() -> None:

@@ -33,6 +33,19 @@ except KeyboardInterrupt:
     print("ended", interrupted_code())
     send("SIGINT")
 """
+IMPORTING = """
+import pathlib, sys, tempfile, time
+interrupt_at_signals()
+with tempfile.TemporaryDirectory() as folder:
+    code = "import __main__, time; __main__.send('SIGTERM'); time.sleep(0.2); print('imported')"
+    pathlib.Path(folder, "slow_module.py").write_text(code)
+    sys.path.insert(0, folder)
+    try:
+        import slow_module
+        time.sleep(30)
+    except KeyboardInterrupt:
+        print("ended", interrupted_code())
+"""
 NOHUP = """
 signal.signal(signal.SIGHUP, signal.SIG_IGN)
 interrupt_at_signals()
@@ -62,6 +75,7 @@ print(subprocess.run([sys.executable, "-c", code], capture_output=True, text=Tru
     ("code", "printed"),
     [
         pytest.param(PROTECTED, "registered\nended 143\n", id="a signal waits, others are ignored"),
+        pytest.param(IMPORTING, "imported\nended 143\n", id="a signal waits for an import"),
         pytest.param(NOHUP, "True\n", id="nohup"),
         pytest.param(FORKED, "True\n", id="a forked process has no handler"),
         pytest.param(STARTED, "True\n", id="a started process has no handler"),
