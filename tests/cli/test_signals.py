@@ -134,7 +134,7 @@ def test_signal_ends_report_without_a_half_written_page(start, tmp_path):
 
 @pytest.mark.parametrize(
     ("number", "processes", "to_group"),
-    [(SIGTERM, 1, False), (SIGTERM, 2, False), (SIGINT, 2, True)],
+    [(SIGTERM, 1, False), (SIGINT, 1, True), (SIGTERM, 2, False), (SIGINT, 2, True)],
 )
 def test_signal_ends_dashboard_and_frees_its_port(start, tmp_path, number, processes, to_group):
     Store(tmp_path / "store").add(make_run())

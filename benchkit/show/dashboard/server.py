@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import socket
 import threading
 import time
@@ -143,11 +144,15 @@ def serve(
             **arguments,
         )
 
+    handler = signal.getsignal(signal.SIGINT)
     try:
         server, port = _bind(serve_on, address, port)
     except KeyboardInterrupt:  # in the parent of several processes
         end_processes(psutil.Process().children())
         raise
+    if num_procs == 1:
+        with suppress(TypeError, ValueError):  # another thread, or no handler of Python
+            signal.signal(signal.SIGINT, handler)  # Panel replaces it: Ctrl-C then means success
     url = f"http://{address if ':' not in address else f'[{address}]'}:{port}{path}"
     protect(tornado_application(server), address, origins)
     # With several processes, every child runs from here on; the parent waits in pn.serve.
