@@ -213,8 +213,9 @@ def test_check_deletes_only_old_unfinished_writes(filled):
 
 @pytest.mark.store_kinds("folder")
 def test_check_removes_and_copy_leaves_out_what_killed_kernels_wrote(filled, tmp_path):
-    raw = ["experiments/a/notebooks/.0000-main-sum.ipynb", "experiments/a/kernel-main.log"]
-    kept = ["experiments/a/notebooks/0001-main-sum.ipynb", "experiments/b/kernel-main.log"]
+    killed, ended = (f"experiments/{derived_id(1e9 + n, 'a')}" for n in range(2))
+    raw = [f"{killed}/notebooks/.0000-main-sum.ipynb", f"{killed}/kernel-main.log"]
+    kept = [f"{killed}/notebooks/0001-main-sum.ipynb", f"{ended}/kernel-main.log"]
     for name in (*raw, *kept):
         filled.files.create(name, b"token")
     filled.copy(tmp_path / "copy")
