@@ -293,8 +293,9 @@ class Store(StoreQueries):
         n_copied, n_threads = 0, max(self.files.n_threads, other.files.n_threads)
         for folder in ("runs", "marks", "ledger", "experiments"):
             present = set(other.files.walk(folder))
-            names = [name for name in self.files.walk(folder) if STORE_FILE.fullmatch(name)]
-            missing = sorted({*names} - present - {*unfinished_files(names)})
+            found = list(self.files.walk(folder))
+            names = [name for name in found if STORE_FILE.fullmatch(name)]
+            missing = sorted({*names} - present - {*unfinished_files(found)})
             n_copied += sum(in_parallel(copy_file, missing, n_threads))
             if folder == "runs":
                 existing = present.intersection(names)
