@@ -16,7 +16,11 @@ if TYPE_CHECKING:
 __all__ = ["Table", "columns_of_numbers"]
 
 #: A cell that is aligned to the right: a number with optional unit, star and count in parentheses.
-_NUMBER = re.compile(r"^[+−±-]? ?\d[\d ]*(\.\d+)?\*?( ?(%|[a-zA-Zµ]+|\d+))*( \(.*\))?$|^–$")
+#: Words are separated by a space, and few: a sentence that begins with a number is a text.
+_NUMBER = re.compile(
+    r"[+−±-]? ?\d[\d ]*(\.\d+)?\*?"
+    r"( ?(%|[a-zA-Zµ][\da-zA-Zµ]*))?( (%|[\da-zA-Zµ]+)){0,3}( \(.*\))?|–"
+)
 
 
 def columns_of_numbers(rows: Sequence[Sequence[str]]) -> list[bool]:
@@ -33,7 +37,7 @@ def columns_of_numbers(rows: Sequence[Sequence[str]]) -> list[bool]:
         Empty without rows; False for a column without any number.
     """
     return [
-        any(cells) and all(_NUMBER.match(cell) or not cell for cell in cells)
+        any(cells) and all(_NUMBER.fullmatch(cell) or not cell for cell in cells)
         for cells in zip(*rows, strict=True)
     ]
 

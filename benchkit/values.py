@@ -28,12 +28,18 @@ def split_at_commas(text: str) -> list[str]:
     >>> split_at_commas("(1, 2), [3, 4],5")
     ['(1, 2)', '[3, 4]', '5']
     """
-    parts = [""]
+    parts: list[list[str]] = []
+    n_open = [0, 0, 0]
     for piece in text.split(","):
-        last = parts[-1]
-        is_open = any(last.count(a) > last.count(b) for a, b in ("()", "[]", "{}"))
-        parts[-1:] = [f"{last},{piece}"] if is_open else [last, piece]
-    return [part.strip() for part in parts[1:]]
+        if max(n_open) <= 0:
+            parts.append([])
+            n_open = [0, 0, 0]
+        parts[-1].append(piece)
+        n_open = [
+            n + piece.count(a) - piece.count(b)
+            for n, (a, b) in zip(n_open, ("()", "[]", "{}"), strict=True)
+        ]
+    return [",".join(part).strip() for part in parts]
 
 
 def clean_text(value: Any) -> str:
@@ -137,6 +143,6 @@ def decode_json(text: Any) -> dict[str, Any]:
     """
     try:
         value = json.loads(text)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, RecursionError):
         return {}
     return value if isinstance(value, dict) else {}

@@ -14,7 +14,7 @@ __all__ = ["complete_names", "register"]
 _FUNCTIONS = {"run": 0, "nightly": 0, "bisect": 0, "ab": 1}
 #: A function, its complete arguments (texts and lists) and an open text, at the end of the code.
 _OPEN_TEXT = re.compile(
-    r"""([\w.]+)\(((?:\s*(?:\[[^\[\]]*\]|"[^"]*"|'[^']*')\s*,)*)\s*["']([^"']*)$"""
+    r"""(?<![\w.])([\w.]+)\(((?:\s*(?:\[[^\[\]]*\]|"[^"]*"|'[^']*')\s*,)*)\s*["']([^"']*)$"""
 )
 _IDENTIFIER = "benchkit.name_completion"
 

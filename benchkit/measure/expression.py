@@ -19,10 +19,14 @@ Predicate = Callable[[Any], bool]
 
 # The brackets of a variant's name may contain spaces and parentheses: chunks=(100, 100).
 _TOKEN = re.compile(
-    r"\s*(?:(?P<paren>[()])|(?P<word>[^\s()\[]*\[.*?\](?=[\s()]|$)|[^\s()]+))", re.DOTALL
+    r"\s*(?:(?P<paren>[()])|(?P<word>[^\s()\[]*\[.{0,2000}?\](?=[\s()]|$)|[^\s()]+))", re.DOTALL
 )
 #: The profile that contains all variants.
 COMPLETE_PROFILE = "release"
+#: Maximum nesting: Python ends a deeper recursion with an error.
+_MAX_DEPTH = 50
+#: Characters of an expression in a message.
+_SHOWN = 200
 _FIELDS = ("category", "name", "profile", "tag")
 
 
@@ -64,13 +68,14 @@ class _Parser:
         self.expression = expression
         self.tokens: list[tuple[str, int]] = []
         position = 0
-        while position < len(expression.rstrip()):
+        end = len(expression.rstrip())
+        while position < end:
             match = _TOKEN.match(expression, position)
             assert match is not None  # every character except space and parentheses matches
             text = match.group("paren") or match.group("word")
             self.tokens.append((text, match.end() - len(text)))
             position = match.end()
-        self.index = 0
+        self.index, self.depth = 0, 0
 
     def parse(self) -> Predicate:
         if not self.tokens:
@@ -83,9 +88,11 @@ class _Parser:
         return predicate
 
     def parse_or(self) -> Predicate:
+        self.nest(1)
         terms = [self.parse_and()]
         while self.take("or"):
             terms.append(self.parse_and())
+        self.nest(-1)
         return terms[0] if len(terms) == 1 else lambda v: any(term(v) for term in terms)
 
     def parse_and(self) -> Predicate:
@@ -96,7 +103,9 @@ class _Parser:
 
     def parse_not(self) -> Predicate:
         if self.take("not"):
+            self.nest(1)
             inner = self.parse_not()
+            self.nest(-1)
             return lambda v: not inner(v)
         return self.parse_operand()
 
@@ -132,6 +141,11 @@ class _Parser:
             return lambda v: bool({value, f"profile:{value}"} & set(v.tags))
         return lambda v: any(fnmatchcase(tag, value) for tag in v.tags)
 
+    def nest(self, step: int) -> None:
+        self.depth += step
+        if self.depth > _MAX_DEPTH:
+            self.fail(f"more than {_MAX_DEPTH} levels of parentheses and 'not'")
+
     def peek(self) -> str | None:
         return self.tokens[self.index][0] if self.index < len(self.tokens) else None
 
@@ -143,7 +157,9 @@ class _Parser:
 
     def fail(self, problem: str) -> None:
         at = self.tokens[self.index][1] if self.index < len(self.tokens) else len(self.expression)
-        raise InvalidSelectionError(f"-k {self.expression!r}: at character {at + 1}: {problem}")
+        shown = self.expression
+        shown = shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}..."
+        raise InvalidSelectionError(f"-k {shown!r}: at character {at + 1}: {problem}")
 
 
 def _name_matches(name: str, pattern: str) -> bool:

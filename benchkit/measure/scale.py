@@ -36,7 +36,7 @@ REFERENCE_MEMORY_PER_THREAD = int(3.83 * 2**30)
 TOLERANCE = 0.10
 
 Template = Sequence[int | str]
-_DIMENSION = re.compile(r"\s*(\d*\.?\d*)\s*x\s*\Z")
+_DIMENSION = re.compile(r"(\d+(?:\.\d*)?|\.\d+)?\s*x")
 
 
 def linear(nbytes: float, template: Template, *, itemsize: int = 8) -> tuple[int, ...]:
@@ -93,7 +93,7 @@ def linear(nbytes: float, template: Template, *, itemsize: int = 8) -> tuple[int
 def _dimension(entry: int | str, itemsize: int) -> tuple[float, bool]:
     if isinstance(entry, int):
         return entry, False
-    match = _DIMENSION.match(entry)
+    match = _DIMENSION.fullmatch(entry.strip())
     if match:
         return float(match.group(1) or 1), True
     try:

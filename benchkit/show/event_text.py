@@ -31,7 +31,7 @@ def format_event(message: str) -> str:
     """
     try:
         fields = json.loads(message)
-    except ValueError:
+    except (ValueError, RecursionError):  # deeply nested JSON
         return message
     if not isinstance(fields, dict):
         return message

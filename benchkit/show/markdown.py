@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 
 __all__ = ["code", "cut", "fenced", "text"]
 
-#: A complete code block, or any other line.
-_PARTS = re.compile(r"^(`{3,}).*\n(?:.*\n)*?\1$|^.*$", re.MULTILINE)
+#: Beginning of a code block.
+_FENCE = re.compile("`{3,}")
 
 
 def text(value: object) -> str:
@@ -86,10 +87,27 @@ def cut(text: str, most: int) -> str:
     str
         The text, with a line end; its last line names the number of omitted lines.
     """
-    parts = [match[0] for match in _PARTS.finditer(text.rstrip("\n"))]
+    parts = _parts(text.rstrip("\n").split("\n"))
     size = 0
     for i, part in enumerate(parts):
         size += len(part.encode()) + 1
         if size > most - 100 and i < len(parts) - 1:
             return "\n".join([*parts[:i], "", f"and {len(parts) - i} more lines"]) + "\n"
     return "\n".join(parts) + "\n"
+
+
+def _parts(lines: list[str]) -> list[str]:
+    """Return each complete code block as one text, and every other line."""
+    ends: dict[str, list[int]] = {}
+    for i, line in enumerate(lines):
+        if _FENCE.fullmatch(line):
+            ends.setdefault(line, []).append(i)
+    parts, i = [], 0
+    while i < len(lines):
+        fence = _FENCE.match(lines[i])
+        closing = ends.get(fence[0], []) if fence else []
+        place = bisect_right(closing, i)
+        stop = closing[place] if place < len(closing) else i
+        parts.append("\n".join(lines[i : stop + 1]))
+        i = stop + 1
+    return parts

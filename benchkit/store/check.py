@@ -294,7 +294,7 @@ def _json_problems(files: Files, name: str) -> list[str]:
         content = json.loads(files.read(name))
         if f"{content['id']}.json" == rest and isinstance(content["kind"], str):
             return []
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         pass
     noun = "mark" if folder == "marks" else "event of the ledger"
     return [f"{files.path(name)}: damaged {noun}"]

@@ -81,7 +81,7 @@ def read_meta(files: Files, *, create: bool) -> dict[str, Any]:
         if os.path.isfile(root):
             raise InvalidStoreError(f"{root}: a file, not a store: give a folder") from error
         raise InvalidStoreError(f"{root}: cannot be read: {error.strerror}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InvalidStoreError(f"{root}/{_NAME}: damaged, not JSON: {error}") from error
     version = meta.get("version") if isinstance(meta, dict) else None
     if not isinstance(version, int) or meta.get("format") != _FORMAT:

@@ -14,7 +14,6 @@ order of their ids, which is the order of time, so that copies of a store agree.
 from __future__ import annotations
 
 import json
-import re
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -226,9 +225,13 @@ def _rename(table: pa.Table, mark: Mapping[str, Any]) -> pa.Table:
         return _change(table, "environment", lambda name: new if name == old else name)
     if mark.get("field", "workload") == "parameter":
         selected = matching(table, workload=mark.get("workload"))
-        # In a variant's name a parameter is between "[" or "," and "=".
-        pattern = re.compile(rf"(?<=[\[,]){re.escape(old)}(?==)")
-        table = _change(table, "workload", lambda name: pattern.sub(lambda _: new, name), selected)
+        table = _change(
+            table,
+            "workload",
+            # In a variant's name a parameter is between "[" or "," and "=".
+            lambda name: name.replace(f"[{old}=", f"[{new}=").replace(f",{old}=", f",{new}="),
+            selected,
+        )
         return _change(table, "params", lambda text: _rename_key(text, old, new), selected)
 
     def renamed(name: str) -> str:

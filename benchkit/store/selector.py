@@ -84,16 +84,16 @@ def parse_selection(text: str) -> dict[str, Any]:
 
 def _parts(text: str) -> list[str]:
     """Split at commas, except those in a value: in brackets, or without a key after them."""
-    parts: list[str] = []
+    parts: list[list[str]] = []
     for part in split_at_commas(text):
         key, colon, _ = part.partition(":")
         is_part = key.strip() in (*_FIELDS, "tag", "param") if colon else False
-        in_tag = parts and parts[-1].startswith(("tag:", "param:"))
+        in_tag = parts and parts[-1][0].startswith(("tag:", "param:"))
         if parts and not is_part and (in_tag or not colon):
-            parts[-1] += f",{part}"
+            parts[-1].append(part)
         else:
-            parts.append(part)
-    return parts
+            parts.append([part])
+    return [",".join(part) for part in parts]
 
 
 def select_runs(store: Store, text: str, columns: Sequence[str] | None = None) -> pd.DataFrame:

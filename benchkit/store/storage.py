@@ -150,7 +150,7 @@ class Files(ABC):
         names = self.list(folder, ".json")
         self.fetch(names)
         for name in names:
-            with suppress(ValueError):
+            with suppress(ValueError, RecursionError):
                 objects.append(json.loads(self.read(name)))
         return [item for item in objects if isinstance(item, dict)]
 

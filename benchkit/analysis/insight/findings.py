@@ -160,7 +160,7 @@ class Case:
     def other_cores(self) -> float:
         """Processor cores of the workers' machines that other processes used, as the run notes."""
         for text in self.run.quality()["text"]:
-            found = re.search(r"processes other than workers.* used ([\d.]+) cores", text)
+            found = re.search(r"processes other than workers.{0,40} used ([\d.]+) cores", text)
             if found:
                 return float(found[1])
         return 0.0

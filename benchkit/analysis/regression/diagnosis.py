@@ -201,7 +201,7 @@ def version_commit(version: str) -> str:
     >>> version_commit("2026.7.1+3.g1a2b3c4"), version_commit("2026.8.0")
     ('1a2b3c4', '')
     """
-    commit = re.search(r"\+.*?\bg?([0-9a-f]{7,40})\b", version)
+    commit = re.search(r"\bg?([0-9a-f]{7,40})\b", version.partition("+")[2])
     return commit[1] if commit else ""
 
 

@@ -90,7 +90,7 @@ def _split_version(text: str) -> tuple[str, str]:
     if not text:
         return "", ""
     # name=1.2=py39_0, or separated by spaces: name 1.2 py39_0
-    parts = re.fullmatch(r"=?\s*([\w.*]+)\s*(?:=|\s)\s*([\w.*]+)", text)
+    parts = re.fullmatch(r"=?\s*([\w.*]+)(?:\s*=\s*|\s+)([\w.*]+)", text)
     if parts and not text.startswith("=="):
         return f"=={parts[1]}", parts[2]
     if "|" in text:

@@ -90,7 +90,7 @@ def settings() -> dict[str, Any]:
         for file in folder.rglob("*.py"):
             if "tests" not in file.parts:
                 text = file.read_text(encoding="utf-8", errors="replace")
-                text = re.sub(r"^\s*(?:>>>|#).*$", "", text, flags=re.MULTILINE)  # examples
+                text = re.sub(r"^[ \t]*(?:>>>|#).*$", "", text, flags=re.MULTILINE)  # examples
                 known.update(re.findall(r"config\.get\(\s*f?[\"']([\w.-]+)[\"']", text))
     defaults: dict[str, Any] = {}
     for layer in dask.config.defaults:

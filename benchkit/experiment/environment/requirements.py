@@ -130,7 +130,7 @@ def parse_requirement(line: str, folder: Path) -> Requirement:
 def _from_address(name: str, address: str) -> Requirement:
     kind = "git" if address.startswith("git+") else "url"
     if not name and kind == "git":
-        egg = re.search(r"#(?:.*&)?egg=([\w.-]+)", address)
+        egg = re.search(r"[#&]egg=([\w.-]+)", "#" + address.partition("#")[2])
         last = git_address(address)[0].rstrip("/").rsplit("/", 1)[-1]
         name = canonicalize_name(egg[1] if egg else last.removesuffix(".git"))
     return Requirement(address, name, kind, source=address)

@@ -171,7 +171,7 @@ def worker_price(environment: Environment) -> float | None:
 
 
 #: First clause of a size law that is a multiple of the memory of the cluster.
-_FACTOR = re.compile(r"^(?:`(?P<name>\w+)`|(?P<number>\d*\.?\d+)) x cluster memory")
+_FACTOR = re.compile(r"^(?:`(?P<name>\w+)`|(?P<number>\d+(?:\.\d+)?|\.\d+)) x cluster memory")
 _SCALE_CLAUSE = re.compile(r"^Scale:\s*(.+?)(?:;|\.\s|\.$|\n\n|\Z)", re.MULTILINE | re.DOTALL)
 
 

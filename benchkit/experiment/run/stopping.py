@@ -47,7 +47,7 @@ def parse_budget(text: str) -> tuple[float | None, float | None]:
     money = re.fullmatch(r"\$\s*(\d+(?:\.\d+)?)|(\d+(?:\.\d+)?)\s*(?:USD|\$)", text.strip())
     if money:
         return None, float(money[1] or money[2])
-    parts = re.findall(r"(\d+(?:\.\d+)?)\s*(min|[smh])", text.strip())
+    parts = re.findall(r"(?<![\d.])(\d+(?:\.\d+)?)\s*(min|[smh])", text.strip())
     if not parts or "".join(a + b for a, b in parts) != re.sub(r"\s", "", text):
         raise UsageError(f"--budget {text!r}: must be a time such as 90s, 20m or 1h30m, or 5USD")
     return sum(float(number) * _UNIT_SECONDS[unit] for number, unit in parts), None

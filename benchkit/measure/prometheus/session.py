@@ -66,7 +66,8 @@ class Prometheus:
                     f"prometheus {_display_url(self.url)!r}: must be the address of a server, such "
                     f"as http://prometheus:9090, or {SCRAPE!r}"
                 )
-        if self.match and not re.fullmatch(r"\s*\{.*\w.*\}\s*", self.match, re.DOTALL):
+        match = self.match.strip() if self.match else "{_}"
+        if not (match[0] + match[-1] == "{}" and re.search(r"\w", match)):
             raise UsageError(
                 f'prometheus match {self.match!r}: must be a selector, such as {{job="dask"}}'
             )

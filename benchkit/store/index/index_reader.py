@@ -274,7 +274,7 @@ class IndexReader:
     def _record(self, name: str) -> dict[str, Any] | None:
         try:
             record = json.loads(self.files.read(name))
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             self._warn_skipped(name, error)
             return None
         if not isinstance(record, dict) or name != f"{RECORDS}/{record.get('id')}.json":

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import date, datetime, timedelta, timezone
+from fnmatch import fnmatchcase
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,9 @@ __all__ = [
 ]
 
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+#: Characters of a time; pandas needs the square of the length.
+_MAX_TIME_LENGTH = 100
+_WILDCARD, _WILDCARD_OR_BRACKET = re.compile(r"[*?]"), re.compile(r"[*?\[]")
 _JSON = tuple(name for name, kind in RECORD_FIELDS.items() if kind == "json")
 
 
@@ -56,6 +60,8 @@ def parse_moment(value: Any) -> datetime:
     now = datetime.now(timezone.utc)
     try:
         if isinstance(value, str):
+            if len(value) > _MAX_TIME_LENGTH:
+                raise _not_a_time(f"{value[:_MAX_TIME_LENGTH]}...")
             age = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smhdw])", value.strip())
             if age:
                 return now - timedelta(**{_UNITS[age[2]]: float(age[1])})
@@ -94,7 +100,7 @@ def workload_matcher(pattern: str) -> Callable[[str], bool]:
     callable
         Takes a name and returns a bool.
     """
-    if re.search(r"[*?]", pattern):
+    if _WILDCARD.search(pattern):
         return _glob(pattern)
     return lambda name: (
         name == pattern or ("[" not in pattern and name.partition("[")[0] == pattern)
@@ -102,9 +108,8 @@ def workload_matcher(pattern: str) -> Callable[[str], bool]:
 
 
 def _glob(pattern: str) -> Callable[[str], bool]:
-    expression = re.escape(pattern).replace(r"\*", ".*").replace(r"\?", ".")
-    compiled = re.compile(expression, re.DOTALL)
-    return lambda text: compiled.fullmatch(text) is not None
+    pattern = pattern.replace("[", "[[]")
+    return lambda text: fnmatchcase(text, pattern)
 
 
 def columns_needed(names: Iterable[str]) -> set[str]:
@@ -153,13 +158,13 @@ def row_bounds(
     bounds: dict[str, Callable[[Any, Any], bool]] = {}
     if workload is not None:
         patterns = [workload] if isinstance(workload, str) else list(workload)
-        ends = r"[*?]"
+        ends = _WILDCARD
         for mark in marks:
             if mark.get("kind") == "rename" and mark.get("field", "workload") == "workload":
                 patterns.append(str(mark.get("from")))
             elif mark.get("kind") == "rename" and mark.get("field") == "parameter":
-                ends = r"[*?\[]"
-        prefixes = [re.split(ends, pattern)[0] for pattern in patterns]
+                ends = _WILDCARD_OR_BRACKET
+        prefixes = [ends.split(pattern)[0] for pattern in patterns]
         bounds["workload"] = lambda low, high: any(
             low[: len(prefix)] <= prefix <= high for prefix in prefixes
         )
@@ -256,7 +261,7 @@ def _where(table: pa.Table, name: str, wanted: Any) -> np.ndarray:
         raise UsageError(f"{name}={wanted!r}: filter times with since= and until=")
     if pa.types.is_string(column.type) or pa.types.is_dictionary(column.type):
         texts = [v if type(v) is str else _command_line_text(v) for v in _as_list(wanted)]
-        if pa.types.is_string(column.type) and not re.search(r"[*?]", "".join(texts)):
+        if pa.types.is_string(column.type) and not _WILDCARD.search("".join(texts)):
             return _flags(pc.is_in(column, value_set=pa.array(texts, pa.string())))  # many ids
         return _texts(column, _test(wanted))
     try:
@@ -281,7 +286,7 @@ def _in_json(column: pa.ChunkedArray, key: str, test: Callable[[str], bool]) -> 
 
 def _test(wanted: Any) -> Callable[[str], bool]:
     tests = [
-        _glob(text) if re.search(r"[*?]", text) else text.__eq__
+        _glob(text) if _WILDCARD.search(text) else text.__eq__
         for text in map(_command_line_text, _as_list(wanted))
     ]
     return lambda text: any(test(text) for test in tests)

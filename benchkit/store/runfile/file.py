@@ -76,7 +76,7 @@ def encode_run(tree: xr.DataTree) -> tuple[str, dict[str, Any], bytes]:
         raise UsageError(f"run with attribute id {run_id!r}: the id must be a UUID of version 7")
     try:
         record = json.loads(tree.attrs["record"])
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
         raise UsageError(f"run {run_id}: attribute record is not JSON") from error
     if not isinstance(record, dict) or record.get("id") != run_id:
         raise UsageError(f"run {run_id}: its record belongs to another run")

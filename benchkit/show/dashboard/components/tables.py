@@ -75,7 +75,7 @@ def html_table(
         return ui.paragraph(empty)
     height = visible_rows * ROW_HEIGHT_REM if len(rows) > visible_rows else 0
     kind = "tight" if tight else "loose"
-    texts = [[re.sub(r"<[^>]*>", "", str(cell)) for cell in row] for row in rows]
+    texts = [[re.sub(r"<[^<>]*>", "", str(cell)) for cell in row] for row in rows]
     numbers = columns_of_numbers(texts)
     return ui.html_pane(ui.ELEMENTS.table(titles, rows, numbers, kind, height))
 
