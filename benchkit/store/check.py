@@ -17,7 +17,13 @@ from benchkit.measure.recording import WRITER_SILENT_S, is_abandoned, waits_for_
 from benchkit.store.artifacts import move_artifacts, record_artifacts
 from benchkit.store.index.catalogue import Catalogue
 from benchkit.store.manifest import STORE_FILE
-from benchkit.store.runfile.file import encode_run, index_record, run_name, stored_record
+from benchkit.store.runfile.file import (
+    accepted_record,
+    encode_run,
+    index_record,
+    run_name,
+    stored_record,
+)
 from benchkit.store.storage import RECORDINGS, Files
 
 __all__ = ["CheckReport", "inspect_store"]
@@ -176,6 +182,8 @@ def inspect_store(
                 continue
             try:
                 record = _verified_record(files.path(name), run_id, digests.get(run_id))
+                if run_id not in listed:
+                    accepted_record(files.path(name))
             except UnreadableRun as error:
                 unreadable.append(str(error))
                 if os.access(files.path(name), os.R_OK):  # without permission it may be whole

@@ -26,11 +26,11 @@ from benchkit.store.manifest import STORE_FILE, write_meta
 from benchkit.store.marks import active_marks, apply_marks, encode_mark, mark_columns, new_mark
 from benchkit.store.queries import StoreQueries
 from benchkit.store.runfile.file import (
+    accepted_record,
     encode_run,
     index_record,
     read_record,
     run_name,
-    stored_record,
 )
 from benchkit.store.storage import RECORDINGS, in_parallel, unfinished_files
 from benchkit.table import Table
@@ -164,7 +164,7 @@ class Store(StoreQueries):
         wanted = {run_id for run_id in ids if is_id(run_id)}
         for run_id in sorted(wanted - self.catalogue.ids() if wanted else ()):
             with suppress(UnreadableRun):  # `check` reports it
-                self.catalogue.add_existing(stored_record(self.files.path(run_name(run_id))))
+                self.catalogue.add_existing(accepted_record(self.files.path(run_name(run_id))))
 
     def add_event(self, kind: str, **facts: Any) -> dict[str, Any]:
         """Append an event to the ledger of regressions.
@@ -282,7 +282,7 @@ class Store(StoreQueries):
             record = None
             if name.startswith("runs/"):
                 try:
-                    record = stored_record(self.files.path(name))
+                    record = accepted_record(self.files.path(name))
                 except UnreadableRun as error:
                     damaged.append(str(error))
                     return False

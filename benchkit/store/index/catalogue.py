@@ -17,7 +17,7 @@ from benchkit.store.index import compaction
 from benchkit.store.index.arrow import records_to_table
 from benchkit.store.index.index_reader import RECORDS, IndexReader
 from benchkit.store.index.segments import Segment, listed_ids, overlapping
-from benchkit.store.runfile.file import run_name, stored_record
+from benchkit.store.runfile.file import accepted_record, run_name
 from benchkit.values import json_safe
 
 __all__ = ["Catalogue"]
@@ -188,7 +188,7 @@ class Catalogue(IndexReader):
             if run_id in listed or not is_id(run_id) or name != run_name(run_id):
                 continue
             try:
-                record = stored_record(self.files.path(name))
+                record = accepted_record(self.files.path(name))
             except (UnreadableRun, FileNotFoundError):
                 continue  # `check` reports it
             if record.get("id") == run_id:
