@@ -23,6 +23,7 @@ from benchkit.measure.errors import (
     UsageError,
     WrongAnswer,
     did_you_mean,
+    error_summary,
 )
 
 __all__ = [
@@ -73,8 +74,10 @@ def describe_error(error: Exception) -> str:
     str
         For example ``report.html: not accessible: No space left on device``.
     """
-    if not isinstance(error, OSError):
+    if isinstance(error, BenchkitError):
         return str(error)
+    if not isinstance(error, OSError):
+        return error_summary(error)
     reason = error.strerror or str(error)
     return f"{error.filename}: not accessible: {reason}" if error.filename else reason
 

@@ -37,7 +37,7 @@ def split_at_commas(text: str) -> list[str]:
         parts[-1].append(piece)
         n_open = [
             n + piece.count(a) - piece.count(b)
-            for n, (a, b) in zip(n_open, ("()", "[]", "{}"), strict=True)
+            for n, (a, b) in zip(n_open, (("(", ")"), ("[", "]"), ("{", "}")), strict=True)
         ]
     return [",".join(part).strip() for part in parts]
 

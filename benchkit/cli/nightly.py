@@ -167,7 +167,7 @@ def _publish(night: Night, parts: Mapping[str, Callable[[], Any]], *, quiet: boo
     for name, write in parts.items():
         try:
             written = write()
-        except (BenchkitError, OSError) as error:
+        except Exception as error:  # one page's error must not stop the others
             night.failures.append(f"{name}: {describe_error(error)}")
             click.echo(f"error: {night.failures[-1]}", err=True)
             continue

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from typing import Any
 
 from benchkit.analysis.compare.explain import GROUPS_READ
@@ -46,14 +45,17 @@ def diagnose(store: Store, history: History, event: Mapping[str, Any]) -> dict[s
     Returns
     -------
     dict
-        ``runs`` (ids ``before`` and ``after``); if runs on both sides are readable also the result
-        of `diagnose_regression` and ``bisect`` (a command, or ""). If both builds were measured
-        again, ``groups`` has sentences about the task groups of the re-runs that changed, which
-        ``explanation`` contains too.
+        ``runs`` (ids ``before`` and ``after``); ``unreadable`` (why runs were left out); if runs on
+        both sides are readable also the result of `diagnose_regression` and ``bisect`` (a command,
+        or ""). If both builds were measured again, ``groups`` has sentences about the task groups
+        of the re-runs that changed, which ``explanation`` contains too.
     """
     before, after = adjacent_runs(history, event)
     facts: dict[str, Any] = {"runs": {"before": before, "after": after}}
-    sides = [_readable_runs(store, ids) for ids in (before, after)]
+    unreadable: list[str] = []
+    sides = [_readable_runs(store, ids, unreadable) for ids in (before, after)]
+    if unreadable:
+        facts["unreadable"] = unreadable
     if all(sides):
         facts |= diagnose_regression(event, *sides)
         facts["bisect"] = bisect_command(event, facts["changed"])
@@ -81,11 +83,14 @@ def _groups_of_reruns(store: Store, event: Mapping[str, Any]) -> list[str]:
     return [describe_group_change(row) for row in rows[:GROUPS_NAMED]]
 
 
-def _readable_runs(store: Store, ids: Sequence[str]) -> list[Run]:
+def _readable_runs(store: Store, ids: Sequence[str], unreadable: list[str]) -> list[Run]:
+    """Return the runs that can be read; add the reasons of the others to a list."""
     runs = []
     for run_id in ids:
-        with suppress(BenchkitError):  # file missing or damaged: the other runs remain valid
+        try:
             runs.append(store.open(run_id, GROUPS_READ))
+        except BenchkitError as error:  # the other runs remain valid
+            unreadable.append(str(error))
     return runs
 
 

@@ -9,7 +9,6 @@ from contextlib import suppress
 from typing import Any
 
 from benchkit.analysis.compare.group_totals import GroupTotals, group_totals, run_amounts
-from benchkit.errors import BenchkitError
 from benchkit.store.store import Store
 from benchkit.whole_file import write_whole
 from benchkit.working_folder import store_cache_file
@@ -42,7 +41,7 @@ def read_group_totals(
     kept = {run_id: known[run_id] for run_id in ids if run_id in known}
     missing = [run_id for run_id in ids if run_id not in kept]
     for run_id in missing:
-        with suppress(BenchkitError):
+        with suppress(Exception):  # one run with wrong contents must not stop the others
             tree = store.open(run_id, ("task_groups", "fine", "submissions")).tree
             groups = {
                 group: [None if math.isnan(value) else value for value in total]

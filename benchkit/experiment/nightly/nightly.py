@@ -22,7 +22,7 @@ from benchkit.analysis.regression.judge import (
 )
 from benchkit.analysis.regression.nights import nightly_runs
 from benchkit.analysis.regression.regression import read_ledger
-from benchkit.errors import BenchkitError, UsageError
+from benchkit.errors import BenchkitError, UsageError, describe_error
 from benchkit.experiment.environment.build import build
 from benchkit.experiment.environment.environment import CURRENT, Environment
 from benchkit.experiment.environment.lookup import as_environment
@@ -203,7 +203,7 @@ def judge_and_record(
         proposed = judgement.proposed
         if arms and proposed:
             proposed = _confirmed(result, history, proposed, arms, folders, progress)
-        groups = _group_changes(store, history) if judgement.nights else []
+        groups = _group_changes(result, history) if judgement.nights else []
         _write(result, history, judgement, proposed, groups, again=bool(arms))
     result.regressions = read_ledger(store.events(), marks)
 
@@ -281,11 +281,33 @@ def _confirmed(
     return confirmation.events
 
 
-def _group_changes(store: Store, history: History) -> list[dict[str, Any]]:
-    """Return the task groups that changed on the last night."""
+def _group_changes(result: Night, history: History) -> list[dict[str, Any]]:
+    """Return the task groups that changed on the last night; none if an error prevents it."""
+    store = result.store
     ids = {i for nights in runs_of_groups(history).values() for runs in nights for i in runs}
-    totals, amounts = read_group_totals(store, sorted(ids))
-    return find_group_changes(history, totals, store.load, amounts)
+    try:
+        totals, amounts = read_group_totals(store, sorted(ids))
+        return find_group_changes(history, totals, store.load, amounts)
+    except Exception as error:  # the series of the metrics must be judged all the same
+        result.failures.append(f"task groups: not judged: {describe_error(error)}")
+        return []
+
+
+def _facts(result: Night, history: History, event: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the facts about a regression; what is left out is added to the failures."""
+    series = f"{event['workload']} in {event['environment']} on {event['host']}"
+    try:
+        facts = diagnose(result.store, history, event)
+    except Exception as error:  # of one series must not stop the judgement of the others
+        result.failures.append(f"{series}: not explained: {describe_error(error)}")
+        return {}
+    unreadable = facts.pop("unreadable", ())
+    if unreadable:
+        left_out = f"{counted(len(unreadable), 'run')} left out of the explanation"
+        failure = f"{series}: {left_out}: {unreadable[0]}"
+        if failure not in result.failures:
+            result.failures.append(failure)
+    return facts
 
 
 def _write(
@@ -310,7 +332,7 @@ def _write(
     for event in proposed:
         group = str(event["environment"]), str(event["host"])
         count = counts.setdefault(group, dict.fromkeys(_FATES, 0))
-        facts = diagnose(store, history, event)
+        facts = _facts(result, history, event)
         kind = _kind_of(event, facts)
         count["n_not_measured"] += kind is None and bool(event.get("large"))
         if kind is None:
@@ -327,7 +349,7 @@ def _write(
         add({**event, "kind": kind, "facts": facts})
     for event in judgement.events:
         if event["kind"] in ("grown", "improved"):
-            event = {**event, "facts": diagnose(store, history, event)}
+            event = {**event, "facts": _facts(result, history, event)}
         add(event)
     for event in judgement.nights:
         fates = counts.get((event["environment"], event["host"]), {})

@@ -174,7 +174,7 @@ def open_run(path: Path, groups: Collection[str] | None = None) -> xr.DataTree:
     FileNotFoundError
         There is no such file.
     UnreadableRun
-        The file is damaged, or not a run.
+        The file is damaged, not a run, or has a variable of another type, dimension or unit.
     """
     try:
         # h5netcdf takes seven times as long: only for copies that other programs wrote.
@@ -189,6 +189,9 @@ def open_run(path: Path, groups: Collection[str] | None = None) -> xr.DataTree:
     if "record" not in tree.attrs:
         tree.close()
         raise UnreadableRun(f"{path}: a NetCDF file, but not a run of benchkit")
+    problem = _first_problem(tree, {})
+    if problem:
+        raise UnreadableRun(f"{path}: not as a run of this format: {problem}")
     return tree
 
 
@@ -256,7 +259,7 @@ def accepted_record(path: Path) -> dict[str, Any]:
     record = stored_record(path)
     problem = _first_problem(open_run(path), record)
     if problem:
-        raise UnreadableRun(f"{path}: not a run of this format: {problem}")
+        raise UnreadableRun(f"{path}: not as a run of this format: {problem}")
     return record
 
 
