@@ -56,13 +56,15 @@ def run(names: tuple[str, ...], repeats: int, options: MeasurementOptions) -> No
         arguments={"command": shlex.join(sys.argv[1:])},
         **options.how,
     )
+    was_new = experiment.store.is_new
     records, interrupted = measure(experiment, broken, quiet=options.quiet)
     if interrupted:
         click.echo(f"interrupted: {counted(len(records), 'run')} stored", err=True)
     if options.as_json:
         print_json(records)
     elif records:
-        runs = experiment.store.runs()
+        # A single run in a new store has no earlier ones; reading them costs requests to a bucket.
+        runs = None if was_new and len(records) == 1 else experiment.store.runs()
         rows = [run_row(record, runs) for record in records]
         for row in rows:  # the whole text was printed when the run ended
             row["error"] = textwrap.shorten(row["error"], MOST_ERROR, placeholder=" ...")

@@ -56,6 +56,8 @@ class StoreReader:
         self.path: Any = self.files.root
         self.catalogue = Catalogue(self.files)
         self._meta = read_meta(self.files, create=create)
+        #: Whether the store did not exist and this object has not added a run to it.
+        self.is_new = not self._meta
 
     def open(self, run_id: str, groups: Collection[str] | None = None) -> Run:
         """Open one run; variables are read from the file on first use.

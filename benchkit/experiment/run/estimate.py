@@ -60,7 +60,7 @@ def known_durations(
         Seconds by the name of the variant.
     """
     durations = {name: workload.duration for name, workload in (shipped or {}).items()}
-    if len(store):
+    if not store.is_new and len(store):
         runs = store.runs(columns=["workload", "duration", "simulated"], outcome="ok")
         runs = runs[~is_simulated(runs)]
         durations |= runs.groupby("workload")["duration"].median().dropna().to_dict()

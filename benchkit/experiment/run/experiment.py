@@ -225,8 +225,9 @@ class Experiment:
             The first cluster of an arm did not open: a mistake in its environment, and no run.
         """
         self.store.create()
-        self._write_plan()
+        # Before the plan is stored: only the runs of a resumed experiment are read.
         estimate, policy = self.estimate, self.stop_policy
+        self._write_plan()
         with ExitStack() as stack:
             stack.push(self._remove_recordings)
             stack.callback(self.store.files.publish, f"experiments/{self.id}")

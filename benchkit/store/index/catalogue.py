@@ -15,7 +15,7 @@ from benchkit.errors import AlreadyStored, UnreadableRun
 from benchkit.measure.run_ids import is_id
 from benchkit.store.index import compaction
 from benchkit.store.index.arrow import records_to_table
-from benchkit.store.index.index_reader import RECORDS, IndexReader
+from benchkit.store.index.index_reader import RECORDS, SEGMENTS, IndexReader
 from benchkit.store.index.segments import Segment, listed_ids, overlapping
 from benchkit.store.runfile.file import accepted_record, run_name
 from benchkit.values import json_safe
@@ -106,7 +106,10 @@ class Catalogue(IndexReader):
             Whether it has more than `COMPACT_RECORDS` records, or more than `COMPACT_SEGMENTS`
             segments that are not full.
         """
-        records, segments = self._list_files()
+        # One request to a bucket; a file that another process moves meanwhile does not matter here.
+        names = list(self.files.walk(SEGMENTS))
+        records = [name for name in names if name.endswith(".json")]
+        segments = [n for n in names if n.endswith(".parquet") and is_id(n[len(SEGMENTS) + 1 : -8])]
         return len(records) > COMPACT_RECORDS or (
             len(segments) > COMPACT_SEGMENTS and len(self._small(segments)) > COMPACT_SEGMENTS
         )
