@@ -19,6 +19,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 from benchkit.measure.secrets import has_secret, redact
 
@@ -320,6 +321,23 @@ class Recording:
         return default
 
 
+def file_system_time(folder: Path) -> float:
+    """Return the time of the clock that dates new files in a folder, in s.
+
+    On a network drive that is the server's clock; ages that this machine's clock judges are wrong
+    if it is set wrong. Without permission to write it is this machine's clock.
+    """
+    probe = folder / f".clock-{uuid4().hex}"
+    try:
+        probe.touch(exist_ok=False)
+        return probe.stat().st_mtime
+    except OSError:
+        return time.time()
+    finally:
+        with suppress(OSError):
+            probe.unlink()
+
+
 def is_abandoned(path: str | Path) -> bool:
     """Return whether no process will write or store a recording any more.
 
@@ -338,7 +356,7 @@ def is_abandoned(path: str | Path) -> bool:
     """
     path = Path(path)
     newest = max((file.stat().st_mtime for file in path.iterdir()), default=0.0)
-    silent_s = time.time() - newest
+    silent_s = file_system_time(path.parent) - newest
     if silent_s > WRITER_SILENT_S:
         return True
     is_finished = (path / "tail.json").exists()

@@ -25,6 +25,7 @@ from benchkit.errors import (
     StoreError,
     needs_extra,
 )
+from benchkit.measure.recording import file_system_time
 from benchkit.store.file_cache import FileCache
 from benchkit.store.files import LocalFiles
 from benchkit.store.runfile.digest import is_whole
@@ -60,6 +61,7 @@ _NO_BUCKET = re.compile(r"NoSuchBucket|ContainerNotFound|The specified bucket do
 _NO_CREDENTIALS = re.compile(
     r"169\.254\.169\.254|metadata\.google|token request|[Aa]ccount must be specified|[Cc]redentials"
 )
+_INVALID_NAME = re.compile(r"empty path segment|illegal character|parsing [Pp]ath")
 _SERVER = re.compile(r"https?://[^/\s]+")
 _REASON = re.compile(r"<Code>(\w+)</Code>(?:\s*<Message>([^<]*)</Message>)?")
 T = TypeVar("T")
@@ -275,22 +277,72 @@ class BucketFiles(Files):
     def folders(self, folder: str) -> Sequence[str]:
         return self._level(folder)[1]
 
+    def entries(self, folder: str) -> Sequence[str]:
+        files, folders = self._level(folder)
+        return [*files, *folders]
+
     def _level(self, folder: str) -> tuple[dict[str, int], Sequence[str]]:
         """Return the files directly in a folder with their sizes, and its folders, sorted."""
-        result = self._request(
-            lambda: self._obstore.list_with_delimiter(self._objects, folder or None), folder
-        )
-        files = {item["path"]: item["size"] for item in result["objects"]}
-        return dict(sorted(files.items())), sorted(result["common_prefixes"])
+        prefix = f"{folder}/" if folder else ""
+
+        def level() -> tuple[dict[str, int], Sequence[str]]:
+            try:
+                result = self._obstore.list_with_delimiter(self._objects, folder or None)
+            except (self._obstore.exceptions.BaseError, ValueError) as error:
+                if not _INVALID_NAME.search(str(error)):
+                    raise
+                names = self._raw_sizes(prefix)
+                files = {name: names[name] for name in names if "/" not in name[len(prefix) :]}
+                folders = {prefix + name[len(prefix) :].split("/")[0] for name in names}
+                return files, sorted(folders - files.keys())
+            files = {item["path"]: item["size"] for item in result["objects"]}
+            return dict(sorted(files.items())), sorted(result["common_prefixes"])
+
+        return self._request(level, folder)
+
+    def _raw_sizes(self, prefix: str) -> dict[str, int]:
+        """Return names and sizes below a prefix, also names that obstore refuses to list."""
+        if self._scheme != "s3":
+            raise StoreError(
+                f"{self.root}/{prefix}: holds files with invalid names (empty parts, '..'): "
+                "delete them with the tools of the server"
+            )
+        with needs_extra("cloud"):
+            import boto3
+        bucket, _, own = self.root.partition("://")[2].partition("/")
+        own = f"{own}/" if own else ""
+        client = boto3.client("s3")
+        try:
+            pages = client.get_paginator("list_objects_v2").paginate(
+                Bucket=bucket, Prefix=own + prefix
+            )
+            found = {
+                item["Key"][len(own) :]: item["Size"]
+                for page in pages
+                for item in page.get("Contents", ())
+            }
+        finally:
+            client.close()
+        return dict(sorted(found.items()))
 
     def walk(self, folder: str = "") -> Iterator[str]:
         return iter(self.sizes(folder))
 
     def sizes(self, folder: str = "") -> dict[str, int]:
         def below(part: str) -> dict[str, int]:
-            pages = self._request(lambda: [*self._obstore.list(self._objects, part)], part)
-            return {item["path"]: item["size"] for page in pages for item in page}
+            def listed() -> dict[str, int]:
+                try:
+                    pages = [*self._obstore.list(self._objects, part)]
+                except (self._obstore.exceptions.BaseError, ValueError) as error:
+                    if not _INVALID_NAME.search(str(error)):
+                        raise
+                    return self._raw_sizes(f"{part}/")
+                return {item["path"]: item["size"] for page in pages for item in page}
 
+            return self._request(listed, part)
+
+        if folder not in ("", "runs"):
+            return below(folder)
         found, parts = self._level(folder)
         if "runs" in parts:  # a page has 1000 names at most: list the months in parallel
             files, months = self._level("runs")
@@ -328,7 +380,7 @@ class BucketFiles(Files):
                 for path in parent.rglob("*")
                 if path.is_file()
             ]
-            if time.time() - max(written, default=0.0) > ABANDONED_S:
+            if file_system_time(self._workspaces) - max(written, default=0.0) > ABANDONED_S:
                 names = (p.relative_to(self._workspaces).as_posix() for p in folder.rglob("*"))
                 for name in unfinished_files(names):
                     self.workspace(name).unlink()

@@ -111,7 +111,7 @@ class CheckReport:
             names = getattr(self, name)
             if names:
                 lines.append(f"{len(names)} {text}:")
-                lines += [f"  {item}" for item in names[:20]]
+                lines += [f"  {item if item.isprintable() else repr(item)}" for item in names[:20]]
                 lines += [f"  ... and {len(names) - 20} more"] if len(names) > 20 else []
         if self.waiting:
             verb, minutes = "waits" if self.waiting == 1 else "wait", WRITER_SILENT_S / 60
@@ -247,7 +247,8 @@ def _fetched(files: Files, *, fresh: bool) -> Iterator[str]:
     for start in range(0, len(names), _FETCHED_FILES):
         part = names[start : start + _FETCHED_FILES]
         if fresh:
-            files.fetch((n for n in part if n.startswith(_READ_FOLDERS)), fresh=True)
+            own = (n for n in part if n.startswith(_READ_FOLDERS) and STORE_FILE.fullmatch(n))
+            files.fetch(own, fresh=True)
         yield from part
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from uuid import uuid4
 
 from benchkit.errors import AlreadyStored, StoreError
+from benchkit.measure.recording import file_system_time
 from benchkit.store.storage import Files, unfinished_files
 
 __all__ = ["LocalFiles"]
@@ -173,12 +174,13 @@ class LocalFiles(Files):
 
     def leftovers(self) -> Sequence[str]:
         names = (*self.list("tmp"), *unfinished_files(self.walk("experiments")))
-        return [name for name in names if self._age_s(name) > STALE_AFTER_S]
+        now = file_system_time(self.root / "tmp") if names else 0.0
+        return [name for name in names if now - self._written(name, now) > STALE_AFTER_S]
 
-    def _age_s(self, name: str) -> float:
+    def _written(self, name: str, otherwise: float) -> float:
         with suppress(FileNotFoundError):
-            return time.time() - (self.root / name).stat().st_mtime
-        return 0.0
+            return (self.root / name).stat().st_mtime
+        return otherwise
 
     def size(self, name: str) -> int:
         with suppress(FileNotFoundError):

@@ -31,7 +31,7 @@ _PART = r"\w[^/\x00-\x1f\x7f]*"
 #: Names of the files of a store, relative to its folder; those in ``tmp`` are not included.
 STORE_FILE = re.compile(
     rf"store\.json|runs/\d{{4}}-\d{{2}}/{_ID}\.nc|(?:marks|ledger)/{_ID}\.json|index/new/{_ID}\.json"
-    rf"|index/{_ID}\.parquet|experiments(?:/{_PART})+|trash/.*"
+    rf"|index/{_ID}\.parquet|(?:experiments|trash)(?:/{_PART})+"
 )
 #: Folders that a store may have before its first run.
 _UNFINISHED_FOLDERS = {"experiments", "index", "ledger", "marks", "runs", "tmp"}
@@ -98,7 +98,7 @@ def _check_new_store(files: Files, create: bool) -> None:
     """Raise unless a store may be created there, or has only lost its store.json."""
     root = files.root
     # Ignore tmp/: a writer that is creating the store writes its draft there, then store.json.
-    entries = {*files.list(""), *files.folders("")} - {"tmp"}
+    entries = {*files.entries("")} - {"tmp"}
     has_parts = bool(entries) or files.workspace(RECORDINGS).is_dir()
     if files.exists(_NAME) or (has_parts and _is_unfinished(files, entries)):
         return
@@ -113,7 +113,7 @@ def _check_new_store(files: Files, create: bool) -> None:
 
 def _is_unfinished(files: Files, entries: set[str]) -> bool:
     """Return whether a folder holds only files of a store, as a killed command leaves them."""
-    experiments = [*files.list("experiments"), *files.folders("experiments")]
+    experiments = files.entries("experiments")
     return (
         entries <= _UNFINISHED_FOLDERS
         and all(STORE_FILE.fullmatch(name) for name in files.walk())

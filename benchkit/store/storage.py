@@ -201,6 +201,21 @@ class Files(ABC):
             Names in the store, sorted; empty if the folder is missing.
         """
 
+    def entries(self, folder: str) -> Sequence[str]:
+        """Return the names of the files and folders directly in a folder.
+
+        Parameters
+        ----------
+        folder : str
+            Name of the folder in the store.
+
+        Returns
+        -------
+        sequence of str
+            Names in the store.
+        """
+        return [*self.list(folder), *self.folders(folder)]
+
     @abstractmethod
     def walk(self, folder: str = "") -> Iterator[str]:
         """Iterate over the files in and below a folder.
@@ -213,7 +228,8 @@ class Files(ABC):
         Yields
         ------
         str
-            Name of a file in the store, sorted per folder; unfinished writes excluded.
+            Name of a file, sorted per folder; unfinished writes excluded. Other programs may have
+            written files whose names are not names of a store, see `manifest.STORE_FILE`.
         """
 
     @abstractmethod

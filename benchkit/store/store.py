@@ -116,6 +116,7 @@ class Store(StoreQueries):
             if read_record(self.files.path(run_name(run_id))) != record:
                 raise
         self.catalogue.add_existing(index_record(record, data))
+        self.is_new = False
         self._n_added += 1
         if self._n_added % _COMPACTION_CHECK_EVERY_RUNS == 1 and self.catalogue.wants_compaction():
             with suppress(StoreError):  # the run is stored; a later one compacts
@@ -155,6 +156,7 @@ class Store(StoreQueries):
                 except AlreadyStored:
                     existing.append(run_id)
         finally:
+            self.is_new = False
             self.catalogue.add_many(records)
             self._list_existing(existing)
         return len(records)
@@ -292,6 +294,7 @@ class Store(StoreQueries):
 
         n_copied, n_threads = 0, max(self.files.n_threads, other.files.n_threads)
         for folder in ("runs", "marks", "ledger", "experiments"):
+            # Files of other programs stay where they are; `check` names them.
             present = set(other.files.walk(folder))
             found = list(self.files.walk(folder))
             names = [name for name in found if STORE_FILE.fullmatch(name)]
@@ -366,17 +369,26 @@ class Store(StoreQueries):
         StoreError
             A run could not be moved; earlier ones stay moved.
         """
-        n_moved, in_trash = 0, []
+        ids = [
+            run_id
+            for run_id in list_of(ids, "ids")
+            if self.files.exists(run_name(run_id)) or self.files.exists(f"trash/{run_name(run_id)}")
+        ]
+        # The index first: it needs space on the disk, moving does not. A run that stays because of
+        # an error is unlisted at worst, and `check` lists it again.
+        self.catalogue.remove(ids)
+        n_moved = 0
         try:
-            for run_id in list_of(ids, "ids"):
+            for run_id in ids:
                 name = run_name(run_id)
-                if self.files.exists(name):
+                if self.files.exists(name):  # else moved by an interrupted `prune`
                     self.files.move(name, f"trash/{name}")
                     n_moved += 1
-                if self.files.exists(f"trash/{name}"):  # also by an interrupted `prune`
-                    in_trash.append(run_id)
-        finally:
-            self.catalogue.remove(in_trash)
+        except StoreError:
+            with suppress(StoreError):
+                self._list_existing(i for i in ids if self.files.exists(run_name(i)))
+            raise
+        self.catalogue.remove(ids)  # a concurrent check or compaction may have listed them again
         return n_moved
 
     def __repr__(self) -> str:

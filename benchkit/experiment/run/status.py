@@ -20,6 +20,7 @@ import pandas as pd
 from benchkit.errors import UsageError
 from benchkit.experiment.run.estimate import Estimate, known_durations
 from benchkit.experiment.run.plan import plan_name, read_plan
+from benchkit.measure.recording import file_system_time
 from benchkit.measure.run_ids import id_time
 from benchkit.store.storage import RECORDINGS
 from benchkit.store.store import Store
@@ -176,16 +177,17 @@ def _is_expected(store: Store, plan: dict[str, Any], runs: pd.DataFrame) -> bool
 
 def _current_recordings(folder: Path) -> tuple[set[tuple[int, str, str]], bool]:
     """Return the running measurements, and whether a file was written within `SILENT_S`."""
-    running, newest = set(), 0.0
+    running, newest, now = set(), 0.0, time.time()
     with suppress(OSError):  # files appear and disappear during the scan
         newest = folder.stat().st_mtime
+        now = file_system_time(folder.parent)
         for path in folder.glob("*.recording"):
             head = json.loads((path / "head.json").read_text(encoding="utf-8"))
             written = max(file.stat().st_mtime for file in (path, *path.iterdir()))
             newest = max(newest, written)
-            if not (path / "tail.json").exists() and time.time() - written < SILENT_S:
+            if not (path / "tail.json").exists() and now - written < SILENT_S:
                 running.add((int(head["block"]), str(head["arm"]), str(head["workload"])))
-    return running, time.time() - newest < SILENT_S
+    return running, now - newest < SILENT_S
 
 
 def _remaining_seconds(store: Store, entries: pd.DataFrame, runs: pd.DataFrame) -> float:
