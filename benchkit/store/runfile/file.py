@@ -141,8 +141,8 @@ def _first_problem(tree: xr.DataTree, record: Mapping[str, Any]) -> str:
             if dims is not None and variable.dims != dims and not is_matrix:
                 shown, wanted = (f"({', '.join(map(str, d))})" for d in (variable.dims, dims))
                 return f"{name} has dimensions {shown}, must be {wanted}"
-            found = variable.attrs.get("units", "")
-            if units is not None and found != units:
+            found = variable.attrs.get("units")  # arithmetic of xarray drops the attributes
+            if None not in (units, found) and found != units:
                 return f"{name} has units {_shown(found)}, must be {units!r}"
     return ""
 
