@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from helpers.regex_attacks import CHARACTERS, attacks, used_patterns
 
 import benchkit
 from benchkit import formatting
@@ -24,7 +25,6 @@ from benchkit.store.index.query import matching, parse_moment, workload_matcher
 from benchkit.store.interchange.results import import_results
 from benchkit.store.selector import parse_selection
 from benchkit.table import Table, columns_of_numbers
-from tests.helpers.regex_attacks import CHARACTERS, attacks, used_patterns
 
 #: A linear pattern needs some ms for a text of this size, a quadratic one seconds.
 SIZE, MAX_CPU_S = 60_000, 0.25
@@ -85,9 +85,6 @@ USED, UNSEEN = used_patterns(PACKAGE)
 SECRETS = [used for used in USED if used.place.startswith("benchkit.measure.secrets.")]
 OTHERS = [used for used in USED if used not in SECRETS]
 MAX_SECRETS_CPU_S = 1.5
-until_redaction_is_replaced = pytest.mark.xfail(
-    strict=True, reason="patterns of secrets backtrack: delete this marker with their replacement"
-)
 TEXTS = list(long_texts())
 
 
@@ -119,7 +116,6 @@ def test_pattern_needs_linear_time(used):
             used.run(text)
 
 
-@until_redaction_is_replaced
 def test_patterns_of_secrets_need_linear_time():
     for used in SECRETS:
         for text in attacks(used.pattern, SIZE):
@@ -197,7 +193,6 @@ def test_reader_of_long_text_ends(tmp_path, name):
                 read(text)
 
 
-@until_redaction_is_replaced
 def test_redaction_of_long_text_ends():
     for text in TEXTS:
         with cpu_limit(f"redaction of {shown(text)}", MAX_SECRETS_CPU_S):

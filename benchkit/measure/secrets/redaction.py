@@ -36,7 +36,7 @@ _NO_SECRETS = ("packages", "versions", "extra_metrics", "extra_units", "metric_v
 #: Entries whose entry ``key`` is a secret: options of fsspec have the pair ``key`` and ``secret``.
 _STORAGE = re.compile(r"storage|s3|gcs|fsspec|minio|client_kwargs")
 #: A version of a package whose name sounds like a secret, such as ``secretstorage``.
-_VERSION = re.compile(r"v?\d+(\.\d+)+([.+-]?[a-z]+\d*)*")
+_VERSION = re.compile(r"v?\d+(\.\d+)+((?:[.+-]|(?<=\d))[a-z]+\d*)*")
 #: Values under names of secrets that are words of a setting.
 _HARMLESS = frozenset(
     "anonymous basic default disabled enabled ignore jupyterhub kerberos optional required"
