@@ -1,7 +1,9 @@
-"""Compare runs with truth from outside: ``python benchmarks/truth.py [SCENARIO...] [--release R]``.
+"""Compare runs with truth from outside: ``python benchmarks/truth.py [--hosts] [SCENARIO...]``.
 
 Prints a row per quantity: scenario, capture level, metric, truth, what the run says, and the error.
 `--release 2023.4.1` measures in an environment with that release of distributed, which uv builds.
+`--hosts` measures clusters of several hosts (`tests/helpers/hosts`) with clocks 4 s apart, whose
+links count the bytes; without it, local clusters.
 The truths are those of `tests/helpers/truth`. Exit code 1: a value is off by more than 3 % (10 %
 if the run says that it is estimated), absent without a reason, or a scenario failed.
 """
@@ -21,7 +23,10 @@ from typing import Any
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE.parent), str(HERE.parent / "tests")]
 
+from helpers.hosts import missing as missing_for_hosts  # noqa: E402
+from helpers.releases import release_python  # noqa: E402
 from helpers.truth import SCENARIOS  # noqa: E402
+from helpers.truth.hosts import measure_on_hosts  # noqa: E402
 
 from benchkit.store.build.run_from_recording import run_from_recording  # noqa: E402
 from benchkit.store.run import Run  # noqa: E402
@@ -38,33 +43,35 @@ def python_of(release: str, folder: Path) -> str:
     """Return the interpreter of a new environment with a release; "current": this one."""
     if release == "current":
         return sys.executable
-    python = folder / "env" / "bin" / "python"
-    packages = [f"dask=={release}", f"distributed=={release}", "numpy<2", "gilknocker"]
-    for command in (
-        ["venv", "-q", "--python", sys.executable, str(folder / "env")],
-        ["pip", "install", "-q", "--python", str(python), *packages],
-    ):
-        subprocess.run([sys.executable, "-m", "uv", *command], check=True)
-    return str(python)
+    return str(release_python(release, folder / "env"))
 
 
-def results(python: str, folder: Path, level: str, names: list[str]) -> Iterator[dict[str, Any]]:
-    """Yield what `helpers.truth` prints for each scenario, measured by another interpreter."""
+def measured_path(folder: Path) -> str:
+    """Return a folder with what an interpreter needs for ``python -m helpers.truth``."""
     package = folder / "path" / "benchkit"
-    if not package.exists():
-        package.mkdir(parents=True)
-        (package / "__init__.py").touch()  # else an installed benchkit comes first
-        (package / "measure").symlink_to(HERE.parent / "benchkit" / "measure")
-        (folder / "path" / "helpers").symlink_to(HERE.parent / "tests" / "helpers")
+    package.mkdir(parents=True)
+    (package / "__init__.py").touch()  # else an installed benchkit comes first
+    (package / "measure").symlink_to(HERE.parent / "benchkit" / "measure")
+    (folder / "path" / "helpers").symlink_to(HERE.parent / "tests" / "helpers")
+    return str(folder / "path")
+
+
+def results(
+    python: str, path: str, folder: Path, level: str, names: list[str], on: str
+) -> Iterator[dict[str, Any]]:
+    """Yield what `helpers.truth` prints for each scenario, measured by another interpreter."""
     for name in names:
-        done = subprocess.run(
-            [python, "-m", "helpers.truth", str(folder), level, name],
-            cwd=folder,
-            env={**os.environ, "PYTHONPATH": str(folder / "path")},
-            capture_output=True,
-            text=True,
-            timeout=120,
-        )
+        if on == "hosts":
+            done = measure_on_hosts(python, path, folder, level, name)
+        else:
+            done = subprocess.run(
+                [python, "-m", "helpers.truth", str(folder), level, name],
+                cwd=folder,
+                env={**os.environ, "PYTHONPATH": path},
+                capture_output=True,
+                text=True,
+                timeout=120,
+            )
         lines = done.stdout.splitlines()
         if not lines:
             print(f"{name} ({level}): {done.stderr.strip().splitlines()[-1]}", flush=True)
@@ -107,15 +114,22 @@ def main() -> int:
     parser.add_argument("scenarios", nargs="*", default=[], help=", ".join(SCENARIOS))
     parser.add_argument("--release", default="current", help="of Dask and distributed")
     parser.add_argument("--level", choices=["full", "light"], action="append")
+    parser.add_argument("--hosts", action="store_true", help="on clusters of several hosts")
     parser.add_argument("--notes", action="store_true", help="print each run's notes on quality")
     options = parser.parse_args()
-    names, n_wrong = options.scenarios or list(SCENARIOS), 0
+    on, n_wrong = "hosts" if options.hosts else "local", 0
+    if on == "hosts" and (reason := missing_for_hosts()):
+        parser.error(reason)
+    names = options.scenarios or [name for name in SCENARIOS if on in SCENARIOS[name].on]
+    if others := [name for name in names if on not in SCENARIOS[name].on]:
+        parser.error(f"not on {on} clusters: {', '.join(others)}")
     print(f"{'scenario':<30} {'level':<6} {'metric':<20} {'truth':>12} {'benchkit':>12}  error")
     with tempfile.TemporaryDirectory() as temporary:
-        python = python_of(options.release, Path(temporary))
+        folder = Path(temporary)
+        python, path = python_of(options.release, folder), measured_path(folder)
         for level in options.level or ["full", "light"]:
             missing = set(names)
-            for result in results(python, Path(temporary), level, names):
+            for result in results(python, path, folder, level, names, on):
                 missing.discard(result["scenario"])
                 for metric, truth, value, error in rows(result):
                     shown = "-" if value is None else f"{value:.6g}"

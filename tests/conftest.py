@@ -13,7 +13,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from helpers import s3_server
+from helpers import hosts, s3_server
 from helpers.fault_proxy import FaultProxy
 from hypothesis import settings
 
@@ -114,6 +114,13 @@ def bucket(s3_emulator: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
 def real_bucket(rados_gateway: FaultProxy, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
     """Return the address of an empty store on the real server, behind the proxy."""
     return _empty_bucket(rados_gateway.url, monkeypatch, tmp_path)
+
+
+@pytest.fixture(scope="session")
+def namespaces() -> None:
+    """Fail in CI and skip elsewhere if `helpers.hosts` cannot make hosts."""
+    if reason := hosts.missing():
+        pytest.fail(reason) if os.environ.get("CI") else pytest.skip(reason)
 
 
 @pytest.fixture(scope="session")

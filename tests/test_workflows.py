@@ -213,7 +213,8 @@ def test_ci_script_installs_packages_one_by_one_and_keeps_own_venv(tmp_path, has
     assert "could not install chromium" in done.stderr
     installed = [line.split()[-1] for line in (tmp_path / "apt").read_text().splitlines()[1:]]
     servers = "ceph-mon ceph-osd radosgw ceph-common openssh-server munge slurmctld slurmd"
-    expected = f"chromium prometheus {servers} slurm-client nginx-light python3-venv"
+    others = "slurm-client nginx-light iproute2 util-linux python3-venv"
+    expected = f"chromium prometheus {servers} {others}"
     assert installed == expected.split()
     assert (tmp_path / "made").read_text() == (".ci/venv\n" if has_venv else ".venv\n")
     assert (tmp_path / ".venv" / "mine").exists() == has_venv

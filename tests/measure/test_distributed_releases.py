@@ -4,10 +4,10 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from helpers.releases import OLDEST, release_python
 
 import benchkit
 from benchkit.store.build.run_from_recording import run_from_recording
@@ -67,31 +67,17 @@ if __name__ == "__main__":
 
 #: A release per half-year. The oldest and one from the middle are always tested, the newest in all
 #: other tests; the others take a minute each and run with ``BENCHKIT_TEST_ALL=1``.
-RELEASES = ("2023.4.1", "2024.12.0")
+RELEASES = (OLDEST, "2024.12.0")
 OTHER_RELEASES = ("2023.9.3", "2024.4.2", "2025.5.1", "2025.11.0", "2026.3.0")
 if os.environ.get("BENCHKIT_TEST_ALL"):
     RELEASES = tuple(sorted(RELEASES + OTHER_RELEASES))
-
-
-def uv(*arguments):
-    done = subprocess.run(
-        [sys.executable, "-m", "uv", *arguments], capture_output=True, text=True, timeout=240
-    )
-    return done
 
 
 @pytest.mark.slow
 @pytest.mark.environment
 @pytest.mark.parametrize("release", RELEASES)
 def test_old_release_records_readable_run(tmp_path, release):
-    python = tmp_path / "env" / "bin" / "python"
-    # Python 3.10 if this machine has it, else the version of this interpreter.
-    if uv("venv", "-q", "--python", "3.10", str(tmp_path / "env")).returncode:
-        made = uv("venv", "-q", "--python", sys.executable, str(tmp_path / "env"))
-        assert made.returncode == 0, made.stderr
-    packages = [f"dask=={release}", f"distributed=={release}", "numpy<2", "gilknocker"]
-    built = uv("pip", "install", "-q", "--python", str(python), *packages)
-    assert built.returncode == 0, built.stderr
+    python = release_python(release, tmp_path / "env")
     measure = Path(benchkit.__file__).parent / "measure"
     shutil.copytree(measure, tmp_path / "benchkit" / "measure")
     (tmp_path / "workloads").mkdir()

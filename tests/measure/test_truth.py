@@ -10,11 +10,13 @@ from pathlib import Path
 
 import pytest
 from helpers.truth import SCENARIOS
+from helpers.truth.hosts import measure_on_hosts
 
 from benchkit.store.build.run_from_recording import run_from_recording
 from benchkit.store.run import Run
 
 ROOT = Path(__file__).parents[2]
+PATH = os.pathsep.join([str(ROOT), str(ROOT / "tests")])
 #: Largest relative error, unless the run itself names a larger one. Means of memory rest on samples
 #: 20 times a second, which a busy machine delays.
 TOLERANCE = {"memory_mean": 0.1, "cpu_time": 0.1, "worker_tick_max": 0.2}
@@ -27,6 +29,9 @@ LIGHT = ("failures_that_are_released", "memory_short_run", "scattered_data")
 NOT_MEASURED = ("actor_time", "gil_contention_mean")
 #: Needs gilknocker, which the environments of `test_distributed_releases` have.
 NOT_HERE = ("gil_is_held_in_between",)
+LOCAL = [name for name in SCENARIOS if "local" in SCENARIOS[name].on and name not in NOT_HERE]
+#: Scenarios on clusters of several hosts; ``benchmarks/truth.py --hosts`` runs all.
+ON_HOSTS = [("bytes_on_links", "host_clock_is_set", "link_is_cut"), ("idle_worker_is_killed",)]
 #: Part of the sentence by which a run names its limit.
 LIMITS = {
     "workers_in_one_process": "share a process",
@@ -46,19 +51,40 @@ def named_error(run, metric):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name in SCENARIOS if name not in NOT_HERE])
+@pytest.mark.parametrize("name", LOCAL)
 def test_run_agrees_with_truth(name, tmp_path):
     level = "light" if name in LIGHT else "full"
     done = subprocess.run(
         [sys.executable, "-m", "helpers.truth", str(tmp_path), level, name],
         cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests")])},
+        env={**os.environ, "PYTHONPATH": PATH},
         capture_output=True,
         text=True,
         timeout=120,
     )
+    assert_agrees(done, name)
+
+
+@pytest.mark.slow
+@pytest.mark.cluster
+@pytest.mark.usefixtures("namespaces")
+@pytest.mark.parametrize("names", ON_HOSTS, ids="-".join)
+def test_run_on_hosts_agrees_with_truth(names, tmp_path):
+    done = measure_on_hosts(sys.executable, PATH, tmp_path, "full", *names)
+
+    assert_agrees(done, *names)
+
+
+def assert_agrees(done, *names):
+    """Compare the runs that a process recorded with the truths that it printed."""
     assert done.returncode == 0, done.stderr[-2000:]
-    result = json.loads(done.stdout.splitlines()[-1])
+    lines = done.stdout.splitlines()
+    assert len(lines) == len(names)
+    for line, name in zip(lines, names, strict=True):
+        assert_run_agrees(json.loads(line), name)
+
+
+def assert_run_agrees(result, name):
     run = Run(run_from_recording(result["path"]))
 
     assert result["truths"]

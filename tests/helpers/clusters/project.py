@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -48,12 +49,18 @@ class Project:
         Value of `MARK` in the processes of the cluster.
     variables : mapping of str to str, optional
         Environment variables of the commands.
+    hosts : helpers.hosts.Hosts, optional
+        Hosts on whose client the commands run.
     **clusters : mapping
         Cluster options of each environment, by its name.
     """
 
-    def __init__(self, folder: Path, mark: str, variables=None, **clusters: dict[str, Any]) -> None:
-        self.folder, self.mark = folder, mark
+    def __init__(
+        self, folder: Path, mark: str, variables=None, hosts=None, **clusters: dict[str, Any]
+    ) -> None:
+        self.folder, self.mark, self.hosts = folder, mark, hosts
+        pipes = {"capture_output": True, "text": True}
+        self._run = hosts.run if hosts else partial(subprocess.run, **pipes)
         self.variables = {**os.environ, MARK: mark, **(variables or {})}
         (folder / "w").mkdir(parents=True, exist_ok=True)
         (folder / "w" / "own.py").write_text(WORKLOAD)
@@ -69,12 +76,10 @@ class Project:
     def command(self, *arguments: str, timeout_s: float = 240.0):
         """Run a benchkit command to its end."""
         folders = ["--workloads", "w", "--environments", "e", "--store", "store"]
-        return subprocess.run(
+        return self._run(
             [sys.executable, "-m", "benchkit", arguments[0], *folders, *arguments[1:]],
             cwd=self.folder,
             env=self.variables,
-            capture_output=True,
-            text=True,
             timeout=timeout_s,
         )
 

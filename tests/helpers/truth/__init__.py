@@ -6,10 +6,10 @@ keeps for the processes, read by another process. `benchmarks/truth.py` prints t
 `tests/measure/test_truth.py` asserts part of it.
 
 Needs Dask, NumPy and `benchkit.measure` only, so that it also runs in an environment with an old
-release: ``python -m helpers.truth FOLDER LEVEL SCENARIO...`` prints one JSON line per scenario.
+release: ``python -m helpers.truth FOLDER LEVEL SCENARIO,...`` prints one JSON line per scenario.
 """
 
-from helpers.truth import counts, memory, seconds  # noqa: F401 (they register scenarios)
+from helpers.truth import counts, hosts, memory, seconds  # noqa: F401 (they register scenarios)
 from helpers.truth.measure import measure
 from helpers.truth.scenario import SCENARIOS, Scenario
 

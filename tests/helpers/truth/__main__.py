@@ -1,20 +1,24 @@
-"""Run scenarios: ``python -m helpers.truth FOLDER LEVEL SCENARIO...``, a JSON line each."""
+"""Run scenarios: ``python -m helpers.truth FOLDER LEVEL SCENARIO[,SCENARIO...] [ADDRESS]``.
+
+Prints a line of JSON for each. The address is that of a cluster on `helpers.hosts`; this process
+is their client.
+"""
 
 from __future__ import annotations
 
 import json
 import os
-import runpy
 import sys
-from pathlib import Path
 
+from helpers.hosts import SITE
+from helpers.hosts.sitecustomize import wrap_clock
 from helpers.truth import SCENARIOS, measure
 
 if __name__ == "__main__":
-    # Before distributed is imported, here and in the processes of the workers.
-    site = Path(__file__).parent / "clock_site"
-    os.environ["PYTHONPATH"] = os.pathsep.join([str(site), os.environ["PYTHONPATH"]])
-    runpy.run_path(str(site / "sitecustomize.py"))
-    out, capture_level, *names = sys.argv[1:]
-    for scenario_name in names or SCENARIOS:
-        print(json.dumps(measure(SCENARIOS[scenario_name], out, capture_level)), flush=True)
+    # Before distributed is imported, here and in the workers, so that a scenario can set clocks.
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(SITE), os.environ["PYTHONPATH"]])
+    wrap_clock()
+    out, capture_level, names, *address = sys.argv[1:]
+    for scenario_name in names.split(","):
+        result = measure(SCENARIOS[scenario_name], out, capture_level, *address)
+        print(json.dumps(result), flush=True)

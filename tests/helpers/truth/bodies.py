@@ -6,6 +6,8 @@ import os
 import time
 from typing import Any
 
+from helpers.hosts.sitecustomize import UPTIME
+
 __all__ = [
     "MB",
     "fail",
@@ -14,12 +16,18 @@ __all__ = [
     "keep",
     "nap",
     "noise",
+    "now",
     "read_failures",
     "spin",
     "write",
 ]
 
 MB = 10**6
+
+
+def now() -> float:
+    """Return the s of the monotonic clock that all processes share, also those of other hosts."""
+    return time.perf_counter() - float(os.environ.get(UPTIME, 0))
 
 
 def hold(n_bytes: int, seconds: float, rest_s: float = 0.0) -> None:
@@ -38,18 +46,18 @@ def keep(n_bytes: int) -> bytearray:
 
 
 def nap(seconds: float, *_: Any) -> tuple[float, float]:
-    """Sleep; return begin and end on the monotonic clock, which all processes share."""
-    begin = time.perf_counter()
+    """Sleep; return begin and end."""
+    begin = now()
     time.sleep(seconds)
-    return begin, time.perf_counter()
+    return begin, now()
 
 
 def spin(seconds: float) -> tuple[float, float]:
     """Use a core for `seconds` of this thread's CPU clock; return begin and end."""
-    begin, end = time.perf_counter(), time.thread_time() + seconds
+    begin, end = now(), time.thread_time() + seconds
     while time.thread_time() < end:
         pass
-    return begin, time.perf_counter()
+    return begin, now()
 
 
 def hold_gil(seconds: float) -> float:

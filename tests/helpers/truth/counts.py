@@ -8,6 +8,7 @@ import time
 from typing import Any
 
 from helpers.truth.bodies import MB, fail, hold_gil, nap, noise
+from helpers.truth.outside import worker_pids
 from helpers.truth.scenario import PROCESSES, scenario
 
 __all__: list[str] = []
@@ -58,7 +59,7 @@ def gather_at_the_end(client: Any, _: Any) -> dict[str, float]:
     return {"gather_bytes": 60 * MB, "transfer_bytes": 0}
 
 
-@scenario("p2p_bytes", cluster={**PROCESSES, "memory_limit": "2 GiB"})
+@scenario("p2p_bytes", "network_bytes", cluster={**PROCESSES, "memory_limit": "2 GiB"})
 def p2p_shuffle(client: Any, _: Any) -> dict[str, float]:
     """Rechunk 128 MB across all chunks by P2P: half of the bytes change the worker."""
     import dask
@@ -120,8 +121,7 @@ def idle_worker_is_killed(client: Any, _: Any) -> dict[str, float]:
 
     kept = client.map(noise, [1000] * 9, pure=False)
     client.gather(client.map(len, kept))
-    pids = client.run(os.getpid)
-    os.kill(next(iter(pids.values())), signal.SIGKILL)
+    os.kill(worker_pids(client)[0], signal.SIGKILL)
     time.sleep(1.0)
     client.gather(client.map(len, kept, pure=False))
     return {"n_workers_lost": 1}

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from helpers.truth.outside import Outside
+from helpers.hosts import Network
+from helpers.truth.outside import Outside, worker_pids
 from helpers.truth.scenario import Scenario
 
 __all__ = ["measure"]
 
 
 @contextmanager
-def _cluster(options: dict[str, Any]) -> Iterator[Any]:
+def _cluster(options: dict[str, Any], address: str) -> Iterator[Any]:
     import dask
     from distributed import Client, LocalCluster
+
+    if address:
+        with Client(address) as client:
+            client.wait_for_workers(options["n_workers"])
+            yield client
+        return
 
     defaults = {"dashboard_address": None, "memory_limit": "2 GiB"}
     options = {**defaults, **options}
@@ -33,21 +39,23 @@ def _cluster(options: dict[str, Any]) -> Iterator[Any]:
         yield client
 
 
-def measure(chosen: Scenario, folder: str | Path, level: str = "full") -> dict[str, Any]:
-    """Run one scenario on a cluster of its own; return its recording's path and its truths."""
+def measure(
+    chosen: Scenario, folder: str | Path, level: str = "full", address: str = ""
+) -> dict[str, Any]:
+    """Run one scenario, on a cluster of its own or at an address; return recording and truths."""
     from benchkit.measure.capture_client import Observer
     from benchkit.measure.recording import RecordingWriter
     from benchkit.measure.run_ids import new_id
 
-    with _cluster(chosen.cluster) as client:
+    with _cluster(chosen.cluster, address) as client:
         prepared = chosen.before(client) if chosen.before else None
-        pids = sorted(set(client.run(os.getpid).values()))
+        pids = worker_pids(client)
         writer = RecordingWriter(Path(folder), new_id())
         name = f"truth.{chosen.name}"
         writer.head(id=new_id(), started=time.time(), workload=name, capture=level)
         observer = Observer(client, writer, f"truth-{writer.path.name}", level=level)
         observer.install()
-        with Outside(pids) as outside:
+        with Outside(pids, Network() if address else None) as outside:
             observer.clock_on()
             outside.start()
             known = chosen.body(client, prepared) or {}

@@ -43,7 +43,7 @@ def memory_moves(client: Any, _: Any) -> None:
         client.submit(hold, 100 * MB, 0.4, 0.1, workers=worker, pure=False).result()
 
 
-@scenario(*MEMORY, "cpu_time", "disk_bytes", cluster=IN_PROCESS)
+@scenario(*MEMORY, "cpu_time", "disk_bytes", cluster=IN_PROCESS, on=("local",))
 def workers_in_one_process(client: Any, _: Any) -> None:
     """Four workers share a process, which allocates, computes and writes."""
     futures = client.map(spin, [0.3] * 4, pure=False)
@@ -52,7 +52,7 @@ def workers_in_one_process(client: Any, _: Any) -> None:
     client.gather(futures)
 
 
-@scenario("memory_mean", "memory_peak", "worker_seconds")
+@scenario("memory_mean", "memory_peak", "worker_seconds", on=("local",))
 def workers_leave(client: Any, _: Any) -> dict[str, float]:
     """Two workers for about a second and a half in a run of 4 s."""
     begin = time.perf_counter()

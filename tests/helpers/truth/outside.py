@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
 import time
 from itertools import pairwise
+from typing import Any
 
-__all__ = ["Outside"]
+from helpers.hosts import Network
+from helpers.hosts.sitecustomize import UPTIME
+
+__all__ = ["Outside", "worker_pids"]
 
 #: Seconds between two looks at the processes: a tenth of the shortest spike.
 OUTSIDE_TICK_S = 0.005
@@ -36,6 +41,17 @@ print(json.dumps(rows))
 """
 
 
+def worker_pids(client: Any) -> list[int]:
+    """Return the processes of the workers as this process sees them, each once."""
+    found = set(client.run(_host_and_pid).values())
+    network = Network() if any(host for host, _ in found) else None
+    return sorted(network.pid(host, pid) if network else pid for host, pid in found)
+
+
+def _host_and_pid() -> tuple[str, int]:
+    return (socket.gethostname() if UPTIME in os.environ else "", os.getpid())
+
+
 class Outside:
     """Memory over time, CPU and disk of processes as the kernel counts them.
 
@@ -43,10 +59,12 @@ class Outside:
     ----------
     pids : list of int
         Processes of the workers, each once.
+    network : Network, optional
+        Hosts of the workers.
     """
 
-    def __init__(self, pids: list[int]) -> None:
-        self.pids = pids
+    def __init__(self, pids: list[int], network: Network | None = None) -> None:
+        self.pids, self.network = pids, network
 
     def __enter__(self) -> Outside:
         command = [sys.executable, "-c", _WATCH, str(OUTSIDE_TICK_S), *map(str, self.pids)]
@@ -86,7 +104,10 @@ class Outside:
                 disk += int(counts["read_bytes"]) + int(counts["write_bytes"])
             except OSError:
                 pass
-        return {"cpu_time": cpu, "disk_bytes": disk}
+        counts = {"cpu_time": cpu, "disk_bytes": disk}
+        if self.network is not None:
+            counts["network_bytes"] = self.network.received_by_workers()
+        return counts
 
     def overlap(self, spans: list[tuple[float, float]]) -> float:
         """Return the seconds of spans, from begin to end, that lie within the block."""

@@ -19,6 +19,7 @@ class Scenario:
     metrics: tuple[str, ...]
     before: Callable[[Any], Any] | None
     after: Callable[[Any, Any], dict[str, Any]] | None
+    on: tuple[str, ...]
 
 
 SCENARIOS: dict[str, Scenario] = {}
@@ -34,11 +35,16 @@ def scenario(
     cluster: dict[str, Any] = PROCESSES,
     before: Callable[[Any], Any] | None = None,
     after: Callable[[Any, Any], dict[str, Any]] | None = None,
+    on: tuple[str, ...] = ("local", "hosts"),
 ) -> Callable[[Any], Any]:
-    """Register a body; `before` runs ahead of the clock and its result is the second argument."""
+    """Register a body; `before` runs ahead of the clock and its result is the second argument.
+
+    `on` says whether it runs on a local cluster, on the hosts of `helpers.hosts`, or on both.
+    """
 
     def register(body: Any) -> Any:
-        SCENARIOS[body.__name__] = Scenario(body.__name__, body, cluster, metrics, before, after)
+        facts = (cluster, metrics, before, after, on)
+        SCENARIOS[body.__name__] = Scenario(body.__name__, body, *facts)
         return body
 
     return register

@@ -6,7 +6,7 @@ import os
 import time
 from typing import Any
 
-from helpers.truth.bodies import fail, nap, read_failures, spin
+from helpers.truth.bodies import fail, nap, now, read_failures, spin
 from helpers.truth.scenario import ADAPTIVE, THREADED, scenario
 
 __all__: list[str] = []
@@ -28,7 +28,7 @@ def threads_of_one_worker(client: Any, _: Any) -> dict[str, float]:
     return {"spans": [*naps, client.submit(spin, 1.0, pure=False).result()]}
 
 
-@scenario("n_tasks", "compute_time", "worker_seconds", "idle_time", cluster=ADAPTIVE)
+@scenario("n_tasks", "compute_time", "worker_seconds", "idle_time", cluster=ADAPTIVE, on=("local",))
 def adaptive_workers(client: Any, _: Any) -> dict[str, float]:
     """Six naps on workers that start for them and leave when the results are released."""
     futures, spans = client.map(nap, [0.5] * 6, pure=False), []
@@ -88,11 +88,11 @@ def _stall(seconds: float) -> None:
 def _wait_outside() -> list:
     from distributed import get_client, secede
 
-    begin = time.perf_counter()
+    begin = now()
     client = get_client()
     futures = client.map(nap, [0.25] * 4, pure=False)
     secede()
-    return [(begin, time.perf_counter()), *client.gather(futures)]
+    return [(begin, now()), *client.gather(futures)]
 
 
 @scenario("compute_time", "idle_time")
@@ -144,7 +144,7 @@ def actors(client: Any, counter: Any) -> dict[str, float]:
 
 
 def _step_clock(dask_scheduler: Any, by_s: float) -> None:
-    """Set the scheduler's wall clock, which `clock_site` has replaced."""
+    """Set the scheduler's wall clock, which `wrap_clock` has replaced."""
     time.time.ahead += by_s
 
 
@@ -169,7 +169,7 @@ def worker_clock_set_forward(client: Any, _: Any) -> dict[str, float]:
 
 
 def _step_worker_clock(by_s: float) -> None:
-    """Set the wall clock of this worker's process, which `clock_site` has replaced."""
+    """Set the wall clock of this worker's process, which `wrap_clock` has replaced."""
     time.time.ahead += by_s
 
 
