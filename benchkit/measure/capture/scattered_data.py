@@ -8,7 +8,7 @@ from typing import Any
 from dask.utils import key_split
 from distributed.utils import key_split_group
 
-from benchkit.measure.capture.listeners import listen, stop_listening
+from benchkit.measure.capture.cluster_hooks import listen, stop_listening
 
 __all__ = ["ScatteredData"]
 

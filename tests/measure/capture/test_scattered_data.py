@@ -16,7 +16,7 @@ class Scheduler:
         self.handlers = {"update_data": self.update_data}
         self.stream_handlers = {"update-data": self.update_data}
 
-    def update_data(self, who_has):
+    def update_data(self, *, who_has, nbytes):
         self.received.append(list(who_has))
 
 
@@ -24,12 +24,14 @@ def test_scattered_data_counts_keys_by_prefix_and_group():
     scheduler = Scheduler()
     scattered = ScatteredData(scheduler, "capture")
 
-    scheduler.handlers["update_data"](who_has={"x-1": ["w"], "x-2": ["w"]})
-    scheduler.stream_handlers["update-data"](who_has={"y-3": ["w"]})
-    scheduler.update_data(who_has={"z": ["w"]})
+    sizes = {"x-1": 5, "x-2": 7}
+    scheduler.handlers["update_data"](who_has={"x-1": ["w"], "x-2": ["v", "w"]}, nbytes=sizes)
+    scheduler.stream_handlers["update-data"](who_has={"y-3": ["w"]}, nbytes={})
+    scheduler.update_data(who_has={"z": ["w"]}, nbytes={})
 
     assert scattered.by_prefix == {"x": 2, "y": 1, "z": 1}
     assert sum(scattered.by_group.values()) == 4
+    assert scattered.nbytes == 5 + 2 * 7
     assert scheduler.received == [["x-1", "x-2"], ["y-3"], ["z"]]
 
 
@@ -41,7 +43,7 @@ def test_scattered_data_ignores_keys_in_memory():
         "x-2": SimpleNamespace(state="released"),
     }
 
-    scheduler.handlers["update_data"](who_has={"x-1": ["w"], "x-2": ["w"]})
+    scheduler.handlers["update_data"](who_has={"x-1": ["w"], "x-2": ["w"]}, nbytes={})
 
     assert scattered.by_prefix == {"x": 1}
 
@@ -50,11 +52,11 @@ def test_remove_restores_the_scheduler_after_the_last_capture():
     scheduler = Scheduler()
     first, second = ScatteredData(scheduler, "first"), ScatteredData(scheduler, "second")
     first.remove()
-    scheduler.handlers["update_data"](who_has={"x-1": ["w"]})
+    scheduler.handlers["update_data"](who_has={"x-1": ["w"]}, nbytes={})
     second.remove()
-    scheduler.handlers["update_data"](who_has={"x-2": ["w"]})
+    scheduler.handlers["update_data"](who_has={"x-2": ["w"]}, nbytes={})
 
     assert (first.by_prefix, second.by_prefix) == ({}, {"x": 1})
-    assert "update_data" not in vars(scheduler)
+    assert set(vars(scheduler)) == set(vars(Scheduler()))
     assert scheduler.handlers["update_data"] == scheduler.update_data
     assert scheduler.received == [["x-1"], ["x-2"]]
