@@ -66,12 +66,6 @@ def __dir__() -> list[str]:
 
 
 def load_ipython_extension(shell: Any) -> None:
-    """Add ``%%benchkit`` and names of workloads to a notebook: ``%load_ext benchkit``.
-
-    Parameters
-    ----------
-    shell : IPython.InteractiveShell
-        The session.
-    """
+    """Add ``%%benchkit`` and names of workloads to a notebook: ``%load_ext benchkit``."""
     for name in ("cell_magic", "name_completion"):
         import_module(f"benchkit.experiment.{name}").register(shell)

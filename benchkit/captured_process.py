@@ -24,25 +24,6 @@ def run_captured(command: Sequence[str], **options: Any) -> subprocess.Completed
     """Run a program; an exit code other than 0 is no error.
 
     After an interrupt or a timeout, nothing that it started is left.
-
-    Parameters
-    ----------
-    command : sequence of str
-        Program and arguments.
-    **options
-        Further arguments of `subprocess.run`, such as ``timeout`` in s.
-
-    Returns
-    -------
-    subprocess.CompletedProcess
-        Exit code and output, as text.
-
-    Raises
-    ------
-    OSError
-        The program cannot be started.
-    subprocess.TimeoutExpired
-        It did not end in time.
     """
     timeout_s = options.pop("timeout", None)
     with uninterrupted():

@@ -62,18 +62,7 @@ __all__ = [
 
 
 def describe_error(error: Exception) -> str:
-    """Return the message of an error in one line, with the file of an error of the system.
-
-    Parameters
-    ----------
-    error : Exception
-        Of benchkit or of the operating system.
-
-    Returns
-    -------
-    str
-        For example ``report.html: not accessible: No space left on device``.
-    """
+    """Return the message of an error in one line, with the file of an error of the system."""
     if isinstance(error, BenchkitError):
         return str(error)
     if not isinstance(error, OSError):
@@ -83,29 +72,12 @@ def describe_error(error: Exception) -> str:
 
 
 def install_command(extra: str) -> str:
-    """Return the shell command that installs an extra of benchkit.
-
-    Parameters
-    ----------
-    extra : str
-        Name of the extra.
-
-    Returns
-    -------
-    str
-        Command with the distribution's name: `benchkit` on the package index is another project.
-    """
+    """Return the shell command that installs an extra of benchkit."""
     return f"pip install 'dask-benchkit[{extra}]'"
 
 
 class AlreadyStored(BenchkitError):
-    """A file of this name is already in the store; a store never replaces a file.
-
-    Parameters
-    ----------
-    name : str
-        Name of the file in the store.
-    """
+    """A file of this name is already in the store; a store never replaces a file."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -169,15 +141,7 @@ class NotEnoughRuns(BenchkitError):
 
 
 class MissingExtra(UsageError):
-    """A feature of benchkit needs packages that are not installed.
-
-    Parameters
-    ----------
-    extra : str
-        Extra of benchkit that installs the packages.
-    package : str
-        Name of a missing package.
-    """
+    """A feature of benchkit needs packages that are not installed."""
 
     def __init__(self, extra: str, package: str) -> None:
         self.extra = extra
@@ -186,24 +150,7 @@ class MissingExtra(UsageError):
 
 @contextmanager
 def needs_extra(extra: str, package: str = "") -> Iterator[None]:
-    """Report an import that fails in the body of a `with` as a missing extra.
-
-    Parameters
-    ----------
-    extra : str
-        Extra of benchkit that installs what the body imports.
-    package : str, optional
-        Name of the package; default: the name of the module that is missing.
-
-    Yields
-    ------
-    None
-
-    Raises
-    ------
-    MissingExtra
-        Something that the body imports is not installed.
-    """
+    """Report an import that fails in the body of a `with` as a missing extra."""
     try:
         yield
     except ImportError as error:

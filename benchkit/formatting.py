@@ -65,18 +65,6 @@ def _three_digits(value: float) -> str:
 def counted(number: int, noun: str) -> str:
     """Return a number with its noun, in the plural unless the number is 1.
 
-    Parameters
-    ----------
-    number : int
-        The number.
-    noun : str
-        The noun in the singular; its plural must end in s.
-
-    Returns
-    -------
-    str
-        Number and noun.
-
     Examples
     --------
     >>> counted(1, "run"), counted(2000, "run")
@@ -87,16 +75,6 @@ def counted(number: int, noun: str) -> str:
 
 def html_text(text: str) -> str:
     """Escape a text and make its backquoted parts `<code>` elements.
-
-    Parameters
-    ----------
-    text : str
-        The text.
-
-    Returns
-    -------
-    str
-        HTML.
 
     Examples
     --------
@@ -109,16 +87,6 @@ def html_text(text: str) -> str:
 def format_bytes(value: float | None) -> str:
     """Return bytes with a binary prefix.
 
-    Parameters
-    ----------
-    value : float or None
-        In B.
-
-    Returns
-    -------
-    str
-        Value and unit; `MISSING` if the value is None, NaN or infinite.
-
     Examples
     --------
     >>> format_bytes(3 * 2**30)
@@ -126,6 +94,7 @@ def format_bytes(value: float | None) -> str:
     >>> format_bytes(None)
     '–'
     """
+    # returned: Value and unit; `MISSING` if the value is None, NaN or infinite.
     if not _is_finite(value):
         return MISSING
     power = 0
@@ -138,21 +107,12 @@ def format_bytes(value: float | None) -> str:
 def format_seconds(value: float | None) -> str:
     """Return a duration in the unit that needs the fewest digits.
 
-    Parameters
-    ----------
-    value : float or None
-        In s.
-
-    Returns
-    -------
-    str
-        Value and unit, from µs to h; `MISSING` if the value is None, NaN or infinite.
-
     Examples
     --------
     >>> format_seconds(0.01234), format_seconds(12.34), format_seconds(754)
     ('12.3 ms', '12.3 s', '12 min 34 s')
     """
+    # returned: Value and unit, from µs to h; `MISSING` if the value is None, NaN or infinite.
     if not _is_finite(value):
         return MISSING
     size = abs(value)
@@ -171,21 +131,12 @@ def format_seconds(value: float | None) -> str:
 def format_count(value: float | None) -> str:
     """Return a count with a space between groups of three digits.
 
-    Parameters
-    ----------
-    value : float or None
-        The count.
-
-    Returns
-    -------
-    str
-        The count; `MISSING` if the value is None, NaN or infinite.
-
     Examples
     --------
     >>> format_count(1234567)
     '1,234,567'
     """
+    # returned: The count; `MISSING` if the value is None, NaN or infinite.
     if not _is_finite(value):
         return MISSING
     if float(value).is_integer():
@@ -196,21 +147,12 @@ def format_count(value: float | None) -> str:
 def format_change(ratio: float | None) -> str:
     """Return the ratio contender / baseline as a signed change in %.
 
-    Parameters
-    ----------
-    ratio : float or None
-        Dimensionless; 1 is no change.
-
-    Returns
-    -------
-    str
-        The change; `MISSING` if the ratio is None, NaN or infinite.
-
     Examples
     --------
     >>> format_change(1.042), format_change(0.5), format_change(1.0)
     ('+4.2 %', '−50 %', '±0 %')
     """
+    # returned: The change; `MISSING` if the ratio is None, NaN or infinite.
     if not _is_finite(ratio):
         return MISSING
     percent = (ratio - 1) * 100
@@ -224,23 +166,12 @@ def format_change(ratio: float | None) -> str:
 def format_quantity(value: float | None, units: str) -> str:
     """Return a value with its unit.
 
-    Parameters
-    ----------
-    value : float or None
-        In `units`.
-    units : str
-        Unit of a metric: s, B, B/s, %, 1 or USD.
-
-    Returns
-    -------
-    str
-        Value and unit; `MISSING` if the value is None, NaN or infinite.
-
     Examples
     --------
     >>> format_quantity(2**20, "B"), format_quantity(3, "1"), format_quantity(12.5, "%")
     ('1.00 MiB', '3', '12.5 %')
     """
+    # returned: Value and unit; `MISSING` if the value is None, NaN or infinite.
     if not _is_finite(value):
         return MISSING
     formats = {"s": format_seconds, "B": format_bytes, "1": format_count, "": format_count}
@@ -254,16 +185,6 @@ def format_quantity(value: float | None, units: str) -> str:
 def package_path(path: str) -> str:
     """Return the path of a source file relative to the folder of installed packages.
 
-    Parameters
-    ----------
-    path : str
-        Path of the file in one environment.
-
-    Returns
-    -------
-    str
-        The same in every environment; unchanged for other files.
-
     Examples
     --------
     >>> package_path("/opt/env/lib/python3.12/site-packages/pandas/core/frame.py")
@@ -274,16 +195,6 @@ def package_path(path: str) -> str:
 
 def short_group(name: str) -> str:
     """Return the name of a task group without Dask's hash.
-
-    Parameters
-    ----------
-    name : str
-        Name of a task group.
-
-    Returns
-    -------
-    str
-        The name without hexadecimal parts of 16 or more digits.
 
     Examples
     --------
@@ -297,16 +208,6 @@ def short_group(name: str) -> str:
 
 def short_names(groups: Iterable[str]) -> dict[str, str]:
     """Return unique short names of task groups.
-
-    Parameters
-    ----------
-    groups : iterable of str
-        Names of task groups.
-
-    Returns
-    -------
-    dict of str to str
-        Short name by name; equal short names are numbered.
 
     Examples
     --------
@@ -326,22 +227,6 @@ def signed_parts(
     total: float, named: Sequence[tuple[float, str]], rest: str
 ) -> tuple[str, list[tuple[str, str]]]:
     """Return seconds and some of their parts as text, rounded so that the parts sum to the total.
-
-    Parameters
-    ----------
-    total : float
-        Seconds.
-    named : sequence of (float, str)
-        Seconds and name of each part.
-    rest : str
-        Name of what the parts leave; a part of its own unless it rounds to 0.
-
-    Returns
-    -------
-    text : str
-        The total with sign.
-    parts : list of (str, str)
-        Seconds with sign, and name, of each part.
 
     Examples
     --------

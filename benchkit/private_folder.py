@@ -21,14 +21,7 @@ __all__ = ["private_folder"]
 
 
 def private_folder() -> tempfile.TemporaryDirectory[str]:
-    """Make a folder that only this user can read; remove those of processes that have ended.
-
-    Returns
-    -------
-    TemporaryDirectory
-        The folder ``benchkit-<host>-<process>-...`` in the folder for temporary files; removed by
-        `cleanup`, at the end of a ``with`` statement, and when Python ends.
-    """
+    """Make a folder that only this user can read; remove those of processes that have ended."""
     # Containers may share the folder, but not their numbers of processes.
     host = re.sub(r"\W", "_", socket.gethostname())
     prefix = f"benchkit-{host}-"

@@ -24,18 +24,7 @@ _NUMBER = re.compile(
 
 
 def columns_of_numbers(rows: Sequence[Sequence[str]]) -> list[bool]:
-    """Return for each column whether its cells are numbers, with or without units, or empty.
-
-    Parameters
-    ----------
-    rows : sequence of sequence of str
-        Cells of each row.
-
-    Returns
-    -------
-    list of bool
-        Empty without rows; False for a column without any number.
-    """
+    """Return for each column whether its cells are numbers, with or without units, or empty."""
     return [
         any(cells) and all(_NUMBER.fullmatch(cell) or not cell for cell in cells)
         for cells in zip(*rows, strict=True)
@@ -47,17 +36,7 @@ _ONE_LINE = 24
 
 
 class Table:
-    """Rows that can be rendered as text, by rich, as Markdown and as HTML.
-
-    Parameters
-    ----------
-    rows : sequence of mapping
-        Column name -> value; all rows have the keys of the first row.
-    names : sequence of str, optional
-        Columns in order; by default those of the first row, except columns without any value.
-    align_numbers : bool, default True
-        Align columns of numbers, with their titles, to the right.
-    """
+    """Rows that can be rendered as text, by rich, as Markdown and as HTML."""
 
     def __init__(
         self,
@@ -76,20 +55,7 @@ class Table:
 
     @classmethod
     def from_frame(cls, frame: Any, index: str = "") -> Table:
-        """Return the rows of a pandas table or series.
-
-        Parameters
-        ----------
-        frame : DataFrame or Series
-            The rows; an index with texts is the first column, numbers of rows are omitted.
-        index : str, optional
-            Title of the column of the index; by default the name of the index.
-
-        Returns
-        -------
-        Table
-            The table; missing values are empty.
-        """
+        """Return the rows of a pandas table or series."""
         if hasattr(frame, "to_frame"):
             frame = frame.to_frame()
         if frame.index.dtype.kind not in "iu":
@@ -98,18 +64,7 @@ class Table:
         return cls(frame.where(frame.notna(), None).to_dict("records"), list(map(str, frame)))
 
     def to_text(self, *, width: int | None = None) -> str:
-        """Return aligned text, with a line of column names.
-
-        Parameters
-        ----------
-        width : int, optional
-            Maximum number of characters per line; by default lines are not cut.
-
-        Returns
-        -------
-        str
-            Empty if there are no rows.
-        """
+        """Return aligned text, with a line of column names."""
         if not self.cells:
             return ""
         lines = [self.names, *self.cells]
@@ -136,18 +91,7 @@ class Table:
         return table
 
     def to_markdown(self, *, escape: bool = True) -> str:
-        """Return a Markdown table.
-
-        Parameters
-        ----------
-        escape : bool, default True
-            Whether to escape ``|`` and ``<`` in cells; False if the cells are Markdown.
-
-        Returns
-        -------
-        str
-            The table, without a line end after its last row.
-        """
+        """Return a Markdown table."""
         rules = "".join(" ---: |" if right else " --- |" for right in self._align_right)
         lines = [f"| {' | '.join(self.names)} |", f"|{rules}"]
         for row in self.cells:
@@ -161,11 +105,6 @@ class Table:
 
         Each cell has the name of its column as ``data-label``: a page on a narrow screen shows the
         cells of a row below each other, without the head of the table.
-
-        Returns
-        -------
-        str
-            The table; markup in cells is escaped.
         """
 
         def line(tag: str, cells: Sequence[str]) -> str:

@@ -13,16 +13,6 @@ __all__ = ["clean_text", "decode_json", "flatten", "json_safe", "split_at_commas
 def split_at_commas(text: str) -> list[str]:
     """Split a text at the commas that are not in brackets.
 
-    Parameters
-    ----------
-    text : str
-        Values of the command line.
-
-    Returns
-    -------
-    list of str
-        At least one part, without spaces around it.
-
     Examples
     --------
     >>> split_at_commas("(1, 2), [3, 4],5")
@@ -48,16 +38,6 @@ def clean_text(value: Any) -> str:
     Task keys and error messages can contain any character. pandas 3 and Arrow raise on half a
     surrogate pair, and HDF5 ends a text at NUL.
 
-    Parameters
-    ----------
-    value : object
-        The text; None becomes an empty text.
-
-    Returns
-    -------
-    str
-        Text that can be encoded as UTF-8.
-
     Examples
     --------
     >>> clean_text("a\0b")
@@ -71,17 +51,6 @@ def clean_text(value: Any) -> str:
 
 def json_safe(value: Any) -> Any:
     """Return a value as JSON types: NaN, infinity and pandas.NA become None.
-
-    Parameters
-    ----------
-    value : object
-        Numbers, NumPy scalars, texts, and mappings, lists and tuples of them. Other types are
-        returned unchanged.
-
-    Returns
-    -------
-    object
-        The value; mappings as dict with text keys, lists and tuples as list.
 
     Examples
     --------
@@ -104,18 +73,6 @@ def json_safe(value: Any) -> Any:
 def flatten(values: Mapping[Any, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Yield the values of nested mappings with their dotted names.
 
-    Parameters
-    ----------
-    values : mapping
-        Mappings of mappings; an empty inner mapping is yielded as a value.
-    prefix : str, optional
-        Prepended to each name, dot included.
-
-    Yields
-    ------
-    tuple of str and object
-        Dotted name and value.
-
     Examples
     --------
     >>> dict(flatten({"a": {"b": 1, "c": {}}, "d": 2}))
@@ -129,18 +86,7 @@ def flatten(values: Mapping[Any, Any], prefix: str = "") -> Iterator[tuple[str, 
 
 
 def decode_json(text: Any) -> dict[str, Any]:
-    """Return the JSON object in a text.
-
-    Parameters
-    ----------
-    text : str
-        Value of a JSON column; a missing value is an empty object.
-
-    Returns
-    -------
-    dict
-        The object; empty if the text is not a JSON object.
-    """
+    """Return the JSON object in a text."""
     try:
         value = json.loads(text)
     except (TypeError, ValueError, RecursionError):

@@ -14,20 +14,7 @@ __all__ = ["check_folder", "write_whole"]
 
 
 def write_whole(path: Path, content: str | bytes) -> None:
-    """Write or replace a file; after an error an earlier file is unchanged.
-
-    Parameters
-    ----------
-    path : path
-        The file; missing folders are made.
-    content : str or bytes
-        Text is written as UTF-8.
-
-    Raises
-    ------
-    OSError
-        The file cannot be written (disk full, no permission); the error names it.
-    """
+    """Write or replace a file; after an error an earlier file is unchanged."""
     data = content.encode() if isinstance(content, str) else content
     if path.exists() and not path.is_file():  # /dev/stdout must not be replaced
         path.write_bytes(data)
@@ -49,20 +36,7 @@ def write_whole(path: Path, content: str | bytes) -> None:
 
 
 def check_folder(option: str, folder: str) -> None:
-    """Check that results can be written, before a measurement that may take hours.
-
-    Parameters
-    ----------
-    option : str
-        Name of the option, for the message.
-    folder : str
-        The folder; if it is missing, it is missing afterwards, too.
-
-    Raises
-    ------
-    UsageError
-        It cannot be made or written.
-    """
+    """Check that results can be written, before a measurement that may take hours."""
     made = [path for path in (Path(folder), *Path(folder).parents) if not path.exists()]
     try:
         os.makedirs(folder, exist_ok=True)

@@ -13,23 +13,12 @@ def working_folder() -> Path:
     """Return the working folder, or its parent in a folder of notebooks.
 
     JupyterLab runs a notebook in the folder of its file; commands run one folder above.
-
-    Returns
-    -------
-    Path
-        A relative path.
     """
     return Path(".." if Path.cwd().name == "notebooks" else ".")
 
 
 def cache_folder() -> Path:
-    """Return the folder of the cache.
-
-    Returns
-    -------
-    path
-        ``$BENCHKIT_CACHE``, else ``benchkit`` below the user's cache folder.
-    """
+    """Return the folder of the cache."""
     own = os.environ.get("BENCHKIT_CACHE")
     if own:
         return Path(own).expanduser().absolute()
@@ -38,21 +27,6 @@ def cache_folder() -> Path:
 
 
 def store_cache_file(kind: str, store: Path | str, suffix: str) -> Path:
-    """Return the file of the cache that keeps values of one store.
-
-    Parameters
-    ----------
-    kind : str
-        What is kept: the name of a folder in the cache.
-    store : path or str
-        Path or address of the store.
-    suffix : str
-        End of the name, with the dot.
-
-    Returns
-    -------
-    path
-        The file may not exist yet.
-    """
+    """Return the file of the cache that keeps values of one store."""
     name = sha256(str(store).encode()).hexdigest()[:16]
     return cache_folder() / kind / f"{name}{suffix}"

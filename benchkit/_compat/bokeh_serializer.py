@@ -37,14 +37,7 @@ _bokeh_visit: Any = getattr(model_util, "visit_immediate_value_references", None
 
 
 def install_fast_serializer() -> bool:
-    """Use the fast serializer in this process if it gives the same result as Bokeh's.
-
-    Returns
-    -------
-    bool
-        Whether it is installed. If this Bokeh release serializes a sample model differently, or
-        lacks one of the private names, Bokeh stays unchanged and a warning is issued.
-    """
+    """Use the fast serializer in this process if it gives the same result as Bokeh's."""
     if _bokeh_visit is None:
         _warn_fallback()
         return False

@@ -66,13 +66,7 @@ class UnsupportedRelease(RuntimeError):
 
 
 def check_internals() -> None:
-    """Refuse a release of distributed whose internals differ.
-
-    Raises
-    ------
-    UnsupportedRelease
-        A name is missing; the message names it.
-    """
+    """Refuse a release of distributed whose internals differ."""
     import importlib
 
     import distributed
@@ -89,15 +83,7 @@ def check_internals() -> None:
 
 
 class Internals:
-    """Private names of the installed release, with virtual time in place of its clocks.
-
-    Parameters
-    ----------
-    now : callable
-        Returns the virtual time in s.
-    new_stream : callable
-        Returns the object that takes the place of a `BatchedSend` of the scheduler.
-    """
+    """Private names of the installed release, with virtual time in place of its clocks."""
 
     def __init__(self, now: Callable[[], float], new_stream: Callable[[], Any]) -> None:
         import distributed.client
@@ -193,34 +179,12 @@ class Internals:
     # -- workers ------------------------------------------------------------------------------
 
     def new_worker_state(self, **options: Any) -> Any:
-        """Return a state machine of a worker.
-
-        Parameters
-        ----------
-        **options
-            Arguments of `WorkerState`; those that this release does not have are left out.
-
-        Returns
-        -------
-        WorkerState
-            Without validation.
-        """
+        """Return a state machine of a worker."""
         known = {name: value for name, value in options.items() if name in self._state_options}
         return self.worker_module.WorkerState(validate=False, **known)
 
     def event_of(self, message: dict[str, Any]) -> Any:
-        """Return the event of a message of the scheduler to a worker.
-
-        Parameters
-        ----------
-        message : dict
-            As the scheduler sends it.
-
-        Returns
-        -------
-        StateMachineEvent
-            Argument of `WorkerState.handle_stimulus`.
-        """
+        """Return the event of a message of the scheduler to a worker."""
         message = {name: _plain(value) for name, value in message.items()}
         operation = message.pop("op")
         if operation == "compute-task":
@@ -229,37 +193,13 @@ class Internals:
         return self.event_types[operation](**message)
 
     def success_event(self, **fields: Any) -> Any:
-        """Return the event of a finished task.
-
-        Parameters
-        ----------
-        **fields
-            Fields of the event; those that this release does not have are left out.
-
-        Returns
-        -------
-        ExecuteSuccessEvent
-            Argument of `WorkerState.handle_stimulus`.
-        """
+        """Return the event of a finished task."""
         known = {name: value for name, value in fields.items() if name in self._success_fields}
         return self.worker_module.ExecuteSuccessEvent(**known)
 
     @staticmethod
     def call_handler(handler: Callable[..., Any], **message: Any) -> None:
-        """Call a handler of the scheduler; some are coroutines that never wait.
-
-        Parameters
-        ----------
-        handler : callable
-            Handler of a stream.
-        **message
-            Its arguments.
-
-        Raises
-        ------
-        UnsupportedRelease
-            The handler waits.
-        """
+        """Call a handler of the scheduler; some are coroutines that never wait."""
         result = handler(**message)
         if inspect.iscoroutine(result):
             try:
@@ -272,18 +212,7 @@ class Internals:
     # -- the client ---------------------------------------------------------------------------
 
     def new_client(self, on_message: Callable[[dict[str, Any]], None] | None = None) -> Any:
-        """Return a client without connection.
-
-        Parameters
-        ----------
-        on_message : callable, optional
-            Called with each message to the scheduler; by default they are kept.
-
-        Returns
-        -------
-        Client
-            Its attribute `messages` has what it would send to the scheduler.
-        """
+        """Return a client without connection."""
         client_class: Any = self.client_module.Client
 
         class UnconnectedClient(client_class):
@@ -308,22 +237,7 @@ class Internals:
     def new_graph(
         self, keys: list[Any], dependencies: dict[Any, list[Any]], producers: set[Any]
     ) -> dict[Any, Any]:
-        """Return a graph of tasks without work.
-
-        Parameters
-        ----------
-        keys : list
-            Keys of the tasks.
-        dependencies : dict
-            Key -> keys of its dependencies, which may be tasks of earlier graphs.
-        producers : set
-            Tasks that produce data.
-
-        Returns
-        -------
-        dict
-            Argument of `Client.get`.
-        """
+        """Return a graph of tasks without work."""
         if not hasattr(self.scheduler_module, "GraphNode"):  # until 2024.10
             from distributed.utils_comm import WrappedKey
 

@@ -26,24 +26,8 @@ COMPARED_KINDS = ("disturbed", "unfinished", "cut")
 def newest_definitions(
     tables: Sequence[pd.DataFrame], metrics: Sequence[str], by: Sequence[str] = ()
 ) -> tuple[list[pd.DataFrame], list[str]]:
-    """Remove values that were computed by an older definition than others in the tables.
-
-    Parameters
-    ----------
-    tables : sequence of DataFrame
-        Runs as returned by `Store.runs`.
-    metrics : sequence of str
-        Names of the metrics to check.
-    by : sequence of str, optional
-        Columns that identify a series of runs; by default all runs are one series.
-
-    Returns
-    -------
-    tables : list of DataFrame
-        The tables, with NaN in place of values of older definitions.
-    warnings : list of str
-        A line per metric that lost values.
-    """
+    """Remove values that were computed by an older definition than others in the tables."""
+    # tables: The tables, with NaN in place of values of older definitions.
     tables, warnings = list(tables), []
     series = np.zeros(sum(map(len, tables)), int)
     if by:
@@ -73,22 +57,8 @@ def newest_definitions(
 def same_definitions(
     runs: pd.DataFrame, record: Mapping[str, Any], metrics: Sequence[str]
 ) -> pd.DataFrame:
-    """Remove values that were computed by another definition than those of a run.
-
-    Parameters
-    ----------
-    runs : DataFrame
-        Runs as returned by `Store.runs`.
-    record : mapping
-        The record of the run: a row of `Store.runs`, or `Run.record`, which has JSON texts.
-    metrics : sequence of str
-        Names of the metrics to check.
-
-    Returns
-    -------
-    DataFrame
-        The runs, with NaN in place of values of other definitions.
-    """
+    """Remove values that were computed by another definition than those of a run."""
+    # returned: The runs, with NaN in place of values of other definitions.
     own, decoded = decode_json(record.get(VERSIONS)), _decoded_versions(runs)
     for metric in metrics:
         if metric in runs:
@@ -103,20 +73,7 @@ def _without(table: pd.DataFrame, metric: str, removed: NDArray[np.bool_]) -> pd
 
 
 def quality_warnings(arms: Mapping[str, pd.DataFrame], metrics: Sequence[str]) -> list[str]:
-    """Return warnings about runs whose values are limited in a way that can favour an arm.
-
-    Parameters
-    ----------
-    arms : mapping of str to DataFrame
-        Runs of each arm, as returned by `Store.runs`.
-    metrics : sequence of str
-        Metrics that are compared.
-
-    Returns
-    -------
-    list of str
-        A line per arm, metric and kind of limit.
-    """
+    """Return warnings about runs whose values are limited in a way that can favour an arm."""
     warnings = []
     for arm, runs in arms.items():
         n_lost = int((runs[LOSSES].fillna("") != "").sum()) if LOSSES in runs else 0
@@ -138,20 +95,7 @@ def quality_warnings(arms: Mapping[str, pd.DataFrame], metrics: Sequence[str]) -
 
 
 def decode_column(column: pd.Series) -> tuple[NDArray[np.int64], list[dict[str, Any]]]:
-    """Return the JSON objects of a column, each distinct text decoded once.
-
-    Parameters
-    ----------
-    column : Series of str
-        JSON texts, such as the tags of runs.
-
-    Returns
-    -------
-    codes : ndarray of int
-        Position in `objects` for each row.
-    objects : list of dict
-        Objects of the distinct texts; empty for a text that is no JSON object.
-    """
+    """Return the JSON objects of a column, each distinct text decoded once."""
     codes, texts = pd.factorize(column, use_na_sentinel=False)
     return codes, [decode_json(text) for text in texts]
 

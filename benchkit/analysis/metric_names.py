@@ -12,24 +12,7 @@ __all__ = ["check_metrics"]
 
 
 def check_metrics(metrics: Sequence[str]) -> tuple[str, ...]:
-    """Return the names of metrics without duplicates, or raise an error.
-
-    Parameters
-    ----------
-    metrics : sequence of str
-        Names of metrics, or ``["all"]`` for every metric that has a better direction; one text
-        is a list of one.
-
-    Returns
-    -------
-    tuple of str
-        The names, in the same order.
-
-    Raises
-    ------
-    UsageError
-        A metric is unknown, or there is none.
-    """
+    """Return the names of metrics without duplicates, or raise an error."""
     metrics = list_of(metrics, "metrics")
     if metrics == ["all"]:
         return tuple(name for name, metric in METRICS.items() if metric.better)

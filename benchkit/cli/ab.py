@@ -268,13 +268,7 @@ def _limited(experiment: Experiment, stop: _StopOptions, *, resumed: bool) -> Ex
 
 
 def print_plan(experiment: Experiment) -> None:
-    """Print on stderr the arms, the number of runs and their expected duration.
-
-    Parameters
-    ----------
-    experiment : Experiment
-        Experiment that has not started.
-    """
+    """Print on stderr the arms, the number of runs and their expected duration."""
     from benchkit.analysis.run.noise import describe_detectable_changes
     from benchkit.cli.progress import format_duration
     from benchkit.experiment.run.known_workloads import known_noise

@@ -82,24 +82,7 @@ def compare_selections(
     null: str | None = None,
     metrics: Sequence[str] = (),
 ) -> Comparison:
-    """Compare selections of runs.
-
-    Parameters
-    ----------
-    run_store : Store
-        The store.
-    baseline, null : str
-        Selections of the baseline and of its null arm.
-    contenders : sequence of str
-        Selections to compare with the baseline.
-    metrics : sequence of str, optional
-        Names of metrics; those of the command by default.
-
-    Returns
-    -------
-    Comparison
-        The arms have the texts of the selections as names; changed rows say what moved.
-    """
+    """Compare selections of runs."""
     from benchkit.analysis.compare.compare_runs import DEFAULT_METRICS, compare
     from benchkit.analysis.compare.row_causes import with_causes
     from benchkit.analysis.metric_names import check_metrics

@@ -29,13 +29,7 @@ def env() -> None:
 
 
 def print_replaced(folders: Sequence[Path]) -> None:
-    """Print a note for each environment file that another one of the same name replaces.
-
-    Parameters
-    ----------
-    folders : sequence of path
-        Folders of environment files; the first file of a name is used.
-    """
+    """Print a note for each environment file that another one of the same name replaces."""
     from benchkit.experiment.environment.lookup import environment_files, list_environments
 
     used = list_environments(folders)

@@ -190,13 +190,7 @@ def _environments(environment_folders: Sequence[str]) -> list[dict[str, Any]]:
 
 
 def metric_rows() -> list[dict[str, Any]]:
-    """Return a row per metric.
-
-    Returns
-    -------
-    list of dict
-        Name, unit and meaning.
-    """
+    """Return a row per metric."""
     from benchkit.store.schema import METRICS
 
     return [{"name": metric.name, **metric.attrs} for metric in METRICS.values()]
@@ -242,20 +236,7 @@ def _short_workload(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def run_row(record: Mapping[str, Any], earlier: pd.DataFrame | None = None) -> dict[str, Any]:
-    """Return the row of a run in the table that `benchkit run` prints.
-
-    Parameters
-    ----------
-    record : mapping
-        The run's record.
-    earlier : DataFrame, optional
-        Runs of the store; the change is computed from comparable runs among them.
-
-    Returns
-    -------
-    dict
-        Column name -> text.
-    """
+    """Return the row of a run in the table that `benchkit run` prints."""
     return {
         "workload": record["workload"],
         "outcome": record["outcome"] + (" (simulated)" if _is_simulated(record) else ""),

@@ -63,18 +63,7 @@ def _complete_capture(context: Any, parameter: Any, incomplete: str) -> list[Com
 
 
 def complete_names(*kinds: str) -> Callable[..., list[str]]:
-    """Return ``shell_complete`` of an argument that names environments, workloads, or both.
-
-    Parameters
-    ----------
-    *kinds : {"environments", "workloads"}
-        What it names.
-
-    Returns
-    -------
-    callable
-        Returns the names that begin with a text.
-    """
+    """Return ``shell_complete`` of an argument that names environments, workloads, or both."""
 
     def complete(ctx: Any, param: Any, incomplete: str) -> list[str]:
         from benchkit.experiment.paths import defined_names
@@ -87,27 +76,7 @@ def complete_names(*kinds: str) -> Callable[..., list[str]]:
 def read_pairs(
     context: click.Context, parameter: click.Parameter, texts: Sequence[str]
 ) -> dict[str, Any]:
-    """Return the texts of a repeated option ``NAME=VALUE`` as a dictionary: a callback of click.
-
-    Parameters
-    ----------
-    context : click.Context
-        Not used.
-    parameter : click.Parameter
-        The option, for messages. The values of ``--set`` are read as YAML scalars.
-    texts : sequence of str
-        Texts such as ``n=5``.
-
-    Returns
-    -------
-    dict
-        Name -> value.
-
-    Raises
-    ------
-    UsageError
-        A text has no ``=`` or no name, or two texts have the same name.
-    """
+    """Return the texts of a repeated option ``NAME=VALUE`` as a dictionary: a callback of click."""
     option = parameter.opts[-1]
     values: dict[str, Any] = {}
     for text in texts:
@@ -123,27 +92,7 @@ def read_pairs(
 def read_numbers(
     context: click.Context, parameter: click.Parameter, text: str | None
 ) -> list[float] | None:
-    """Return the numbers of a text such as ``4,8,16``: a callback of click.
-
-    Parameters
-    ----------
-    context : click.Context
-        Not used.
-    parameter : click.Parameter
-        The option, for messages. ``--bandwidth`` takes any number, all others whole numbers.
-    text : str or None
-        Numbers, separated by commas.
-
-    Returns
-    -------
-    list of float or None
-        None without a text.
-
-    Raises
-    ------
-    UsageError
-        A part is not a number.
-    """
+    """Return the numbers of a text such as ``4,8,16``: a callback of click."""
     if text is None:
         return None
     kind = float if parameter.name == "bandwidth" else int
@@ -156,18 +105,7 @@ def read_numbers(
 
 
 def yaml_value(text: str) -> Any:
-    """Return the value of a text in YAML.
-
-    Parameters
-    ----------
-    text : str
-        Such as ``2.5``, ``false`` or ``name``.
-
-    Returns
-    -------
-    object
-        The value; a text that is no YAML remains a text.
-    """
+    """Return the value of a text in YAML."""
     import yaml
 
     try:
@@ -282,18 +220,7 @@ _COMMON: dict[str, Sequence[Callable[..., Any]]] = {
 
 
 def common(*names: str) -> Callable[..., Any]:
-    """Return a decorator that adds shared options to a command.
-
-    Parameters
-    ----------
-    *names : str
-        Names in `_COMMON`.
-
-    Returns
-    -------
-    callable
-        Decorator of a click command function.
-    """
+    """Return a decorator that adds shared options to a command."""
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         option_names = [*names, *(["environments"] if "environment" in names else [])]
@@ -307,30 +234,18 @@ def common(*names: str) -> Callable[..., Any]:
 
 @dataclass(frozen=True)
 class MeasurementOptions:
-    """Values of the shared options of a command that measures.
+    """Values of the shared options of a command that measures."""
 
-    Parameters
-    ----------
-    scale, capture, tags : float, str, dict
-        How to measure.
-    store : str or None
-        Store of the runs.
-    folders, environment_folders : sequence of str
-        Folders of workloads and of environments.
-    quiet, as_json : bool
-        What to print.
-    expression, params, virtual, environment : optional
-        What to measure, for commands with these options.
-    """
-
-    scale: float
+    scale: float  # scale, capture, tags: How to measure
     capture: str
     tags: dict[str, str]
-    store: str | None
+    store: str | None  # Store of the runs
+    # folders, environment_folders: Folders of workloads and of environments.
     folders: tuple[str, ...]
     environment_folders: tuple[str, ...]
-    quiet: bool
+    quiet: bool  # quiet, as_json: What to print
     as_json: bool
+    # expression, params, virtual, environment: What to measure, for commands with these options.
     expression: str | None = None
     params: dict[str, Any] = field(default_factory=dict)
     virtual: Any = None
@@ -344,20 +259,7 @@ class MeasurementOptions:
     def selection(
         self, names: Sequence[str], environments: Sequence[str], **more: Any
     ) -> Selection:
-        """Return workloads in environments.
-
-        Parameters
-        ----------
-        names, environments : sequence of str
-            Names of both.
-        **more
-            Further arguments of `Selection`.
-
-        Returns
-        -------
-        Selection
-            To plan an experiment.
-        """
+        """Return workloads in environments."""
         from benchkit.experiment.run.api import Selection
 
         return Selection(
@@ -372,18 +274,7 @@ class MeasurementOptions:
 
 
 def measuring(*names: str) -> Callable[..., Any]:
-    """Return a decorator that adds the options of a command that measures, as one argument.
-
-    Parameters
-    ----------
-    *names : str
-        Options before those that all such commands have.
-
-    Returns
-    -------
-    callable
-        Decorator of a click command function with an argument `options`.
-    """
+    """Return a decorator that adds the options of a command that measures, as one argument."""
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(function)

@@ -33,20 +33,7 @@ __all__ = ["bar", "format_duration", "has_failures", "measure", "show_progress"]
 
 @contextmanager
 def bar(what: str, *, quiet: bool = False) -> Iterator[Callable[[int, int], None]]:
-    """Show a bar on a terminal, nothing elsewhere.
-
-    Parameters
-    ----------
-    what : str
-        Label of the bar.
-    quiet : bool, default False
-        Show nothing.
-
-    Yields
-    ------
-    callable
-        Function of the number of items done and of the total number; updates the bar.
-    """
+    """Show a bar on a terminal, nothing elsewhere."""
     console = Console(stderr=True, quiet=quiet, highlight=False)
     columns = (TextColumn(what), BarColumn(bar_width=30), MofNCompleteColumn())
     with Progress(*columns, console=console, transient=True,
@@ -70,20 +57,7 @@ _LIMITS = {
 
 
 def show_progress(events: Iterable[Event], *, quiet: bool = False) -> Iterator[Event]:
-    """Show the events of an experiment on stderr, and yield them.
-
-    Parameters
-    ----------
-    events : iterable of Event
-        As `Experiment.run` yields them.
-    quiet : bool, default False
-        Show nothing.
-
-    Yields
-    ------
-    Planned, Started, Finished or Skipped
-        The same events.
-    """
+    """Show the events of an experiment on stderr, and yield them."""
     # Rich itself omits colours for NO_COLOR, and control codes for TERM=dumb.
     console = Console(stderr=True, quiet=quiet, highlight=False, soft_wrap=True)
     on_terminal = console.is_terminal and not console.is_dumb_terminal and not quiet
@@ -160,24 +134,7 @@ def _progress_log_shown(console: Console) -> Iterator[None]:
 def measure(
     experiment: Experiment, broken: Sequence[BrokenFile], *, quiet: bool
 ) -> tuple[list[dict[str, Any]], bool]:
-    """Run an experiment with progress on stderr, until its end or Ctrl-C.
-
-    Parameters
-    ----------
-    experiment : Experiment
-        Experiment to run.
-    broken : sequence of BrokenFile
-        Workload files that cannot be loaded; each is printed as a warning.
-    quiet : bool
-        Show no progress.
-
-    Returns
-    -------
-    records : list of dict
-        Records of the runs, in order.
-    interrupted : bool
-        Whether Ctrl-C ended the experiment.
-    """
+    """Run an experiment with progress on stderr, until its end or Ctrl-C."""
     for file in broken:
         click.echo(f"warning: {file}", err=True)
     records: list[dict[str, Any]] = []
@@ -202,18 +159,7 @@ def _limits(record: dict[str, Any]) -> set[str]:
 
 
 def format_duration(seconds: float) -> str:
-    """Return a duration as text, such as "1 h 5 min", "3 min 20 s" or "12 s".
-
-    Parameters
-    ----------
-    seconds : float
-        Duration in seconds.
-
-    Returns
-    -------
-    str
-        Rounded to seconds, or to minutes from one hour.
-    """
+    """Return a duration as text, such as "1 h 5 min", "3 min 20 s" or "12 s"."""
     minutes, rest = divmod(round(seconds), 60)
     if minutes >= 60:
         return f"{minutes // 60} h {minutes % 60} min"
@@ -221,16 +167,5 @@ def format_duration(seconds: float) -> str:
 
 
 def has_failures(records: Iterable[Mapping[str, Any]]) -> bool:
-    """Return whether a run failed.
-
-    Parameters
-    ----------
-    records : iterable of mapping
-        Records of runs.
-
-    Returns
-    -------
-    bool
-        True if an outcome is neither "ok" nor "skipped".
-    """
+    """Return whether a run failed."""
     return any(record["outcome"] not in ("ok", "skipped") for record in records)

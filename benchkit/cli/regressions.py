@@ -59,24 +59,7 @@ def regressions(store: str | None, as_json: bool, **chosen: Any) -> None:
 def select_regressions(
     run_store: Store, *, since: str | None, states: Collection[str], only_open: bool
 ) -> list[Regression]:
-    """Return regressions of the ledger, the last seen first.
-
-    Parameters
-    ----------
-    run_store : Store
-        The store.
-    since : str or None
-        A time or age: seen since then.
-    states : collection of str
-        Only in one of these states; empty: in any.
-    only_open : bool
-        Only regressions that are still present.
-
-    Returns
-    -------
-    list of Regression
-        The regressions.
-    """
+    """Return regressions of the ledger, the last seen first."""
     from benchkit.analysis.regression.regression import STATES, read_ledger
     from benchkit.errors import UsageError, did_you_mean
     from benchkit.store.index.query import parse_moment

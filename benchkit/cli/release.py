@@ -35,17 +35,6 @@ def check_release(
 
     The environment file is written only if all its runs succeeded. The report and the exit code
     give the change in performance.
-
-    Parameters
-    ----------
-    options : MeasurementOptions
-        Options of the command.
-    names : sequence of str
-        Workloads, by default those of the profile "release".
-    output : path
-        Folder for the report and the exported environment.
-    repeats : int
-        Number of blocks.
     """
     from benchkit.analysis.compare.compare_runs import compare_experiment
     from benchkit.cli.ab import print_plan

@@ -41,45 +41,14 @@ _TEXTS_PER_PART = 2000
 
 
 def open_store(address: str | None) -> Store:
-    """Return an existing store; imports what `--help` does not need.
-
-    Parameters
-    ----------
-    address : str or None
-        Folder or URL; None is the default store.
-
-    Returns
-    -------
-    Store
-        The store.
-
-    Raises
-    ------
-    InvalidStoreError
-        There is none.
-    """
+    """Return an existing store; imports what `--help` does not need."""
     from benchkit.store.store import Store
 
     return Store(address, create=False)
 
 
 def matching_runs(store: str | None, expression: str | None = None, **filters: Any) -> pd.DataFrame:
-    """Return the runs of a store that match a selection.
-
-    Parameters
-    ----------
-    store : str or None
-        Path of the store; None is the default store.
-    expression : str, optional
-        Selection as for ``-k``; tags of runs are matched as ``NAME=VALUE``.
-    **filters
-        Arguments of `Store.runs`.
-
-    Returns
-    -------
-    DataFrame
-        As from `Store.runs`, oldest first.
-    """
+    """Return the runs of a store that match a selection."""
     from benchkit.measure.expression import matcher
 
     frame = open_store(store).runs(**filters)
@@ -98,18 +67,7 @@ def matching_runs(store: str | None, expression: str | None = None, **filters: A
 
 
 def runs_as_json(store: str | None, expression: str | None, **filters: Any) -> Iterator[str]:
-    """Yield the record of each run as JSON text, oldest first; a million at once need 9 GB.
-
-    Parameters
-    ----------
-    store, expression, **filters
-        Arguments of `matching_runs`.
-
-    Yields
-    ------
-    str
-        The text of `json.dumps` with ``indent=1``.
-    """
+    """Yield the record of each run as JSON text, oldest first; a million at once need 9 GB."""
     import pyarrow as pa
 
     started = matching_runs(store, columns=["started"], **filters)["started"]
@@ -165,18 +123,7 @@ def _tag_texts(text: str) -> tuple[str, ...]:
 
 
 def as_records(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    """Return the rows of a DataFrame; missing values are None, tags and the like objects.
-
-    Parameters
-    ----------
-    frame : DataFrame
-        Such as `Store.runs` returns it.
-
-    Returns
-    -------
-    list of dict
-        Column name -> value.
-    """
+    """Return the rows of a DataFrame; missing values are None, tags and the like objects."""
     rows = frame.astype(object).where(frame.notna(), None).to_dict("records")
     return [
         {k: decode_json(v) if RECORD_FIELDS.get(k) == "json" else v for k, v in row.items()}
@@ -185,24 +132,12 @@ def as_records(frame: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def print_json(rows: Iterable[dict[str, Any]]) -> None:
-    """Print rows as one JSON array; missing values are null, JSON stored as text is decoded.
-
-    Parameters
-    ----------
-    rows : iterable of dict
-        Column name -> value.
-    """
+    """Print rows as one JSON array; missing values are null, JSON stored as text is decoded."""
     print_json_texts(map(_json_text, rows))
 
 
 def print_json_texts(texts: Iterable[str]) -> None:
-    """Print JSON texts as one JSON array.
-
-    Parameters
-    ----------
-    texts : iterable of str
-        Elements of the array; printed in parts, so that not all are in memory.
-    """
+    """Print JSON texts as one JSON array."""
     pieces = _json_pieces(texts)
     while part := "".join(islice(pieces, _ROWS_PER_WRITE)):
         click.echo(part, nl=False)
@@ -210,31 +145,12 @@ def print_json_texts(texts: Iterable[str]) -> None:
 
 
 def print_rows(rows: Sequence[dict[str, Any]], *, as_json: bool) -> None:
-    """Print rows as JSON or as a table.
-
-    Parameters
-    ----------
-    rows : sequence of dict
-        The rows.
-    as_json : bool
-        Print JSON.
-    """
+    """Print rows as JSON or as a table."""
     print_json(rows) if as_json else click.echo(Table(rows).to_text())
 
 
 def as_json_text(rows: Iterable[dict[str, Any]]) -> str:
-    """Return rows as the text that `print_json` prints.
-
-    Parameters
-    ----------
-    rows : iterable of dict
-        Column name -> value.
-
-    Returns
-    -------
-    str
-        A JSON array.
-    """
+    """Return rows as the text that `print_json` prints."""
     return "".join(_json_pieces(map(_json_text, rows)))
 
 

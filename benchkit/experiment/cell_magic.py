@@ -27,22 +27,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def measure_cell(line: str, cell: str, shell: Any) -> Any:
-    """Run a cell on the current client, record it, and return its runs.
-
-    Parameters
-    ----------
-    line : str
-        Options; see ``%%benchkit --help``.
-    cell : str
-        Code of the cell.
-    shell : IPython.InteractiveShell
-        Runs the code in the user's namespace.
-
-    Returns
-    -------
-    Run or DataFrame or None
-        The run; with ``--repeat`` a table with a row per run.
-    """
+    """Run a cell on the current client, record it, and return its runs."""
     try:
         options = _parser().parse_args(shlex.split(line))
         tags = dict(tag.split("=", 1) for tag in options.tag if "=" in tag)
@@ -67,13 +52,7 @@ def measure_cell(line: str, cell: str, shell: Any) -> Any:
 
 
 def register(shell: Any) -> None:
-    """Add ``%%benchkit`` to a session of IPython.
-
-    Parameters
-    ----------
-    shell : IPython.InteractiveShell
-        The session.
-    """
+    """Add ``%%benchkit`` to a session of IPython."""
 
     def benchkit(line: str, cell: str) -> Any:
         """Measure the cell on the current Dask client."""

@@ -46,46 +46,19 @@ _EXTRAS = {
 
 @dataclass(frozen=True)
 class CheckResult:
-    """Result of one check.
+    """Result of one check."""
 
-    Parameters
-    ----------
-    check : str
-        Name of the check.
-    status : {"ok", "absent", "trouble"}
-        Works; is not installed or configured (optional); does not work.
-    detail : str
-        Observation, and what to do.
-    """
-
-    check: str
-    status: str
-    detail: str
+    check: str  # Name of the check
+    status: str  # Works; is not installed or configured (optional); does not work
+    detail: str  # Observation, and what to do
 
     def to_dict(self) -> dict[str, str]:
-        """Return the result as a flat dictionary.
-
-        Returns
-        -------
-        dict of str to str
-            The fields.
-        """
+        """Return the result as a flat dictionary."""
         return asdict(self)
 
 
 def run_checks(store: str | None = None) -> Iterator[CheckResult]:
-    """Run all checks of this machine, and yield each result when it is known.
-
-    Parameters
-    ----------
-    store : str, optional
-        Store whose disk is checked.
-
-    Yields
-    ------
-    CheckResult
-        The fast checks first; the last two start a cluster and a kernel.
-    """
+    """Run all checks of this machine, and yield each result when it is known."""
     checks: list[tuple[str, Callable[[], tuple[str, str]]]] = [
         ("machine", _machine),
         ("packages", _packages),

@@ -17,37 +17,14 @@ __all__ = ["Turn", "interleave"]
 
 @dataclass(frozen=True)
 class Turn:
-    """One measurement of one variant.
+    """One measurement of one variant."""
 
-    Parameters
-    ----------
-    arm : str
-        Name of the variant.
-    block : int or None
-        Number of the block, from 0 on; None for a warm-up, which is not recorded.
-    experiment : str
-        Id that all turns of a loop share.
-    """
-
-    arm: str
-    block: int | None
-    experiment: str
+    arm: str  # Name of the variant
+    block: int | None  # Number of the block, from 0 on; None for a warm-up, which is not recorded
+    experiment: str  # Id that all turns of a loop share
 
     def record(self, client: Any = None, **options: Any) -> AbstractContextManager[Any]:
-        """Record the ``with`` block as a run of this arm and block.
-
-        Parameters
-        ----------
-        client : distributed.Client, optional
-            A connected client; by default the current one.
-        **options
-            Other arguments of `benchkit.record`.
-
-        Returns
-        -------
-        context manager
-            A `Recorder`; for a warm-up a context manager that records nothing and returns None.
-        """
+        """Record the ``with`` block as a run of this arm and block."""
         if self.block is None:
             return nullcontext()
         return record(client, experiment=self.experiment, arm=self.arm, block=self.block, **options)

@@ -20,22 +20,8 @@ _IDENTIFIER = "benchkit.name_completion"
 
 
 def complete_names(code: str, namespace: dict[str, Any]) -> tuple[str, list[str]]:
-    """Return the open text at the end of the code, and the names that start with it.
-
-    Parameters
-    ----------
-    code : str
-        Code of a cell up to the cursor.
-    namespace : dict
-        Variables of the session: ``run("`` of another library has no names.
-
-    Returns
-    -------
-    fragment : str
-        Text between the quote and the cursor.
-    names : list of str
-        Names of workloads and variants, sorted; empty where benchkit expects none.
-    """
+    """Return the open text at the end of the code, and the names that start with it."""
+    # names: Names of workloads and variants, sorted; empty where benchkit expects none.
     import benchkit
 
     match = _OPEN_TEXT.search(code)
@@ -56,13 +42,7 @@ def complete_names(code: str, namespace: dict[str, Any]) -> tuple[str, list[str]
 
 
 def register(shell: Any) -> None:
-    """Add the completion of names to a session of IPython.
-
-    Parameters
-    ----------
-    shell : IPython.InteractiveShell
-        The session.
-    """
+    """Add the completion of names to a session of IPython."""
     try:
         from IPython.core.completer import SimpleCompletion, context_matcher
     except ImportError:  # IPython before 8.6

@@ -28,18 +28,8 @@ __all__ = [
 
 
 def defined_names(*kinds: str) -> list[str]:
-    """Return the names that files define, for completion by shells.
-
-    Parameters
-    ----------
-    *kinds : {"environments", "workloads"}
-        What to name.
-
-    Returns
-    -------
-    list of str
-        Names, sorted.
-    """
+    """Return the names that files define, for completion by shells."""
+    # returned: Names, sorted.
     names: set[str] = set()
     if "environments" in kinds:
         names |= {
@@ -53,18 +43,7 @@ def defined_names(*kinds: str) -> list[str]:
 
 
 def shipped(kind: str) -> Path:
-    """Return the folder shipped with benchkit: inside the package, or next to it in a checkout.
-
-    Parameters
-    ----------
-    kind : {"workloads", "environments", "notebooks"}
-        Content of the folder.
-
-    Returns
-    -------
-    path
-        The folder.
-    """
+    """Return the folder shipped with benchkit: inside the package, or next to it in a checkout."""
     package = Path(benchkit.__file__).resolve().parent
     inside = package / "shipped" / kind
     return inside if inside.is_dir() else package.parent / kind
@@ -75,23 +54,6 @@ def folders_of(kind: str, given: str | Path | Sequence[str | Path] = ()) -> list
 
     The user's are those in Dask's configuration (``benchkit.workloads``,
     ``benchkit.environments``), else the folder of this name in the working directory.
-
-    Parameters
-    ----------
-    kind : {"workloads", "environments"}
-        Content of the folders.
-    given : path or sequence of path
-        Folders that the user selected; also suites of tests, ``pytest:PATH``.
-
-    Returns
-    -------
-    list of path
-        At least one folder; suites are absolute. The shipped folder is last.
-
-    Raises
-    ------
-    UsageError
-        A given folder does not exist.
     """
     chosen = _existing(given, kind)
     if chosen:
@@ -118,25 +80,7 @@ def _existing(given: Any, kind: str, source: str = "") -> list[Path]:
 def collect_workloads(
     given: str | Path | Sequence[str | Path] = (), graphs: Sequence[Path] = ()
 ) -> Collection:
-    """Collect the workloads of the user and, unless folders are given, the shipped ones.
-
-    Parameters
-    ----------
-    given : path or sequence of path
-        Folders that the user selected.
-    graphs : sequence of path
-        Folders with synthetic graphs for virtual clusters.
-
-    Returns
-    -------
-    Collection
-        Workloads and broken files.
-
-    Raises
-    ------
-    UsageError
-        A folder does not exist, or contains the working directory.
-    """
+    """Collect the workloads of the user and, unless folders are given, the shipped ones."""
     folders = folders_of("workloads", given)
     *own, last = folders
     if own and not list_of(given, "workloads") and last == shipped("workloads"):
@@ -145,23 +89,7 @@ def collect_workloads(
 
 
 def notebook_path(name: str) -> Path:
-    """Return the path of a notebook: in ``./notebooks`` first, then in the shipped folder.
-
-    Parameters
-    ----------
-    name : str
-        File name without suffix.
-
-    Returns
-    -------
-    path
-        The notebook.
-
-    Raises
-    ------
-    UsageError
-        Neither folder has the notebook.
-    """
+    """Return the path of a notebook: in ``./notebooks`` first, then in the shipped folder."""
     for folder in (Path("notebooks"), shipped("notebooks")):
         path = folder / f"{name}.ipynb"
         if path.is_file():
@@ -171,17 +99,6 @@ def notebook_path(name: str) -> Path:
 
 
 def file_name(text: str) -> str:
-    """Return a valid file name for an arm or a variant.
-
-    Parameters
-    ----------
-    text : str
-        Name of an arm or a variant.
-
-    Returns
-    -------
-    str
-        At most 80 characters without secrets; special characters are replaced by a hyphen.
-    """
+    """Return a valid file name for an arm or a variant."""
     text = redact_text(text)
     return "".join(c if c.isalnum() or c in "._=,-" else "-" for c in text)[:80]

@@ -116,24 +116,7 @@ def record(
 
 
 class Recorder:
-    """Context manager that `record` returns.
-
-    Parameters
-    ----------
-    client : distributed.Client or None
-        A connected client; None for the current one.
-    store : Store or path or None
-        Store for the run.
-    prometheus : Prometheus
-        Source of Prometheus series.
-    facts : dict
-        Entries of the head of the recording: workload, environment, tags, capture, ...
-
-    Attributes
-    ----------
-    run : Run or None
-        The run, set when the block has ended.
-    """
+    """Context manager that `record` returns."""
 
     def __init__(
         self, client: Any, store: Any, prometheus: Prometheus, facts: dict[str, Any]

@@ -29,23 +29,6 @@ __all__ = [
 def list_of(value: Any, name: str) -> list[Any]:
     """Return a list argument; one text, path or object counts as a list of one.
 
-    Parameters
-    ----------
-    value : sequence, str, path or object
-        The argument. Text that begins with ``[`` must be a JSON list; empty text is an empty list.
-    name : str
-        Name of the argument, for the message.
-
-    Returns
-    -------
-    list
-        The items.
-
-    Raises
-    ------
-    UsageError
-        The value is a mapping or a number or contains one, or is not valid JSON.
-
     Examples
     --------
     >>> list_of("tip", "environments"), list_of('["tip", "release"]', "environments")
@@ -78,25 +61,7 @@ def _not_a_list(value: Any, name: str) -> UsageError:
 
 
 def check_text(value: Any, name: str) -> str:
-    """Return an argument that must be text and not empty.
-
-    Parameters
-    ----------
-    value : str
-        The argument.
-    name : str
-        Name of the argument, for the message.
-
-    Returns
-    -------
-    str
-        The same text.
-
-    Raises
-    ------
-    UsageError
-        The value is not text, or is empty.
-    """
+    """Return an argument that must be text and not empty."""
     if not isinstance(value, str):
         raise UsageError(f"{name}={value!r}: must be text; papermill takes -r {name} VALUE")
     if not value.strip():
@@ -105,75 +70,21 @@ def check_text(value: Any, name: str) -> str:
 
 
 def check_scale(scale: Any) -> float:
-    """Return a share of the full size of the data.
-
-    Parameters
-    ----------
-    scale : float
-        Above 0 and up to 1.
-
-    Returns
-    -------
-    float
-        The same number.
-
-    Raises
-    ------
-    UsageError
-        The value is not a number in this range.
-    """
+    """Return a share of the full size of the data."""
     if _is_number(scale) and 0 < scale <= 1:
         return float(scale)
     raise UsageError(f"scale={scale!r}: must be a number above 0 and up to 1")
 
 
 def check_count(value: Any, name: str, least: int = 1) -> int:
-    """Return a whole number.
-
-    Parameters
-    ----------
-    value : int
-        The argument.
-    name : str
-        Name of the argument, for the message.
-    least : int, default 1
-        Smallest allowed value.
-
-    Returns
-    -------
-    int
-        The same number.
-
-    Raises
-    ------
-    UsageError
-        The value is not a whole number, or less than `least`.
-    """
+    """Return a whole number."""
     if isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= least:
         return int(value)
     raise UsageError(f"{name}={value!r}: must be a whole number, {least} or more")
 
 
 def check_seconds(value: Any, name: str) -> float | None:
-    """Return a time limit.
-
-    Parameters
-    ----------
-    value : float or None
-        Seconds; None for no limit.
-    name : str
-        Name of the argument, for the message.
-
-    Returns
-    -------
-    float or None
-        The same number.
-
-    Raises
-    ------
-    UsageError
-        The value is not a positive number.
-    """
+    """Return a time limit."""
     if value is None:
         return None
     if _is_number(value) and 0 < value < math.inf:
@@ -186,25 +97,7 @@ def _is_number(value: Any) -> bool:
 
 
 def check_mapping(value: Any, name: str) -> dict[str, Any]:
-    """Return a mapping argument.
-
-    Parameters
-    ----------
-    value : mapping or None
-        The argument; None is empty.
-    name : str
-        Name of the argument, for the message.
-
-    Returns
-    -------
-    dict
-        A copy.
-
-    Raises
-    ------
-    UsageError
-        The value is not a mapping, or a key is not text or is empty.
-    """
+    """Return a mapping argument."""
     if value is None:
         return {}
     if not isinstance(value, Mapping):
@@ -218,23 +111,7 @@ def check_mapping(value: Any, name: str) -> dict[str, Any]:
 
 
 def check_tags(tags: Any) -> dict[str, Any]:
-    """Return the tags of a run as JSON values.
-
-    Parameters
-    ----------
-    tags : mapping of str or None
-        NumPy scalars become Python numbers; other objects become text.
-
-    Returns
-    -------
-    dict
-        Tag -> value.
-
-    Raises
-    ------
-    UsageError
-        The value is not a mapping, or a key is not text.
-    """
+    """Return the tags of a run as JSON values."""
     return {key: _json_value(value) for key, value in check_mapping(tags, "tags").items()}
 
 

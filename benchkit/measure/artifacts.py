@@ -29,23 +29,6 @@ ARTIFACT_TIMEOUT_S = 120.0
 def parse_capture(text: str) -> tuple[str, tuple[str, ...]]:
     """Split a capture option into its level and its extras.
 
-    Parameters
-    ----------
-    text : str
-        A level, and extras after ``+``: ``full+performance-report+memray``.
-
-    Returns
-    -------
-    level : str
-        One of `LEVELS`.
-    extras : tuple of str
-        Names from `EXTRAS`, each once.
-
-    Raises
-    ------
-    UsageError
-        The text is empty, or the level or an extra does not exist.
-
     Examples
     --------
     >>> parse_capture("light+memray")
@@ -64,23 +47,7 @@ def parse_capture(text: str) -> tuple[str, tuple[str, ...]]:
 def collect_extras(
     client: Any, names: tuple[str, ...], folder: Path, add_error: Callable[[str], None]
 ) -> Iterator[None]:
-    """Collect extras of the body of a `with`; pass their errors to `add_error`, never raise them.
-
-    Parameters
-    ----------
-    client : Client
-        Client of the cluster.
-    names : tuple of str
-        Extras to collect, from `EXTRAS`.
-    folder : Path
-        Folder for the files.
-    add_error : callable
-        ``add_error(line)`` is called once for each extra that failed.
-
-    Yields
-    ------
-    None
-    """
+    """Collect extras of the body of a `with`; their errors go to `add_error`."""
     closers: list[tuple[str, Callable[[], Any]]] = []
     for name in names:
         with _report_errors(name, add_error), deadline(ARTIFACT_TIMEOUT_S, name):
@@ -121,15 +88,7 @@ def _cluster_dump(client: Any, folder: Path) -> Callable[[], Any]:
 
 
 def dump_cluster(client: Any, folder: Path) -> None:
-    """Write ``cluster-dump.msgpack.gz`` without secrets: it has the whole configuration of Dask.
-
-    Parameters
-    ----------
-    client : Client
-        Client of the cluster.
-    folder : Path
-        Folder for the file.
-    """
+    """Write ``cluster-dump.msgpack.gz`` without secrets: it has the whole configuration of Dask."""
     from distributed.cluster_dump import load_cluster_dump, write_state
 
     # Only its user can read this folder.

@@ -42,19 +42,7 @@ MAX_ROWS = 20_000
 
 
 class Observer:
-    """Record one run of one client.
-
-    Parameters
-    ----------
-    client : distributed.Client
-        A connected client, synchronous or not.
-    writer : RecordingWriter
-        Receives the drained segments.
-    name : str
-        Unique per capture, so that two clients can measure on one scheduler.
-    level : {"full", "light", "off"}, default "full"
-        "light" records no task stream; "off" only reads the client's clock.
-    """
+    """Record one run of one client."""
 
     def __init__(
         self, client: Any, writer: RecordingWriter, name: str, *, level: str = "full"
@@ -103,13 +91,7 @@ class Observer:
             self._thread.start()
 
     def clock_on(self) -> float:
-        """Start the clock of the run.
-
-        Returns
-        -------
-        float
-            Start time, Unix s on the scheduler's clock.
-        """
+        """Start the clock of the run."""
         self._round_trip_s = self._round_trip()
         call_time, cpu = time(), process_cpu()
         reply = self._call(f"{self.name}_on") if self._installed else None
@@ -144,11 +126,6 @@ class Observer:
 
         The duration is that of the steady clocks. A scheduler whose loop is blocked when the call
         arrives replies late: then the client's clock decides.
-
-        Returns
-        -------
-        float
-            Stop time, Unix s on the scheduler's clock.
         """
         duration = monotonic() - self._steady_on
         self.phases.stop()
@@ -166,14 +143,7 @@ class Observer:
         return self.t_off
 
     def tail(self) -> dict[str, Any]:
-        """Return what the tail of the recording says about the clock and the capture.
-
-        Returns
-        -------
-        dict
-            ``t_on``, ``t_off``, ``clock_step_s``, ``process_cpu``, ``client_phases`` (rows of
-            times on the scheduler's clock, see `ClientPhases`) and ``capture_errors``.
-        """
+        """Return what the tail of the recording says about the clock and the capture."""
         return {
             "t_on": self.t_on,
             "t_off": self.t_off,
@@ -211,18 +181,7 @@ class Observer:
             pause = DRAIN_EVERY_S if replied else min(10 * DRAIN_EVERY_S, 2 * pause)
 
     def drain(self, *, groups: bool = False) -> bool:
-        """Fetch the data that the capture has gathered and write a segment.
-
-        Parameters
-        ----------
-        groups : bool, default False
-            Include all rows of task groups, also if there are many groups.
-
-        Returns
-        -------
-        bool
-            False if the scheduler did not reply.
-        """
+        """Fetch the data that the capture has gathered and write a segment."""
         with self._lock:
             if not self._installed:
                 return False
@@ -279,11 +238,6 @@ class ClientPhases:
 
     What the client does before the first of these moments is the workload's own code, which builds
     the graph.
-
-    Parameters
-    ----------
-    client : distributed.Client
-        The client; two of its methods are wrapped until `stop`.
     """
 
     def __init__(self, client: Any) -> None:

@@ -38,25 +38,6 @@ def deadline(
 
     Code that cannot be interrupted, such as a C function that holds the GIL, raises it when it
     returns.
-
-    Parameters
-    ----------
-    seconds : float
-        Time allowed, in s.
-    step : str
-        Name of the step, for the message.
-    evidence : callable, optional
-        Called in another thread before the body is interrupted.
-
-    Returns
-    -------
-    context manager
-        Its body must run in the thread that enters it.
-
-    Raises
-    ------
-    DeadlinePassed
-        The body was interrupted, or returned too late.
     """
     return _Deadline(seconds, step, evidence)
 
@@ -66,10 +47,6 @@ def pause_deadlines() -> Iterator[None]:
     """Pause the deadlines of this thread in the body of a `with`.
 
     For work that is done once and cached, such as making a dataset.
-
-    Yields
-    ------
-    None
     """
     deadlines = [d for d in _ACTIVE if d.runner is threading.current_thread()]
     begin = time.monotonic()
@@ -180,20 +157,7 @@ class _Deadline:
 
 
 def call_with_timeout(function: Callable[[], Any], seconds: float = EVIDENCE_TIMEOUT_S) -> Any:
-    """Call a function in another thread and wait for a limited time.
-
-    Parameters
-    ----------
-    function : callable
-        Function without arguments.
-    seconds : float
-        Limit in s.
-
-    Returns
-    -------
-    Any
-        The return value; ``{"error": message}`` if the function raised; None after the limit.
-    """
+    """Call a function in another thread and wait for a limited time."""
     results: list[Any] = []
 
     def call() -> None:
@@ -209,36 +173,13 @@ def call_with_timeout(function: Callable[[], Any], seconds: float = EVIDENCE_TIM
 
 
 def scheduler_responds(client: Any) -> bool:
-    """Return whether the scheduler of a client answers within 5 s.
-
-    Parameters
-    ----------
-    client : distributed.Client
-        Client of the cluster.
-
-    Returns
-    -------
-    bool
-        False also if the client is closed.
-    """
+    """Return whether the scheduler of a client answers within 5 s."""
     identity = call_with_timeout(lambda: client.sync(client.scheduler.identity), 5.0)
     return isinstance(identity, dict) and "error" not in identity
 
 
 def stacks_of(client: Any) -> dict[str, Any]:
-    """Return the current call stacks of the client's threads, the tasks and the workers' threads.
-
-    Parameters
-    ----------
-    client : distributed.Client
-        Client of the cluster.
-
-    Returns
-    -------
-    dict
-        ``client`` (stack by name of the thread), ``tasks`` (by key) and ``workers`` (by address);
-        None or ``{"error": message}`` for a part without a reply.
-    """
+    """Return the current call stacks of the client's threads, of tasks and of workers' threads."""
     stacks, timeout_s = _thread_stacks(), EVIDENCE_TIMEOUT_S / 2
     return {
         "client": stacks(),
@@ -259,19 +200,7 @@ _UNFINISHED_STATES = {
 
 
 def describe_unfinished_tasks(client: Any) -> str:
-    """Describe how many tasks are unfinished, by state.
-
-    Parameters
-    ----------
-    client : distributed.Client
-        Client of the cluster.
-
-    Returns
-    -------
-    str
-        For example ``tasks: 3 on workers, 5 queued``; "" if the scheduler does not reply or no
-        task is unfinished.
-    """
+    """Describe how many tasks are unfinished, by state."""
 
     # A nested function is pickled by value: the scheduler need not have benchkit.
     def count(dask_scheduler: Any) -> dict[str, int]:

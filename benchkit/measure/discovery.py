@@ -39,21 +39,11 @@ _DECLARES = re.compile(r"\b(?:workload|recipe)\b")
 
 @dataclass(frozen=True)
 class BrokenFile:
-    """A workload file that could not be imported.
+    """A workload file that could not be imported."""
 
-    Parameters
-    ----------
-    path : str
-        Path of the file, or ``entry point <name>`` of a plugin.
-    line : int
-        Line that raised the error; 0 if unknown.
-    reason : str
-        Class and message of the error.
-    """
-
-    path: str
-    line: int
-    reason: str
+    path: str  # Path of the file, or `entry point <name>` of a plugin
+    line: int  # Line that raised the error; 0 if unknown
+    reason: str  # Class and message of the error
 
     def __str__(self) -> str:
         return f"{self.path}:{self.line}: {self.reason}"

@@ -34,35 +34,7 @@ def measure(
     facts: Mapping[str, Any] | None = None,
     prometheus: str = "",
 ) -> Path:
-    """Measure one variant once and write a recording.
-
-    Parameters
-    ----------
-    workload : str
-        Full name of a variant, ``category.name[parameter=value]``, or node id of a test.
-    workloads : sequence of path
-        Folders with workload files, and suites of tests with the prefix ``pytest:``.
-    folder : path
-        Folder for the recording.
-    params : mapping, optional
-        Parameters to bind that are not part of a declared variant.
-    cluster, clusters : mapping, optional
-        Class and options of the cluster, and named shapes, as in an environment file.
-    scale, capture, deadline_s, facts
-        See `benchkit.measure.runner.execute`.
-    prometheus : str, default ""
-        Address of a Prometheus server, or ``scrape``; empty: ``$BENCHKIT_PROMETHEUS``.
-
-    Returns
-    -------
-    Path
-        Folder of the recording.
-
-    Raises
-    ------
-    UnknownWorkload, InvalidParameterError, InvalidClusterError, UsageError
-        A name or an option does not exist.
-    """
+    """Measure one variant once and write a recording."""
     check_text(workload, "workload")
     params, clusters = check_mapping(params, "params"), check_mapping(clusters, "clusters")
     facts = check_mapping(facts, "facts")
@@ -87,27 +59,7 @@ def measure(
 def find_variant(
     workload: str, workloads: Sequence[str | Path], params: Mapping[str, Any]
 ) -> Variant:
-    """Load the workloads of folders and return one variant.
-
-    Parameters
-    ----------
-    workload : str
-        Full name of a variant, ``category.name[parameter=value]``.
-    workloads : sequence of path
-        Folders with workload files.
-    params : mapping
-        Parameters to bind that are not part of a declared variant.
-
-    Returns
-    -------
-    Variant
-        The variant.
-
-    Raises
-    ------
-    UnknownWorkload, InvalidParameterError, UsageError
-        A name does not exist, or has several variants.
-    """
+    """Load the workloads of folders and return one variant."""
     collection = collect(workloads)
     if params:
         base = workload.partition("[")[0]

@@ -28,38 +28,13 @@ __all__ = [
 
 
 def did_you_mean(name: str, known: Iterable[str], otherwise: str) -> str:
-    """Return a hint with the known name nearest to `name`.
-
-    Parameters
-    ----------
-    name : str
-        The unknown name.
-    known : iterable of str
-        Names that exist; `name` itself is never suggested.
-    otherwise : str
-        Text to return if no name is similar.
-
-    Returns
-    -------
-    str
-        ``did you mean 'x'?``, or `otherwise`.
-    """
+    """Return a hint with the known name nearest to `name`."""
     similar = get_close_matches(name, [other for other in known if other != name], n=1)
     return f"did you mean {similar[0]!r}?" if similar else otherwise
 
 
 def error_summary(error: BaseException) -> str:
     """Return the class and the first line of the message of an exception.
-
-    Parameters
-    ----------
-    error : BaseException
-        Any exception.
-
-    Returns
-    -------
-    str
-        One line.
 
     Examples
     --------
@@ -86,15 +61,7 @@ class UsageError(BenchkitError):
 
 
 class UnknownWorkload(UsageError):
-    """No folder or plugin provides a workload of this name.
-
-    Parameters
-    ----------
-    name : str
-        The unknown name.
-    known : iterable of str
-        Names of workloads and variants that exist.
-    """
+    """No folder or plugin provides a workload of this name."""
 
     def __init__(self, name: str, known: Iterable[str]) -> None:
         self.name = name

@@ -33,23 +33,6 @@ _FIELDS = ("category", "name", "profile", "tag")
 def matcher(expression: str, *, glob: bool = False) -> Predicate:
     """Return a function that returns whether a variant is selected.
 
-    Parameters
-    ----------
-    expression : str
-        For example ``"category:array and not slow"`` or ``"tag:quick or join.*"``.
-    glob : bool, default False
-        Read the whole text as a glob for names.
-
-    Returns
-    -------
-    callable
-        Takes a variant, returns a bool.
-
-    Raises
-    ------
-    InvalidSelectionError
-        The expression is invalid; the message has the position.
-
     Examples
     --------
     >>> chosen = matcher("category:array and not square")
@@ -171,20 +154,7 @@ def _name_matches(name: str, pattern: str) -> bool:
 
 
 def consists_of(text: str, items: list[str]) -> bool:
-    """Return whether a text is a list, separated by commas, of some of the items.
-
-    Parameters
-    ----------
-    text : str
-        The text.
-    items : list of str
-        Items, which may contain commas.
-
-    Returns
-    -------
-    bool
-        True also for an empty text.
-    """
+    """Return whether a text is a list, separated by commas, of some of the items."""
     text = text.strip()
     return text in ("", *items) or any(
         text.startswith(f"{item},")

@@ -11,18 +11,6 @@ __all__ = ["html_table"]
 def html_table(title: str, rows: Iterable[Sequence[object]]) -> str:
     """Return a heading and a table, without rows whose last cell is empty.
 
-    Parameters
-    ----------
-    title : str
-        Text of the heading.
-    rows : iterable of sequence
-        Cells of each row; the first is the name of the row.
-
-    Returns
-    -------
-    str
-        HTML in which all texts are escaped.
-
     Examples
     --------
     >>> html_table("a < b", [("size", 3), ("url", "")])

@@ -29,22 +29,6 @@ def classify_error(error: BaseException, step: str, scheduler_alive: Callable[[]
     A failed assertion is a wrong answer in the check of a workload and in recorded code; in every
     other step of a workload it is a failure.
 
-    Parameters
-    ----------
-    error : BaseException
-        The exception that ended the run.
-    step : str
-        The step that raised it: ``open``, ``prepare``, ``warm-up``, ``workload``, ``check``,
-        ``cleanup``, or `RECORDED_STEP`.
-    scheduler_alive : callable
-        Returns whether the scheduler still responds. Called only if the error can be a
-        consequence of a lost scheduler.
-
-    Returns
-    -------
-    {"timeout", "skipped", "lost_workers", "wrong_answer", "infrastructure", "failed"}
-        Outcome to store in the run.
-
     Examples
     --------
     >>> classify_error(AssertionError("sum"), "check", lambda: True)

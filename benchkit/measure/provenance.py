@@ -28,18 +28,7 @@ __all__ = [
 
 
 def collect_provenance(folder: str = ".") -> dict[str, Any]:
-    """Return host, packages, configuration and commit for the head of a recording.
-
-    Parameters
-    ----------
-    folder : str
-        A folder of the git checkout.
-
-    Returns
-    -------
-    dict
-        Entries ``packages``, ``packages_hash``, ``host``, ``git_commit``, ``config``, ``argv``.
-    """
+    """Return host, packages, configuration and commit for the head of a recording."""
     return {
         "packages": installed_packages(),
         "packages_hash": packages_hash(),
@@ -52,13 +41,8 @@ def collect_provenance(folder: str = ".") -> dict[str, Any]:
 
 @lru_cache(maxsize=1)
 def installed_packages() -> dict[str, str]:
-    """Return the versions of the installed packages.
-
-    Returns
-    -------
-    dict of str to str
-        Version by name, sorted.
-    """
+    """Return the versions of the installed packages."""
+    # returned: Version by name, sorted.
     versions: dict[str, str] = {}
     for distribution in metadata.distributions():
         name = distribution.metadata["Name"]
@@ -68,36 +52,18 @@ def installed_packages() -> dict[str, str]:
 
 
 def packages_hash() -> str:
-    """Return a hash of the versions of Python and all packages.
-
-    Returns
-    -------
-    str
-        12 hexadecimal digits.
-    """
+    """Return a hash of the versions of Python and all packages."""
     text = json.dumps([platform.python_version(), installed_packages()])
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
 def host_name() -> str:
-    """Return the name of this machine.
-
-    Returns
-    -------
-    str
-        ``$BENCHKIT_HOST`` (the name of a pool of equal machines), else the host name.
-    """
+    """Return the name of this machine."""
     return os.environ.get("BENCHKIT_HOST") or platform.node()
 
 
 def host_info() -> dict[str, Any]:
-    """Describe the machine that runs the client.
-
-    Returns
-    -------
-    dict
-        Name, operating system, processor, number of cores, Python, memory in B and system load.
-    """
+    """Describe the machine that runs the client."""
     info: dict[str, Any] = {
         "host": host_name(),
         "system": platform.platform(),
@@ -130,18 +96,7 @@ def _processor() -> str:
 
 @lru_cache(maxsize=8)
 def git_commit(folder: str = ".") -> str:
-    """Return the commit of a git checkout.
-
-    Parameters
-    ----------
-    folder : str
-        A folder of the checkout.
-
-    Returns
-    -------
-    str
-        Full hash, with ``-dirty`` if files have changed; "" if the folder is not in a checkout.
-    """
+    """Return the commit of a git checkout."""
     try:
         process = subprocess.run(
             ["git", "-C", folder, "describe", "--always", "--dirty", "--abbrev=40", "--match="],
@@ -156,12 +111,6 @@ def git_commit(folder: str = ".") -> str:
 
 
 def effective_config() -> dict[str, Any]:
-    """Return Dask's current configuration.
-
-    Returns
-    -------
-    dict
-        Without the values of secrets.
-    """
+    """Return Dask's current configuration."""
     config: dict[str, Any] = redact(dask.config.config)
     return config

@@ -46,15 +46,7 @@ LONG_ENTRIES = ("evidence", "logs", "traceback")
 
 
 class RecordingWriter:
-    """Write one recording. Each file is written under a temporary name, then renamed.
-
-    Parameters
-    ----------
-    folder : Path
-        Parent folder; the recording is ``<run_id>.recording`` in it.
-    run_id : str
-        Id of the run.
-    """
+    """Write one recording. Each file is written under a temporary name, then renamed."""
 
     def __init__(self, folder: Path, run_id: str) -> None:
         self.path = Path(folder) / f"{run_id}{SUFFIX}"
@@ -63,13 +55,7 @@ class RecordingWriter:
         self._lock = threading.Lock()
 
     def head(self, **facts: Any) -> None:
-        """Write the metadata that exist before the run starts.
-
-        Parameters
-        ----------
-        **facts
-            Entries of the head; see `benchkit.measure.runner`.
-        """
+        """Write the metadata that exist before the run starts."""
         writer = {"pid": os.getpid(), "host": socket.gethostname()}
         content = {"format": RECORDING_FORMAT, "writer": writer, **redact(_with_text_keys(facts))}
         self._write("head.json", content)
@@ -80,11 +66,6 @@ class RecordingWriter:
         """Append one drained segment.
 
         Thread-safe: the scraper and the capture write from different threads.
-
-        Parameters
-        ----------
-        tables : dict
-            Tables by name; bytes are written as base64, everything else as JSON.
         """
         # Names of tasks, spans and workers may contain secrets, too; most segments have none.
         if has_secret("\n".join(_texts(tables))):
@@ -98,11 +79,6 @@ class RecordingWriter:
 
         If the disk became full after the head was written, the reserved space is used. If that is
         not enough, `LONG_ENTRIES` are omitted.
-
-        Parameters
-        ----------
-        **facts
-            Entries of the tail: ``outcome``, ``error``, ``t_on``, ``t_off`` and others.
         """
         (self.path / RESERVE_FILE).unlink(missing_ok=True)
         facts = redact(_with_text_keys(facts))
@@ -171,45 +147,19 @@ def _decode(content: dict[str, Any]) -> Any:
 
 @dataclass
 class Recording:
-    """The content of a recording.
+    """The content of a recording."""
 
-    Parameters
-    ----------
-    path : Path
-        Folder of the recording.
-    head, tail : dict
-        Metadata and outcome; `tail` is empty if the measuring process was killed.
-    segments : list of dict
-        Drained tables in order, columns as bytes or lists.
-    problems : list of str
-        Files that could not be read, one line each.
-    """
-
-    path: Path
+    path: Path  # Folder of the recording
+    # head, tail: Metadata and outcome; `tail` is empty if the measuring process was killed.
     head: dict[str, Any] = field(default_factory=dict)
     tail: dict[str, Any] = field(default_factory=dict)
+    # Drained tables in order, columns as bytes or lists.
     segments: list[dict[str, Any]] = field(default_factory=list)
-    problems: list[str] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)  # Files that could not be read, one line each
 
     @classmethod
     def read(cls, path: str | Path) -> Recording:
-        """Read a recording, also an incomplete one.
-
-        Parameters
-        ----------
-        path : str or Path
-            Folder of the recording.
-
-        Returns
-        -------
-        Recording
-            Unreadable segments are in `problems`.
-
-        Raises
-        ------
-        FileNotFoundError
-            `path` has no ``head.json``.
-        """
+        """Read a recording, also an incomplete one."""
         recording = cls(Path(path))
         recording.head = json.loads((recording.path / "head.json").read_text(encoding="utf-8"))
         tail = recording.path / "tail.json"
@@ -230,40 +180,14 @@ class Recording:
         return bool(self.tail)
 
     def column(self, table: str, name: str, code: str) -> array[Any]:
-        """Return a column of all segments, concatenated.
-
-        Parameters
-        ----------
-        table, name : str
-            Names of the table and of its column.
-        code : str
-            Type code of `array.array`.
-
-        Returns
-        -------
-        array
-            Empty if no segment has the column.
-        """
+        """Return a column of all segments, concatenated."""
         out = array(code)
         for segment in self.segments:
             out.frombytes(segment.get(table, {}).get(name, b""))
         return out
 
     def block(self, table: str, width: int) -> array[Any]:
-        """Return a table of float64 of all segments, concatenated.
-
-        Parameters
-        ----------
-        table : str
-            Name of the table.
-        width : int
-            Number of columns.
-
-        Returns
-        -------
-        array
-            Row by row; an incomplete last row of a segment is omitted.
-        """
+        """Return a table of float64 of all segments, concatenated."""
         out = array("d")
         for segment in self.segments:
             data = segment.get(table, b"")
@@ -271,50 +195,15 @@ class Recording:
         return out
 
     def blob(self, table: str) -> bytes:
-        """Return a table of bytes of all segments, concatenated.
-
-        Parameters
-        ----------
-        table : str
-            Name of the table.
-
-        Returns
-        -------
-        bytes
-            Empty if no segment has the table.
-        """
+        """Return a table of bytes of all segments, concatenated."""
         return b"".join(segment.get(table, b"") for segment in self.segments)
 
     def rows(self, table: str) -> list[Any]:
-        """Return a table of rows of all segments, concatenated.
-
-        Parameters
-        ----------
-        table : str
-            Name of the table.
-
-        Returns
-        -------
-        list
-            Empty if no segment has the table.
-        """
+        """Return a table of rows of all segments, concatenated."""
         return [row for segment in self.segments for row in segment.get(table, ())]
 
     def last(self, table: str, default: Any = None) -> Any:
-        """Return the newest version of a table that is sent completely each time.
-
-        Parameters
-        ----------
-        table : str
-            Name of the table.
-        default : Any, optional
-            Returned if no segment has the table.
-
-        Returns
-        -------
-        Any
-            The table as in the segment.
-        """
+        """Return the newest version of a table that is sent completely each time."""
         for segment in reversed(self.segments):
             if table in segment:
                 return segment[table]
@@ -343,16 +232,6 @@ def is_abandoned(path: str | Path) -> bool:
 
     This is the case if its writer is dead or has not written for `WRITER_SILENT_S`. For a finished
     recording only the second counts: the process that started its writer still stores it.
-
-    Parameters
-    ----------
-    path : str or Path
-        Folder of the recording.
-
-    Returns
-    -------
-    bool
-        False if the writer runs on another host and has written recently.
     """
     path = Path(path)
     newest = max((file.stat().st_mtime for file in path.iterdir()), default=0.0)
@@ -367,16 +246,6 @@ def waits_for_adoption(path: str | Path) -> bool:
     """Return whether a finished recording is not stored yet although its writer ended.
 
     The process that started the writer may have been killed, or stores the recording just now.
-
-    Parameters
-    ----------
-    path : str or Path
-        Folder of the recording.
-
-    Returns
-    -------
-    bool
-        False for a recording that is abandoned, unfinished or written on another host.
     """
     path = Path(path)
     return (path / "tail.json").exists() and not is_abandoned(path) and _writer_ended(path)

@@ -23,13 +23,7 @@ _LOW_BITS = 74
 
 
 def new_id() -> str:
-    """Return a new id.
-
-    Returns
-    -------
-    str
-        Larger than every earlier id of this process.
-    """
+    """Return a new id."""
     global _last_ms, _last_low
     with _lock:
         now_ms = time.time_ns() // 1_000_000
@@ -42,25 +36,7 @@ def new_id() -> str:
 
 
 def derived_id(moment: float, text: str) -> str:
-    """Return the id for a time and a name; the same input always gives the same id.
-
-    Parameters
-    ----------
-    moment : float
-        Unix time in s.
-    text : str
-        Name, unique at this time.
-
-    Returns
-    -------
-    str
-        Id whose `id_time` is `moment`, rounded to 1 ms.
-
-    Raises
-    ------
-    ValueError
-        The time is before 1970 or after the year 10889.
-    """
+    """Return the id for a time and a name; the same input always gives the same id."""
     if not 0 <= moment < 2**48 / 1000:
         raise ValueError(f"{moment!r} s: the time of an id must be from 1970 to the year 10889")
     low = int.from_bytes(hashlib.sha256(text.encode()).digest()[:9], "big")
@@ -71,38 +47,12 @@ def is_id(text: object) -> bool:
     """Return whether a value is an id in the format of `new_id` and `derived_id`.
 
     Check external ids with this function before using them in a path.
-
-    Parameters
-    ----------
-    text : object
-        Any value.
-
-    Returns
-    -------
-    bool
-        False for every value that is not a str.
     """
     return isinstance(text, str) and _PATTERN.fullmatch(text) is not None
 
 
 def id_time(run_id: str) -> float:
-    """Return the creation time of an id.
-
-    Parameters
-    ----------
-    run_id : str
-        Id of a run.
-
-    Returns
-    -------
-    float
-        Unix time in s, with a resolution of 1 ms.
-
-    Raises
-    ------
-    ValueError
-        `run_id` is not an id.
-    """
+    """Return the creation time of an id."""
     if not is_id(run_id):
         raise ValueError(f"{run_id!r} is not an id: an id is a UUID of version 7 in lower case")
     return (uuid.UUID(run_id).int >> 80) / 1000

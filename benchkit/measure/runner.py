@@ -380,16 +380,6 @@ def wait_for_result(result: Any) -> Any:
     """Persist the Dask collections in a result, wait for its futures, raise the first error.
 
     Collections stay on the cluster; the check fetches data from them while the clock is off.
-
-    Parameters
-    ----------
-    result : Any
-        Return value of a workload.
-
-    Returns
-    -------
-    Any
-        The result with persisted collections.
     """
     (result,) = persist(result)
     futures = futures_of(result)

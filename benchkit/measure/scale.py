@@ -42,26 +42,6 @@ _DIMENSION = re.compile(r"(\d+(?:\.\d*)?|\.\d+)?\s*x")
 def linear(nbytes: float, template: Template, *, itemsize: int = 8) -> tuple[int, ...]:
     """Return the shape of an array of about `nbytes`.
 
-    Parameters
-    ----------
-    nbytes : float
-        Requested size in B.
-    template : sequence of int or str
-        One entry per dimension: a number, ``"x"`` or ``"3x"`` (solved for), or a size such as
-        ``"100MiB"`` (that many bytes of items).
-    itemsize : int, default 8
-        Bytes of one item.
-
-    Returns
-    -------
-    tuple of int
-        Length of each dimension, at least 1.
-
-    Raises
-    ------
-    InvalidParameterError
-        The template is invalid, or no whole x gives `nbytes` within 10 %.
-
     Examples
     --------
     >>> linear(8 * 10**8, ("x", 100))
@@ -110,20 +90,6 @@ def quadratic(
     """Return the shape for an algorithm whose work is quadratic in the size of its data.
 
     The size is ``B0 * sqrt(B / B0)``, so that run time is constant when the cluster grows.
-
-    Parameters
-    ----------
-    nbytes : float
-        Size in B by linear scaling.
-    reference_nbytes : float
-        Size in B on the reference cluster, where linear and quadratic scaling are equal.
-    template, itemsize
-        See `linear`.
-
-    Returns
-    -------
-    tuple of int
-        Length of each dimension, at least 1.
     """
     return linear(_quadratic(nbytes, reference_nbytes), template, itemsize=itemsize)
 

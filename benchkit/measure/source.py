@@ -41,34 +41,12 @@ FIRST_NAMES = {
 
 
 def first_name(name: str) -> str:
-    """Return the name that a module, function or attribute had when hashes were introduced.
-
-    Parameters
-    ----------
-    name : str
-        Current name.
-
-    Returns
-    -------
-    str
-        The same name if it has never changed.
-    """
+    """Return the name that a module, function or attribute had when hashes were introduced."""
     return FIRST_NAMES.get(name, name)
 
 
 def source_of(function: Callable[..., Any]) -> str:
-    """Return the source of a function.
-
-    Parameters
-    ----------
-    function : callable
-        A Python function or class.
-
-    Returns
-    -------
-    str
-        Dedented source; "" if the function has no file.
-    """
+    """Return the source of a function."""
     try:
         return textwrap.dedent(inspect.getsource(function)).rstrip()
     except (OSError, TypeError):
@@ -76,18 +54,7 @@ def source_of(function: Callable[..., Any]) -> str:
 
 
 def normalized_source(function: Callable[..., Any]) -> str:
-    """Return the syntax tree of a function as text, without docstrings, positions and decorators.
-
-    Parameters
-    ----------
-    function : callable
-        A Python function or class.
-
-    Returns
-    -------
-    str
-        Dump of the tree; a name that has changed appears as its `first_name`.
-    """
+    """Return the syntax tree of a function as text: no docstrings, positions or decorators."""
     try:
         tree = ast.parse(source_of(function))
     except SyntaxError:  # for example a lambda inside a line
@@ -116,18 +83,8 @@ def _restore_first_names(node: ast.AST) -> None:
 
 
 def constants_of(function: Callable[..., Any]) -> str:
-    """Return the literal values of the global names that a function uses.
-
-    Parameters
-    ----------
-    function : callable
-        A Python function or class.
-
-    Returns
-    -------
-    str
-        A line per constant, sorted: ``SLEEP_S = 0.5``.
-    """
+    """Return the literal values of the global names that a function uses."""
+    # returned: A line per constant, sorted: `SLEEP_S = 0.5`.
     values = getattr(function, "__globals__", {})
     return "".join(
         f"{first_name(name)} = {values[name]!r}\n"
@@ -147,18 +104,7 @@ def _is_plain(value: object) -> bool:
 
 
 def names_used(function: Callable[..., Any]) -> set[str]:
-    """Return the global names that a function, or a function inside it, uses.
-
-    Parameters
-    ----------
-    function : callable
-        A Python function or class.
-
-    Returns
-    -------
-    set of str
-        May contain names of attributes.
-    """
+    """Return the global names that a function, or a function inside it, uses."""
     code = getattr(function, "__code__", None)
     if code is None:
         try:

@@ -146,18 +146,7 @@ def _repetition(item: pytest.Item) -> int:
 
 
 def workload_name(item: pytest.Item) -> str:
-    """Return the workload of a test: its node id, without the number of the repetition.
-
-    Parameters
-    ----------
-    item : pytest.Item
-        The test.
-
-    Returns
-    -------
-    str
-        The same for all repetitions.
-    """
+    """Return the workload of a test: its node id, without the number of the repetition."""
     callspec = getattr(item, "callspec", None)
     if callspec is None or _REPEAT not in callspec.params:
         return item.nodeid

@@ -20,15 +20,7 @@ OPTIONS_FILE = "cluster_kwargs.yaml"
 
 
 class ClusterOptions(dict[str, dict[str, Any]]):
-    """Options of named clusters; a name that has none gets the default.
-
-    Parameters
-    ----------
-    options : mapping
-        Options by name of the cluster.
-    default : dict
-        Options of other names.
-    """
+    """Options of named clusters; a name that has none gets the default."""
 
     def __init__(self, options: Mapping[str, dict[str, Any]], default: dict[str, Any]) -> None:
         super().__init__(options)
@@ -42,21 +34,6 @@ def session_environment(name: str) -> Any:
     """Return the environment of the tests, which must need no packages of its own.
 
     In the process of an arm it is the environment that is measured.
-
-    Parameters
-    ----------
-    name : str
-        Name or file of the environment.
-
-    Returns
-    -------
-    Environment
-        Its cluster and Dask configuration are used.
-
-    Raises
-    ------
-    UsageError
-        The environment does not exist, is invalid, or has packages.
     """
     from benchkit.measure.suite.execute import PLUGIN_NAME
 
@@ -81,18 +58,6 @@ def cluster_options(environment: Any, root: Path) -> ClusterOptions:
     On Coiled they are those of ``cluster_kwargs.yaml``, its section ``default`` included; elsewhere
     only the number of workers is known: that of the environment, for the cluster of that name where
     its ``clusters`` have one.
-
-    Parameters
-    ----------
-    environment : Environment
-        Environment of the tests.
-    root : path
-        Folder of ``cluster_kwargs.yaml``.
-
-    Returns
-    -------
-    ClusterOptions
-        Options by name of the cluster.
     """
     from dask.config import merge
 
@@ -111,21 +76,7 @@ def cluster_options(environment: Any, root: Path) -> ClusterOptions:
 
 @contextmanager
 def open_session_cluster(environment: Any, **options: Any) -> Iterator[Any]:
-    """Open the cluster of an environment.
-
-    Parameters
-    ----------
-    environment : Environment
-        Environment of the tests.
-    **options : Any
-        Options of a test. On Coiled all are used; elsewhere the number of workers and the
-        variables ``environ`` of Dask, while machine types, regions and the like have no meaning.
-
-    Yields
-    ------
-    Cluster or str
-        The cluster, or the address of a running scheduler.
-    """
+    """Open the cluster of an environment."""
     import dask
 
     from benchkit.measure.cluster.reuse import reused_cluster

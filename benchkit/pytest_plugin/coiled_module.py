@@ -15,25 +15,13 @@ __all__ = ["dask_setup", "provide"]
 
 
 def provide(**attributes: Any) -> None:
-    """Let `import coiled` return a module with these attributes.
-
-    Parameters
-    ----------
-    **attributes
-        What the module has besides its version.
-    """
+    """Let `import coiled` return a module with these attributes."""
     module = ModuleType("coiled", "Provided by benchkit for clusters that do not run on Coiled.")
     module.__dict__.update(attributes, __version__="0")
     sys.modules["coiled"] = module
 
 
 def dask_setup(worker: Any) -> None:
-    """Provide the module to the process of a worker, without clusters.
-
-    Parameters
-    ----------
-    worker : distributed.Worker
-        The worker that starts.
-    """
+    """Provide the module to the process of a worker, without clusters."""
     if "coiled" not in sys.modules and find_spec("coiled") is None:
         provide(Cluster=None)

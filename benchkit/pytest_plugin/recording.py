@@ -32,78 +32,26 @@ _EXPERIMENT = pytest.StashKey[str]()
 
 
 def environment_name(config: pytest.Config) -> str:
-    """Return the name of the environment, also while conftest.py files are loaded.
-
-    Parameters
-    ----------
-    config : pytest.Config
-        The configuration.
-
-    Returns
-    -------
-    str
-        Value of `--benchkit-environment` or of the ini key; by default ``current``.
-    """
+    """Return the name of the environment, also while conftest.py files are loaded."""
     option: str | None = config.known_args_namespace.benchkit_environment
     return option or config.getini("benchkit_environment") or "current"
 
 
 def is_recorded(metafunc: pytest.Metafunc) -> bool:
-    """Return whether a test is recorded with `--benchkit`.
-
-    Parameters
-    ----------
-    metafunc : pytest.Metafunc
-        The test.
-
-    Returns
-    -------
-    bool
-        True with the mark ``benchkit`` or one of the fixtures that record.
-    """
+    """Return whether a test is recorded with `--benchkit`."""
     marked = metafunc.definition.get_closest_marker("benchkit") is not None
     return marked or bool(_RECORDING_FIXTURES & set(metafunc.fixturenames))
 
 
 def recorder_of(item: pytest.Item, workload: str, repetition: int) -> TestRecorder:
-    """Return the recorder of a test, which all its fixtures share.
-
-    Parameters
-    ----------
-    item : pytest.Item
-        The test.
-    workload : str
-        Workload of its runs.
-    repetition : int
-        Number of the repetition, the block of the runs.
-
-    Returns
-    -------
-    TestRecorder
-        Created at the first call for the test.
-    """
+    """Return the recorder of a test, which all its fixtures share."""
     if _RECORDER not in item.stash:
         item.stash[_RECORDER] = TestRecorder(item, workload, repetition)
     return item.stash[_RECORDER]
 
 
 class TestRecorder:
-    """Records blocks of a test; nested blocks are one run.
-
-    Parameters
-    ----------
-    item : pytest.Item
-        The test.
-    workload : str
-        Workload of its runs; further blocks of the test get a number.
-    repetition : int
-        Block of the experiment.
-
-    Attributes
-    ----------
-    client : distributed.Client or None
-        Client of a fixture; the call of the test is then recorded.
-    """
+    """Records blocks of a test; nested blocks are one run."""
 
     __test__ = False
 
@@ -115,13 +63,7 @@ class TestRecorder:
         self._count = 0
 
     def client_of_test(self) -> Any:
-        """Return the client among the fixtures of the test.
-
-        Returns
-        -------
-        distributed.Client or None
-            None if there is none.
-        """
+        """Return the client among the fixtures of the test."""
         distributed = sys.modules.get("distributed")
         values = getattr(self.item, "funcargs", {}).values()
         if distributed is None:
@@ -130,20 +72,7 @@ class TestRecorder:
 
     @contextmanager
     def block(self, client: Any = None, *, needs_client: bool = False) -> Iterator[Any]:
-        """Record a block, unless a recording of the test is open.
-
-        Parameters
-        ----------
-        client : distributed.Client, optional
-            By default the client of the test or the current one.
-        needs_client : bool, default False
-            Fail without a client; otherwise only time and outcome are recorded then.
-
-        Yields
-        ------
-        Recorder or None
-            None if nothing new is recorded.
-        """
+        """Record a block, unless a recording of the test is open."""
         recorder = self.begin(client or self.client_of_test(), needs_client=needs_client)
         if recorder is None:
             yield None
@@ -156,20 +85,7 @@ class TestRecorder:
         self.end(None)
 
     def begin(self, client: Any, *, needs_client: bool = False) -> Any:
-        """Begin a recording, unless one is open or recording is off.
-
-        Parameters
-        ----------
-        client : distributed.Client or None
-            Client of the run.
-        needs_client : bool, default False
-            Fail the test if there is no client.
-
-        Returns
-        -------
-        Recorder or None
-            The new recording.
-        """
+        """Begin a recording, unless one is open or recording is off."""
         if not self.enabled or self._open is not None:
             return None
         from distributed import Client, default_client
@@ -203,13 +119,7 @@ class TestRecorder:
         return recorder
 
     def end(self, error: BaseException | None) -> None:
-        """End the open recording, if there is one, and store its run.
-
-        Parameters
-        ----------
-        error : BaseException or None
-            What ended the block; a skip or an expected failure included.
-        """
+        """End the open recording, if there is one, and store its run."""
         recorder, self._open = self._open, None
         if recorder is None:
             return

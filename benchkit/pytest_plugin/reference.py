@@ -110,13 +110,7 @@ if SESSION:  # not where documentation is made of this module
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the suite's option.
-
-    Parameters
-    ----------
-    parser : pytest.Parser
-        Options of pytest.
-    """
+    """Add the suite's option."""
     parser.addoption(
         "--performance-report",
         action="store_true",
@@ -125,65 +119,23 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def load_cluster_kwargs() -> ClusterOptions:
-    """Return the options of clusters by name; see `cluster_options`.
-
-    Returns
-    -------
-    ClusterOptions
-        The same for all names, except on Coiled.
-    """
+    """Return the options of clusters by name; see `cluster_options`."""
     return cluster_options(_environment(), SESSION["config"].rootpath)
 
 
 def dump_cluster_kwargs(kwargs: dict[str, Any], name: str) -> None:
-    """Do nothing: a run describes its cluster.
-
-    Parameters
-    ----------
-    kwargs : dict
-        Options of a cluster.
-    name : str
-        Name of the cluster.
-    """
+    """Do nothing: a run describes its cluster."""
 
 
 def cluster_memory(client: distributed.Client) -> int:
-    """Return the memory of all workers, in B.
-
-    Parameters
-    ----------
-    client : distributed.Client
-        Client of the cluster.
-
-    Returns
-    -------
-    int
-        Memory in B.
-    """
+    """Return the memory of all workers, in B."""
     return int(sum(worker["memory_limit"] for worker in worker_infos(client).values()))
 
 
 def run_up_to_nthreads(
     cluster_name: str, nthreads_max: int, reason: str | None = None, as_decorator: bool = True
 ) -> Any:
-    """Skip a test on a cluster of more threads, where data of a fixed size are too small.
-
-    Parameters
-    ----------
-    cluster_name : str
-        Name of the cluster.
-    nthreads_max : int
-        The largest number of threads.
-    reason : str, optional
-        Reason of the skip.
-    as_decorator : bool, default True
-        Return a mark; otherwise skip at once.
-
-    Returns
-    -------
-    MarkDecorator or None
-        The mark.
-    """
+    """Skip a test on a cluster of more threads, where data of a fixed size are too small."""
     spec = ClusterSpec.from_dict(_environment().cluster)
     threads = int(spec.kwargs.get("threads_per_worker") or 1)
     too_large = load_cluster_kwargs()[cluster_name].get("n_workers", 1) * threads > nthreads_max
@@ -205,24 +157,7 @@ def scaled_array_shape(
     dtype: Any = float,
     max_error: float = scale.TOLERANCE,
 ) -> tuple[int, ...]:
-    """Return the shape of an array of about this size; see `benchkit.measure.scale.linear`.
-
-    Parameters
-    ----------
-    target_nbytes : float or str
-        Size in B, or such as ``"4 GiB"``.
-    shape : sequence of int or str
-        Length of each dimension; ``"x"`` or ``"2x"`` is solved for.
-    dtype : dtype, default float
-        Type of the items.
-    max_error : float
-        Unused: a shape that is more than 10 % off is always an error.
-
-    Returns
-    -------
-    tuple of int
-        Length of each dimension.
-    """
+    """Return the shape of an array of about this size; see `benchkit.measure.scale.linear`."""
     nbytes, itemsize = parse_bytes(target_nbytes), np.dtype(dtype).itemsize
     return scale.linear(nbytes, shape, itemsize=itemsize)
 
@@ -235,26 +170,7 @@ def scaled_array_shape_quadratic(
     dtype: Any = float,
     max_error: float = scale.TOLERANCE,
 ) -> tuple[int, ...]:
-    """Return a shape for quadratic work.
-
-    Parameters
-    ----------
-    target_nbytes : float or str
-        Size in B, or such as ``"4 GiB"``.
-    baseline_nbytes : float or str
-        Size at which linear and quadratic scaling are equal.
-    shape : sequence of int or str
-        Length of each dimension; ``"x"`` or ``"2x"`` is solved for.
-    dtype : dtype, default float
-        Type of the items.
-    max_error : float
-        Unused: a shape that is more than 10 % off is always an error.
-
-    Returns
-    -------
-    tuple of int
-        Length of each dimension.
-    """
+    """Return a shape for quadratic work."""
     target, baseline = parse_bytes(target_nbytes), parse_bytes(baseline_nbytes)
     nbytes = int(baseline * math.sqrt(target / baseline))  # whole bytes, as in the suite
     return scaled_array_shape(nbytes, shape, dtype=dtype)
@@ -263,56 +179,18 @@ def scaled_array_shape_quadratic(
 def timeseries_of_size(
     target_nbytes: float | str, *, seed: int | None = None, **options: Any
 ) -> Any:
-    """Return a Dask DataFrame of about this size; see `benchkit.measure.scale.timeseries`.
-
-    Parameters
-    ----------
-    target_nbytes : float or str
-        Size in B, or such as ``"4 GiB"``.
-    seed : int, optional
-        Seed of the data.
-    **options : Any
-        Further arguments of `benchkit.measure.scale.timeseries`.
-
-    Returns
-    -------
-    dask.dataframe.DataFrame
-        Random data.
-    """
+    """Return a Dask DataFrame of about this size; see `benchkit.measure.scale.timeseries`."""
     return scale.timeseries(parse_bytes(target_nbytes), seed=seed or 0, **options)
 
 
 def downscale_dataframe(ddf: Any, target_memory: float | str) -> Any:
-    """Return a share of the partitions for a cluster with less than this memory.
-
-    Parameters
-    ----------
-    ddf : dask.dataframe.DataFrame
-        The full data.
-    target_memory : float or str
-        Cluster memory that the full data are made for.
-
-    Returns
-    -------
-    dask.dataframe.DataFrame
-        At least one partition.
-    """
+    """Return a share of the partitions for a cluster with less than this memory."""
     memory = cluster_memory(distributed.get_client())
     return scale.downscale(ddf, min(1.0, memory / parse_bytes(target_memory)))
 
 
 def print_size_info(memory: int, target_nbytes: float, *arrs: da.Array) -> None:
-    """Print the sizes of the cluster and of arrays.
-
-    Parameters
-    ----------
-    memory : int
-        Memory of the cluster, in B.
-    target_nbytes : float or str
-        Size in B, or such as ``"4 GiB"``.
-    *arrs : dask.array.Array
-        Input arrays.
-    """
+    """Print the sizes of the cluster and of arrays."""
     print(f"Cluster memory: {format_bytes(memory)}, target: {format_bytes(int(target_nbytes))}")
     for number, array in enumerate(arrs, 1):
         parts = (array, array.blocks[(0,) * array.ndim])
@@ -324,17 +202,7 @@ def print_size_info(memory: int, target_nbytes: float, *arrs: da.Array) -> None:
 
 
 def wait(thing: Any, client: distributed.Client, timeout: float) -> None:
-    """Compute a collection, raise the error of a failed task, and release the results.
-
-    Parameters
-    ----------
-    thing : Dask collection or future
-        What to compute.
-    client : distributed.Client
-        Client of the cluster.
-    timeout : float
-        Time limit in s.
-    """
+    """Compute a collection, raise the error of a failed task, and release the results."""
     persisted = thing.persist() if hasattr(thing, "persist") else thing
     try:
         distributed.wait(persisted, timeout=timeout)
@@ -346,18 +214,7 @@ def wait(thing: Any, client: distributed.Client, timeout: float) -> None:
 
 
 def arr_to_devnull(arr: da.Array) -> Any:
-    """Return a delayed store of an array that writes nothing.
-
-    Parameters
-    ----------
-    arr : dask.array.Array
-        Array to compute.
-
-    Returns
-    -------
-    dask.delayed.Delayed
-        Computes each chunk and discards it.
-    """
+    """Return a delayed store of an array that writes nothing."""
 
     # A local class: it is sent to the workers as code.
     class Discard:

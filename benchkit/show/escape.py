@@ -11,16 +11,6 @@ __all__ = ["escape"]
 def escape(value: Any) -> str:
     """Escape the HTML characters of a value, quotes included.
 
-    Parameters
-    ----------
-    value : object
-        The value; it is converted to text.
-
-    Returns
-    -------
-    str
-        HTML.
-
     Examples
     --------
     >>> escape("<script>")

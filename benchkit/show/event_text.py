@@ -14,16 +14,6 @@ __all__ = ["format_event"]
 def format_event(message: str) -> str:
     """Return the readable text of an event that is stored as JSON.
 
-    Parameters
-    ----------
-    message : str
-        A message of `Run.events`.
-
-    Returns
-    -------
-    str
-        The fields of the event in words; a message that is not a JSON object is unchanged.
-
     Examples
     --------
     >>> format_event('{"n_lost": 1, "expected": false}'), format_event('{"rss": 1035849728}')

@@ -12,18 +12,7 @@ _FENCE = re.compile("`{3,}")
 
 
 def text(value: object) -> str:
-    """Return a value as one line of Markdown that is shown literally.
-
-    Parameters
-    ----------
-    value : object
-        The value. Markup, HTML, cell separators of tables and ``@`` mentions in it have no effect.
-
-    Returns
-    -------
-    str
-        Markdown.
-    """
+    """Return a value as one line of Markdown that is shown literally."""
     line = " ".join(str(value).split())
     # A greater-than sign begins a quotation at the start of a line only, and is readable elsewhere.
     line = re.sub("^>", "&gt;", line.replace("&", "&amp;").replace("<", "&lt;"))
@@ -31,18 +20,7 @@ def text(value: object) -> str:
 
 
 def code(value: object) -> str:
-    """Return a value as inline code.
-
-    Parameters
-    ----------
-    value : object
-        The value; it may contain backticks.
-
-    Returns
-    -------
-    str
-        Markdown on one line; empty for an empty value.
-    """
+    """Return a value as inline code."""
     line = " ".join(str(value).split()).replace("|", "\\|")
     longest = max((len(run) for run in re.findall(r"`+", line)), default=0)
     ticks = "`" * (longest + 1)
@@ -51,20 +29,7 @@ def code(value: object) -> str:
 
 
 def fenced(value: str, language: str = "text") -> str:
-    """Return a text as a fenced code block.
-
-    Parameters
-    ----------
-    value : str
-        The text; it may contain fences.
-    language : str, default "text"
-        Language of the block.
-
-    Returns
-    -------
-    str
-        Markdown.
-    """
+    """Return a text as a fenced code block."""
     longest = max((len(run) for run in re.findall(r"`{3,}", value)), default=2)
     fence = "`" * (longest + 1)
     return f"{fence}{language}\n{value.rstrip()}\n{fence}"
@@ -74,18 +39,6 @@ def cut(text: str, most: int) -> str:
     """Cut a text at the end of a line, or of a code block, to a maximum size.
 
     GitHub rejects comments above 65,536 characters and discards step summaries above 1 MiB.
-
-    Parameters
-    ----------
-    text : str
-        Markdown.
-    most : int
-        Maximum size of the text in bytes.
-
-    Returns
-    -------
-    str
-        The text, with a line end; its last line names the number of omitted lines.
     """
     parts = _parts(text.rstrip("\n").split("\n"))
     size = 0

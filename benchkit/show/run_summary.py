@@ -44,19 +44,7 @@ GROWTH_RUNS, GROWTH_GROUPS = 9, ("scheduler", "held")
 
 
 def run_heading(run: Run) -> HTML:
-    """Return the name, outcome and key metrics of a run as HTML to display.
-
-    Parameters
-    ----------
-    run : Run
-        The run.
-
-    Returns
-    -------
-    HTML
-        A heading, one line about the run, its tags, what its metrics do not say, and its key
-        metrics with units.
-    """
+    """Return the name, outcome and key metrics of a run as HTML to display."""
     figures = {
         label: format_quantity(run.metrics[name], METRICS[name].units)
         for name, label in KEY_FIGURES.items()
@@ -69,18 +57,7 @@ def run_heading(run: Run) -> HTML:
 
 
 def memory_parts(run: Run) -> list[Any]:
-    """Return who held the memory of a run, and its growth from run to run, to display.
-
-    Parameters
-    ----------
-    run : Run
-        A run that a store opened.
-
-    Returns
-    -------
-    list of object
-        Two tables; a text where a table cannot be made.
-    """
+    """Return who held the memory of a run, and its growth from run to run, to display."""
     parts: list[Any] = []
     try:
         parts.append(memory_peaks(run))
@@ -97,18 +74,7 @@ def memory_parts(run: Run) -> list[Any]:
 
 
 def metadata_table(run: Run) -> pd.Series:
-    """Return the metadata of a run, with values formatted for reading.
-
-    Parameters
-    ----------
-    run : Run
-        The run.
-
-    Returns
-    -------
-    Series
-        As `Run.metadata` returns it; sizes and shares are texts with units.
-    """
+    """Return the metadata of a run, with values formatted for reading."""
     values = run.metadata()
     for name, units, factor in (("memory_limit", "B", 1), ("biggest_group_share", "%", 100)):
         if name in values:
@@ -117,20 +83,7 @@ def metadata_table(run: Run) -> pd.Series:
 
 
 def task_group_table(run: Run, most: int = 12) -> pd.DataFrame:
-    """Return the busiest task groups of a run as text with units.
-
-    Parameters
-    ----------
-    run : Run
-        The run.
-    most : int, default 12
-        Maximum number of task groups.
-
-    Returns
-    -------
-    DataFrame
-        One row per task group; zeros are empty cells, and columns of zeros are omitted.
-    """
+    """Return the busiest task groups of a run as text with units."""
     groups = run.task_groups().head(most)
     every = read_group(run, "task_groups", "task_group")
     names = short_names([] if every is None else map(str, every["task_group"].values))

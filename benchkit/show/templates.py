@@ -33,34 +33,10 @@ def _environment() -> Environment:
 
 
 def render_template(name: str, **values: Any) -> str:
-    """Render a template.
-
-    Parameters
-    ----------
-    name : str
-        Path of the template relative to ``benchkit/show``, such as ``site/files/index.html``.
-    **values : object
-        Variables of the template; a missing variable is an error.
-
-    Returns
-    -------
-    str
-        The rendered text.
-    """
+    """Render a template."""
     return _environment().get_template(name).render(values)
 
 
 def load_macros(name: str) -> Any:
-    """Load the macros of a template.
-
-    Parameters
-    ----------
-    name : str
-        Path of the template, as for `render_template`.
-
-    Returns
-    -------
-    object
-        The macros as attributes; each is a function that returns text.
-    """
+    """Load the macros of a template."""
     return _environment().get_template(name).module

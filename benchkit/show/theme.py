@@ -65,35 +65,13 @@ _GROUP_COLOURS = (
 
 
 def group_colour(name: str) -> str:
-    """Return the colour of a task group, which is equal in all runs.
-
-    Parameters
-    ----------
-    name : str
-        Name of the group; the part after its last hyphen is ignored.
-
-    Returns
-    -------
-    str
-        A colour as ``#rrggbb``, derived from the name.
-    """
+    """Return the colour of a task group, which is equal in all runs."""
     stem = name.rpartition("-")[0] or name
     return _GROUP_COLOURS[hashlib.sha256(stem.encode()).digest()[0] % len(_GROUP_COLOURS)]
 
 
 def distinct_colours(names: list[str]) -> list[str]:
-    """Return distinct colours of up to twelve task groups.
-
-    Parameters
-    ----------
-    names : list of str
-        Names of the groups.
-
-    Returns
-    -------
-    list of str
-        For each group its colour, or the next free colour; grey if all are used.
-    """
+    """Return distinct colours of up to twelve task groups."""
     taken: list[str] = []
     for name in names:
         first = _GROUP_COLOURS.index(group_colour(name))

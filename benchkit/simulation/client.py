@@ -19,13 +19,7 @@ class SimulationError(RuntimeError):
 
 
 class VirtualClient:
-    """Submit the graph of a cluster, one submission after the other.
-
-    Parameters
-    ----------
-    cluster : VirtualCluster
-        The cluster.
-    """
+    """Submit the graph of a cluster, one submission after the other."""
 
     def __init__(self, cluster: Any) -> None:
         self.cluster, self.queue = cluster, cluster.queue
@@ -87,18 +81,7 @@ class VirtualClient:
             self.queue.after(0.0, self.notify_client, ())
 
     def notify_client(self, messages: Any) -> None:
-        """Receive messages of the scheduler to the client.
-
-        Parameters
-        ----------
-        messages : iterable of dict
-            As the scheduler sends them.
-
-        Raises
-        ------
-        SimulationError
-            A task failed or was cancelled.
-        """
+        """Receive messages of the scheduler to the client."""
         for message in messages:
             if message["op"] == "key-in-memory":
                 self._in_memory.add(message["key"])
@@ -111,13 +94,7 @@ class VirtualClient:
                 self.is_done = True
 
     def send(self, *messages: dict[str, Any]) -> None:
-        """Deliver messages after the latency of the network; the scheduler calls it.
-
-        Parameters
-        ----------
-        *messages : dict
-            As the scheduler sends them.
-        """
+        """Deliver messages after the latency of the network; the scheduler calls it."""
         self.queue.after(self.cluster.model.latency, self.notify_client, messages)
 
 

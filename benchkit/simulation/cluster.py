@@ -41,27 +41,7 @@ class FinishedTask(NamedTuple):
 
 
 class VirtualCluster:
-    """A cluster in virtual time. `run` executes its graph once.
-
-    Parameters
-    ----------
-    graph : VirtualGraph
-        The tasks.
-    shape : ClusterShape
-        Workers and threads.
-    model : Model, optional
-        Constants; by default those of a local machine.
-    draw : int, default 0
-        Another draw gives other orders of sets and another phase of the periodic callbacks: what
-        chance decides on a real cluster.
-
-    Raises
-    ------
-    UnsupportedRelease
-        The internals of distributed differ.
-    UnsupportedGraph
-        The graph has tasks that cannot be simulated.
-    """
+    """A cluster in virtual time. `run` executes its graph once."""
 
     def __init__(
         self, graph: VirtualGraph, shape: ClusterShape, model: Model | None = None, *, draw: int = 0
@@ -93,13 +73,7 @@ class VirtualCluster:
         self.client = VirtualClient(self)
 
     def run(self) -> None:
-        """Simulate until the client has all results.
-
-        Raises
-        ------
-        SimulationError
-            No task finishes any more.
-        """
+        """Simulate until the client has all results."""
         # No reference cycles arise: collecting garbage would take a sixth of the time.
         was_enabled = gc.isenabled()
         gc.disable()
@@ -164,18 +138,7 @@ class VirtualCluster:
         self.samples = Samples(self)
 
     def host_of(self, index: int) -> int:
-        """Return the number of a worker's host: one worker per host, all on one if they share.
-
-        Parameters
-        ----------
-        index : int
-            Number of the worker.
-
-        Returns
-        -------
-        int
-            From 0 on.
-        """
+        """Return the number of a worker's host: one worker per host, all on one if they share."""
         return 0 if self.shape.shared_loop else index
 
     # -- periodic callbacks -------------------------------------------------------------------
@@ -215,27 +178,13 @@ class VirtualCluster:
         self.queue.at(self.queue.now + self._heartbeat_interval(), self._beat, worker)
 
     def heartbeat(self, message: Mapping[str, Any]) -> None:
-        """Give a heartbeat to the scheduler; a job of its event loop.
-
-        Parameters
-        ----------
-        message : mapping
-            Arguments of `Scheduler.heartbeat_worker`.
-        """
+        """Give a heartbeat to the scheduler; a job of its event loop."""
         self.scheduler.heartbeat_worker(**message)
 
     # -- messages of workers ------------------------------------------------------------------
 
     def receive(self, worker: VirtualWorker, messages: list[dict[str, Any]]) -> None:
-        """Receive a batch of messages from a worker.
-
-        Parameters
-        ----------
-        worker : VirtualWorker
-            The sender.
-        messages : list of dict
-            As the worker sends them.
-        """
+        """Receive a batch of messages from a worker."""
         self.loop.submit(self.cost, self._read, worker, messages)
 
     def _read(self, worker: VirtualWorker, messages: list[dict[str, Any]]) -> None:
@@ -263,17 +212,7 @@ class VirtualCluster:
         self.finished.append(row)
 
     def add_transfer(self, source: int, destination: int, nbytes: int, seconds: float) -> None:
-        """Count a transfer.
-
-        Parameters
-        ----------
-        source, destination : int
-            Numbers of the workers.
-        nbytes : int
-            Bytes of the results.
-        seconds : float
-            From the request to the arrival.
-        """
+        """Count a transfer."""
         row = self.transfers.setdefault((source, destination), [0, 0, 0.0])
         row[0] += 1
         row[1] += nbytes
@@ -305,18 +244,7 @@ class _Comm:
 
 
 def run_to_end(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine, also where an event loop runs already, as in a notebook.
-
-    Parameters
-    ----------
-    coroutine : coroutine
-        Runs in an event loop of its own.
-
-    Returns
-    -------
-    object
-        Its result.
-    """
+    """Run a coroutine, also where an event loop runs already, as in a notebook."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -326,18 +254,7 @@ def run_to_end(coroutine: Coroutine[Any, Any, T]) -> T:
 
 
 def new_scheduler(internals: Internals) -> Any:
-    """Return a scheduler without servers and periodic callbacks.
-
-    Parameters
-    ----------
-    internals : Internals
-        Installed internals.
-
-    Returns
-    -------
-    Scheduler
-        Must be made in a running event loop.
-    """
+    """Return a scheduler without servers and periodic callbacks."""
     # Any host: no server listens.
     scheduler = internals.scheduler_module.Scheduler(
         dashboard=False, validate=False, host="127.0.0.1"
@@ -355,26 +272,7 @@ def simulate_graph(
     draw: int = 0,
     config: Mapping[str, Any] | None = None,
 ) -> VirtualCluster:
-    """Simulate a graph once, in this process.
-
-    Parameters
-    ----------
-    graph : VirtualGraph
-        The tasks.
-    shape : ClusterShape, optional
-        Workers and threads.
-    model : Model, optional
-        Constants.
-    draw : int, default 0
-        See `VirtualCluster`.
-    config : mapping, optional
-        Dask configuration by full name, such as ``distributed.scheduler.work-stealing``.
-
-    Returns
-    -------
-    VirtualCluster
-        After its run.
-    """
+    """Simulate a graph once, in this process."""
     import dask
 
     with dask.config.set(dict(config or {})):

@@ -28,19 +28,7 @@ __all__ = ["simulate_request"]
 
 
 def simulate_request(request: Mapping[str, Any]) -> Path:
-    """Simulate a run.
-
-    Parameters
-    ----------
-    request : mapping
-        ``graph`` (of `VirtualGraph.to_dict`, or arguments of `workload_graph`), ``shape``,
-        ``model``, ``draw``, ``config``, ``folder`` for recordings, ``id``, ``facts`` for the head.
-
-    Returns
-    -------
-    Path
-        Folder of the recording.
-    """
+    """Simulate a run."""
     content, facts = dict(request["graph"]), dict(request["facts"])
     shape, model = ClusterShape(**request["shape"]), Model.from_dict(request["model"])
     writer = open_recording(Path(request["folder"]), request["id"], facts)

@@ -15,18 +15,10 @@ Callback = Callable[..., Any]
 
 
 class HandlerCost(NamedTuple):
-    """Seconds of a call of a state machine's handler.
+    """Seconds of a call of a state machine's handler."""
 
-    Parameters
-    ----------
-    machine : Scheduler or WorkerState
-        Counts its transitions.
-    call, transition : float
-        Seconds per call and per transition of a task.
-    """
-
-    machine: Any
-    call: float
+    machine: Any  # Counts its transitions
+    call: float  # call, transition: Seconds per call and per transition of a task
     transition: float
 
 
@@ -41,32 +33,12 @@ class EventQueue:
         self._n_added = 0
 
     def at(self, time: float, call: Callback, *args: Any) -> None:
-        """Add an event.
-
-        Parameters
-        ----------
-        time : float
-            Virtual time in s.
-        call : callable
-            Called with `args`.
-        *args
-            Arguments.
-        """
+        """Add an event."""
         self._n_added += 1
         heapq.heappush(self._heap, (time, self._n_added, call, args))
 
     def after(self, delay: float, call: Callback, *args: Any) -> None:
-        """Add an event after the end of the running job, or after now.
-
-        Parameters
-        ----------
-        delay : float
-            Seconds.
-        call : callable
-            Called with `args`.
-        *args
-            Arguments.
-        """
+        """Add an event after the end of the running job, or after now."""
         if self.running is not None:
             self.running.sent.append((delay, call, args))
         else:
@@ -79,13 +51,7 @@ class EventQueue:
 
 
 class EventLoop:
-    """The event loop of a server: runs one job after the other, and each takes time.
-
-    Parameters
-    ----------
-    queue : EventQueue
-        Virtual time.
-    """
+    """The event loop of a server: runs one job after the other, and each takes time."""
 
     def __init__(self, queue: EventQueue) -> None:
         self.queue = queue
@@ -99,17 +65,7 @@ class EventLoop:
         self._is_waiting = False
 
     def submit(self, cost: HandlerCost, call: Callback, *args: Any) -> None:
-        """Run a job now, or after the jobs before it.
-
-        Parameters
-        ----------
-        cost : HandlerCost
-            Cost of the state machine that the job calls.
-        call : callable
-            The job, called with `args`; it may add to `extra`.
-        *args
-            Arguments.
-        """
+        """Run a job now, or after the jobs before it."""
         if self._jobs or self.queue.now < self.free or self.queue.running is not None:
             self._jobs.append((cost, call, args))
             if not self._is_waiting:
@@ -146,15 +102,7 @@ class EventLoop:
 
 
 class MessageStream:
-    """A `BatchedSend`: sends at once, but at most one batch per interval.
-
-    Parameters
-    ----------
-    queue : EventQueue
-        Virtual time.
-    model : Model
-        Constants.
-    """
+    """A `BatchedSend`: sends at once, but at most one batch per interval."""
 
     def __init__(self, queue: EventQueue, model: Model) -> None:
         self.queue, self.model = queue, model
@@ -165,44 +113,15 @@ class MessageStream:
     def connect(
         self, loop: EventLoop, cost: HandlerCost, interval: float, deliver: Callback
     ) -> MessageStream:
-        """Connect the stream.
-
-        Parameters
-        ----------
-        loop : EventLoop
-            Loop of the sender.
-        cost : HandlerCost
-            Cost of the sender's state machine.
-        interval : float
-            Shortest time between two batches in s.
-        deliver : callable
-            Called with the list of messages when a batch arrives.
-
-        Returns
-        -------
-        MessageStream
-            This stream.
-        """
+        """Connect the stream."""
         self.loop, self.cost, self.interval, self.deliver = loop, cost, interval, deliver
         return self
 
     def start(self, comm: Any) -> None:
-        """Do nothing; the scheduler calls it.
-
-        Parameters
-        ----------
-        comm : object
-            Connection of a real worker.
-        """
+        """Do nothing; the scheduler calls it."""
 
     def send(self, *messages: Any) -> None:
-        """Send messages with the next batch.
-
-        Parameters
-        ----------
-        *messages : dict
-            Messages as distributed sends them.
-        """
+        """Send messages with the next batch."""
         self._messages.extend(messages)
         if not self._is_waiting:
             self._is_waiting = True

@@ -15,13 +15,6 @@ class StableText(str):
     """Text whose hash is the same in all processes and releases of Python.
 
     Sets of keys then have the same order everywhere, and so does the simulation.
-
-    Parameters
-    ----------
-    text : str
-        The text.
-    seed : int
-        Another seed gives another order of sets.
     """
 
     __slots__ = ("_hash",)
@@ -43,20 +36,7 @@ class StableText(str):
 
 
 def stable_key(key: Any, seed: int) -> Any:
-    """Return a key with the same value and with stable hashes of its texts.
-
-    Parameters
-    ----------
-    key : str, tuple or int
-        Key of a task, or a part of one.
-    seed : int
-        See `StableText`.
-
-    Returns
-    -------
-    str, tuple or int
-        Equal to `key`; lists become tuples.
-    """
+    """Return a key with the same value and with stable hashes of its texts."""
     if isinstance(key, str):
         return StableText(key, seed)
     return tuple(stable_key(part, seed) for part in key) if isinstance(key, (tuple, list)) else key
@@ -64,68 +44,35 @@ def stable_key(key: Any, seed: int) -> Any:
 
 @dataclass
 class Submission:
-    """Tasks that the client submits together.
+    """Tasks that the client submits together."""
 
-    Parameters
-    ----------
-    tasks : list of int
-        Indices of the tasks.
-    wanted : list of int
-        Indices of the tasks whose results the client requests.
-    delay_s : float, default 0.0
-        Seconds after the previous submission's results are in memory.
-    released : list of int
-        Indices of the tasks that the client releases with this submission.
-    overlaps : bool, default False
-        Whether `delay_s` starts with the previous submission: the client did not wait.
-    handling_s : float, optional
-        Recorded seconds in which the scheduler unpacked, materialized and ordered the graph; None:
-        by number of tasks.
-    """
-
-    tasks: list[int]
-    wanted: list[int]
-    delay_s: float = 0.0
+    tasks: list[int]  # Indices of the tasks
+    wanted: list[int]  # Indices of the tasks whose results the client requests
+    delay_s: float = 0.0  # Seconds after the previous submission's results are in memory
+    # Indices of the tasks that the client releases with this submission.
     released: list[int] = field(default_factory=list)
+    # Whether `delay_s` starts with the previous submission: the client did not wait.
     overlaps: bool = False
+    # Recorded seconds in which the scheduler unpacked, materialized and ordered the graph; None: by
+    # number of tasks.
     handling_s: float | None = None
 
 
 @dataclass
 class VirtualGraph:
-    """A task graph; tasks are numbered in the order of `keys`.
+    """A task graph; tasks are numbered in the order of `keys`."""
 
-    Parameters
-    ----------
-    keys : list of str or tuple
-        Keys of the tasks.
-    dependencies : list of list of int
-        Indices of the dependencies of each task.
-    seconds : list of float
-        Seconds of computing of each task.
-    nbytes : list of int
-        Bytes of the result of each task.
-    submissions : list of Submission
-        In order, with ascending tasks.
-    producers : list of int
-        Tasks that Dask marks as producers of data (from release 2025.1 on).
-    name : str, default ""
-        Name of the run.
-    n_before : int, default 0
-        Number of submissions before the clock starts: data that the workload has prepared.
-    tail_s : float, default 0.0
-        Seconds from the last result to the end of the run: the client's work.
-    """
-
-    keys: list[Any]
-    dependencies: list[list[int]]
-    seconds: list[float]
-    nbytes: list[int]
-    submissions: list[Submission] = field(default_factory=list)
+    keys: list[Any]  # Keys of the tasks
+    dependencies: list[list[int]]  # Indices of the dependencies of each task
+    seconds: list[float]  # Seconds of computing of each task
+    nbytes: list[int]  # Bytes of the result of each task
+    submissions: list[Submission] = field(default_factory=list)  # In order, with ascending tasks
+    # Tasks that Dask marks as producers of data (from release 2025.1 on).
     producers: list[int] = field(default_factory=list)
-    name: str = ""
+    name: str = ""  # Name of the run
+    # Number of submissions before the clock starts: data that the workload has prepared.
     n_before: int = 0
-    tail_s: float = 0.0
+    tail_s: float = 0.0  # Seconds from the last result to the end of the run: the client's work
 
     def __post_init__(self) -> None:
         if not self.submissions:
@@ -134,41 +81,18 @@ class VirtualGraph:
             self.submissions = [Submission(list(range(len(self.keys))), last)]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the graph as JSON types.
-
-        Returns
-        -------
-        dict
-            Fields by name.
-        """
+        """Return the graph as JSON types."""
         return asdict(self)
 
     @classmethod
     def from_dict(cls, content: dict[str, Any]) -> VirtualGraph:
-        """Return a graph from the result of `to_dict`, also after JSON.
-
-        Parameters
-        ----------
-        content : dict
-            Fields by name.
-
-        Returns
-        -------
-        VirtualGraph
-            With tuples where JSON has lists.
-        """
+        """Return a graph from the result of `to_dict`, also after JSON."""
         submissions = [Submission(**entry) for entry in content["submissions"]]
         keys = [_as_tuple(key) for key in content["keys"]]
         return cls(**{**content, "keys": keys, "submissions": submissions})
 
     def critical_path(self) -> float:
-        """Return the seconds of the longest chain of tasks: a lower bound of the duration.
-
-        Returns
-        -------
-        float
-            In s; 0 for an empty graph.
-        """
+        """Return the seconds of the longest chain of tasks: a lower bound of the duration."""
         finish = [0.0] * len(self.keys)
         for index in self.in_order():
             ready = max((finish[other] for other in self.dependencies[index]), default=0.0)
@@ -176,18 +100,7 @@ class VirtualGraph:
         return max(finish, default=0.0)
 
     def in_order(self) -> Iterable[int]:
-        """Return the indices of the tasks, dependencies first.
-
-        Returns
-        -------
-        iterable of int
-            Each index once.
-
-        Raises
-        ------
-        graphlib.CycleError
-            The tasks depend on each other in a circle.
-        """
+        """Return the indices of the tasks, dependencies first."""
         # First the tasks without dependencies, in their order.
         sorter = TopologicalSorter(dict.fromkeys(range(len(self.keys)), ()))
         for index, row in enumerate(self.dependencies):

@@ -75,23 +75,7 @@ class Model:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Model:
-        """Return a model from values by name, as in a file ``NAME.model.yaml``.
-
-        Parameters
-        ----------
-        values : dict
-            Values of some constants.
-
-        Returns
-        -------
-        Model
-            With defaults for the others.
-
-        Raises
-        ------
-        ValueError
-            A name is unknown, or a value is negative or no number.
-        """
+        """Return a model from values by name, as in a file ``NAME.model.yaml``."""
         known = {entry.name for entry in fields(cls)}
         for name, value in values.items():
             if name not in known:
@@ -104,13 +88,7 @@ class Model:
         return replace(cls(), **{name: float(value) for name, value in values.items()})
 
     def scaled(self) -> Model:
-        """Return the model with `scale` multiplied into the costs of event loops.
-
-        Returns
-        -------
-        Model
-            With a `scale` of 1.
-        """
+        """Return the model with `scale` multiplied into the costs of event loops."""
         costs = {
             entry.name: getattr(self, entry.name) * self.scale
             for entry in fields(self)
@@ -119,13 +97,7 @@ class Model:
         return replace(self, scale=1.0, **costs)
 
     def to_dict(self) -> dict[str, float]:
-        """Return the values by name.
-
-        Returns
-        -------
-        dict of str to float
-            Argument of `from_dict`.
-        """
+        """Return the values by name."""
         return asdict(self)
 
 
@@ -142,23 +114,13 @@ Model.__doc__ = (
 
 @dataclass(frozen=True)
 class ClusterShape:
-    """Size of a virtual cluster.
+    """Size of a virtual cluster."""
 
-    Parameters
-    ----------
-    workers : int, default 2
-        Number of workers.
-    threads : int, default 1
-        Threads of each worker.
-    memory_limit : int, default 0
-        Memory limit of each worker in B: above 60 % of it results are spilled; 0 for no limit.
-    shared_loop : bool, default False
-        Whether scheduler and workers share one process, as with ``processes=False``.
-    """
-
-    workers: int = 2
-    threads: int = 1
+    workers: int = 2  # Number of workers
+    threads: int = 1  # Threads of each worker
+    # Memory limit of each worker in B: above 60 % of it results are spilled; 0 for no limit.
     memory_limit: int = 0
+    # Whether scheduler and workers share one process, as with `processes=False`.
     shared_loop: bool = False
 
     def __post_init__(self) -> None:

@@ -33,22 +33,7 @@ VIRTUAL_CLUSTER = "benchkit.VirtualCluster"
 
 
 def open_recording(folder: Path, run_id: str, head: Mapping[str, Any]) -> RecordingWriter:
-    """Start the recording of a simulated run.
-
-    Parameters
-    ----------
-    folder : Path
-        Folder for recordings.
-    run_id : str
-        Id of the run.
-    head : mapping
-        Entries of the head, such as workload and environment.
-
-    Returns
-    -------
-    RecordingWriter
-        With its head written.
-    """
+    """Start the recording of a simulated run."""
     writer = RecordingWriter(folder, run_id)
     provenance = {**collect_provenance(str(folder)), "git_commit": ""}
     facts = {"capture": "full", "cluster": {"class": VIRTUAL_CLUSTER}, **provenance, **head}
@@ -57,15 +42,7 @@ def open_recording(folder: Path, run_id: str, head: Mapping[str, Any]) -> Record
 
 
 def write_results(writer: RecordingWriter, cluster: VirtualCluster) -> None:
-    """Write the results of a simulation and finish the recording.
-
-    Parameters
-    ----------
-    writer : RecordingWriter
-        Recording with a head.
-    cluster : VirtualCluster
-        After its run.
-    """
+    """Write the results of a simulation and finish the recording."""
     import dask
     import distributed
 

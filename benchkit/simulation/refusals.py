@@ -27,18 +27,7 @@ class UnsupportedGraph(ValueError):
 
 
 def check_graph(keys: Iterable[Any]) -> None:
-    """Refuse graphs with tasks of P2P shuffles.
-
-    Parameters
-    ----------
-    keys : iterable of str or tuple
-        Keys of the tasks.
-
-    Raises
-    ------
-    UnsupportedGraph
-        The message names the first such task.
-    """
+    """Refuse graphs with tasks of P2P shuffles."""
     for key in keys:
         name = str(key[0] if isinstance(key, tuple) else key).lstrip("('")
         if name.startswith(P2P_PREFIXES):

@@ -39,13 +39,7 @@ class Sample(NamedTuple):
 
 
 class Samples:
-    """Take samples of a cluster; their number is limited.
-
-    Parameters
-    ----------
-    cluster : VirtualCluster
-        A running cluster.
-    """
+    """Take samples of a cluster; their number is limited."""
 
     def __init__(self, cluster: Any) -> None:
         self.cluster = cluster

@@ -10,17 +10,7 @@ __all__ = ["SpillingResults"]
 
 
 class SpillingResults(OrderedDict[Any, Any]):
-    """Keep the most recently used results in memory, up to a limit.
-
-    Parameters
-    ----------
-    limit : float
-        Bytes in memory.
-    size_of : callable
-        ``size_of(key)`` returns the bytes of a result.
-    move : callable
-        ``move(nbytes, is_read)`` is called for each result that goes to disk or comes back.
-    """
+    """Keep the most recently used results in memory, up to a limit."""
 
     def __init__(
         self, limit: float, size_of: Callable[[Any], int], move: Callable[[int, bool], None]
@@ -41,13 +31,7 @@ class SpillingResults(OrderedDict[Any, Any]):
         super().__delitem__(key)
 
     def use(self, keys: Iterable[Any]) -> None:
-        """Read results back into memory that a task or another worker needs.
-
-        Parameters
-        ----------
-        keys : iterable
-            Keys of results that the worker has.
-        """
+        """Read results back into memory that a task or another worker needs."""
         for key in keys:
             self.move_to_end(key)
             size = self.on_disk.pop(key, None)

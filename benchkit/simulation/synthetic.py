@@ -255,26 +255,7 @@ SHAPES: dict[str, Callable[..., VirtualGraph]] = {
 
 
 def make_graph(name: str, arguments: dict[str, Any] | None = None) -> VirtualGraph:
-    """Return a synthetic graph by the name of its function.
-
-    Parameters
-    ----------
-    name : str
-        One of `SHAPES`.
-    arguments : dict, optional
-        Arguments of the function.
-
-    Returns
-    -------
-    VirtualGraph
-        With the name and the arguments as its name.
-
-    Raises
-    ------
-    ValueError
-        The name or an argument is unknown, a value is not a positive number, or the graph is too
-        large.
-    """
+    """Return a synthetic graph by the name of its function."""
     if name not in SHAPES:
         raise ValueError(f"no graph named {name!r}: known are {', '.join(SHAPES)}")
     arguments = dict(arguments or {})
@@ -298,22 +279,7 @@ def make_graph(name: str, arguments: dict[str, Any] | None = None) -> VirtualGra
 
 
 def run_graph(client: Any, name: str, **arguments: Any) -> list[Any]:
-    """Submit a synthetic graph to a real cluster: its tasks sleep and return bytes.
-
-    Parameters
-    ----------
-    client : distributed.Client
-        Client of the cluster.
-    name : str
-        One of `SHAPES`.
-    **arguments
-        Arguments of its function.
-
-    Returns
-    -------
-    list of Future
-        Results that no other task needs.
-    """
+    """Submit a synthetic graph to a real cluster: its tasks sleep and return bytes."""
     graph = make_graph(name, arguments)
 
     # Pickled by value: workers need not have benchkit.

@@ -20,17 +20,7 @@ _NO_LIMIT = 10**12
 
 
 class VirtualWorker:
-    """One worker.
-
-    Parameters
-    ----------
-    cluster : VirtualCluster
-        The cluster of the worker.
-    index : int
-        Number of the worker.
-    address : str
-        Its address.
-    """
+    """One worker."""
 
     def __init__(self, cluster: Any, index: int, address: str) -> None:
         from dask.utils import parse_bytes
@@ -77,13 +67,7 @@ class VirtualWorker:
     # -- messages -----------------------------------------------------------------------------
 
     def deliver(self, messages: list[dict[str, Any]]) -> None:
-        """Receive a batch of messages from the scheduler.
-
-        Parameters
-        ----------
-        messages : list of dict
-            As the scheduler sends them.
-        """
+        """Receive a batch of messages from the scheduler."""
         self.loop.submit(self.cost, self._read, messages)
 
     def _read(self, messages: list[dict[str, Any]]) -> None:
@@ -166,15 +150,7 @@ class VirtualWorker:
     # -- transfers ----------------------------------------------------------------------------
 
     def receive_request(self, receiver: VirtualWorker, instruction: Any) -> None:
-        """Receive a request for results.
-
-        Parameters
-        ----------
-        receiver : VirtualWorker
-            The worker that needs them.
-        instruction : GatherDep
-            Names the tasks.
-        """
+        """Receive a request for results."""
         self.loop.submit(self.cost, self._answer, receiver, instruction)
 
     def _answer(self, receiver: VirtualWorker, instruction: Any) -> None:
@@ -272,13 +248,7 @@ class VirtualWorker:
         return sum(self.data.on_disk.values()) if self.spills else 0
 
     def metrics(self) -> dict[str, Any]:
-        """Return the metrics of a heartbeat.
-
-        Returns
-        -------
-        dict
-            As `Worker.get_metrics` returns them.
-        """
+        """Return the metrics of a heartbeat."""
         workers, self._bandwidth_workers = self._bandwidth_workers, {}
         in_memory = self.state.nbytes - self.spilled
         return {

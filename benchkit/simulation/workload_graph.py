@@ -29,31 +29,7 @@ def workload_graph(
     durations: str = "median",
     seed: int = 0,
 ) -> VirtualGraph:
-    """Return the graph that a workload submits on a cluster of a size.
-
-    Parameters
-    ----------
-    workload, workloads, params, scale
-        See `benchkit.measure.entrypoint.measure`.
-    shape : ClusterShape
-        Size of the cluster, which decides the size of the data; needs a memory limit.
-    costs : mapping of str to sequence
-        Prefix -> pairs of seconds and bytes of its tasks.
-    durations : {"median", "resample"}
-        Use the median of each prefix, or draw a pair for each task.
-    seed : int, default 0
-        Seed of "resample".
-
-    Returns
-    -------
-    VirtualGraph
-        With the durations and sizes.
-
-    Raises
-    ------
-    UnsupportedGraph
-        The workload needs a real cluster, or a prefix has no costs.
-    """
+    """Return the graph that a workload submits on a cluster of a size."""
     variant = find_variant(workload, workloads, params)
     if not shape.memory_limit:
         raise UnsupportedGraph("its size follows the memory: set memory=, as in 1GiB")

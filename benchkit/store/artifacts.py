@@ -18,25 +18,8 @@ __all__ = ["artifact_files", "move_artifacts", "record_artifacts"]
 
 
 def artifact_files(files: Files, run_id: str) -> list[Path]:
-    """Return the additional files of a run.
-
-    Parameters
-    ----------
-    files : Files
-        Files of the store.
-    run_id : str
-        Full id.
-
-    Returns
-    -------
-    list of Path
-        Local paths, sorted.
-
-    Raises
-    ------
-    UnreadableRun
-        The run file is damaged or missing.
-    """
+    """Return the additional files of a run."""
+    # returned: Local paths, sorted.
     experiment = read_record(files.path(run_name(run_id))).get("experiment")
     names = sorted(files.walk(_folder(experiment, run_id)))
     files.fetch(names)
@@ -48,17 +31,7 @@ def _folder(experiment: str | None, run_id: str) -> str:
 
 
 def record_artifacts(tree: xr.DataTree, recording: Path, experiment: str, run_id: str) -> None:
-    """Set the attribute ``extras`` of a run: paths that `move_artifacts` will create.
-
-    Parameters
-    ----------
-    tree : DataTree
-        The run; changed in place.
-    recording : Path
-        Folder of its recording.
-    experiment, run_id : str
-        Ids that name the target folder.
-    """
+    """Set the attribute ``extras`` of a run: paths that `move_artifacts` will create."""
     folder = _folder(experiment, run_id)
     names = [f"{folder}/{extra.name}" for extra in _extras(recording)]
     if names:  # relative to the store
@@ -66,22 +39,7 @@ def record_artifacts(tree: xr.DataTree, recording: Path, experiment: str, run_id
 
 
 def move_artifacts(recording: Path, files: Files, experiment: str, run_id: str) -> None:
-    """Move additional files of a recording into the store, then delete the recording.
-
-    Parameters
-    ----------
-    recording : Path
-        Recording of a run that is in the store.
-    files : Files
-        Files of the store.
-    experiment, run_id : str
-        Ids that name the target folder.
-
-    Raises
-    ------
-    OSError, StoreError
-        A file cannot be moved; it stays, and the next `benchkit store check` retries.
-    """
+    """Move additional files of a recording into the store, then delete the recording."""
     folder = _folder(experiment, run_id)
     for extra in _extras(recording):
         target = files.workspace(folder)

@@ -68,23 +68,7 @@ T = TypeVar("T")
 
 
 class BucketFiles(Files):
-    """Files below a prefix of a bucket, with a local cache of those that never change.
-
-    Parameters
-    ----------
-    url : str
-        ``s3://bucket/prefix``, ``gs://bucket/prefix`` or ``az://container/prefix``. Server, region
-        and credentials are those of the environment: ``AWS_ENDPOINT_URL``, ``AWS_REGION``, ...
-
-    Raises
-    ------
-    InvalidStoreError
-        `url` is not the address of a bucket.
-    StoreAccessError
-        There are no credentials.
-    MissingExtra
-        obstore is not installed.
-    """
+    """Files below a prefix of a bucket, with a local cache of those that never change."""
 
     root: str
     n_threads = PARALLEL
@@ -388,18 +372,7 @@ class BucketFiles(Files):
 
 
 def open_files(location: str) -> Files:
-    """Return access to the files of a store.
-
-    Parameters
-    ----------
-    location : str
-        A folder, or the address of a bucket, see `BucketFiles`.
-
-    Returns
-    -------
-    Files
-        `LocalFiles` or `BucketFiles`.
-    """
+    """Return access to the files of a store."""
     location = location.removeprefix("file://")
     return BucketFiles(location) if "://" in location else LocalFiles(Path(location).expanduser())
 

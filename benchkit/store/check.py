@@ -36,48 +36,26 @@ _READ_FOLDERS = ("runs/", "marks/", "ledger/")
 
 @dataclass(frozen=True, repr=False)
 class CheckReport:
-    """Result of a check of a store.
+    """Result of a check of a store."""
 
-    Parameters
-    ----------
-    runs : int
-        Number of runs with a readable file.
-    adopted, orphans : list of str
-        Runs missing from the index: added by this check, or not yet added.
-    rescued : list of str
-        Runs made from recordings of killed processes.
-    missing : list of str
-        Ids in the index without a run file.
-    unreadable : list of str
-        Damaged runs and marks, each with its reason.
-    damaged_runs : list of str
-        Ids of the damaged runs.
-    set_aside : list of str
-        Ids of damaged runs that were moved to the folder ``trash``.
-    damaged_index : list of str
-        Unreadable index files; a repair deletes them and rebuilds the index from the runs.
-    strangers : list of str
-        Files that are not part of a store.
-    leftovers : list of str
-        Unfinished writes of processes that ended.
-    waiting : int
-        Finished recordings of ended processes, which a later check stores as runs.
-    not_repaired : list of str
-        Repairs that failed, such as on a full disk, with the reason.
-    """
-
-    runs: int = 0
+    runs: int = 0  # Number of runs with a readable file
+    # adopted, orphans: Runs missing from the index: added by this check, or not yet added.
     adopted: list[str] = field(default_factory=list)
+    # Runs made from recordings of killed processes.
     rescued: list[str] = field(default_factory=list)
     orphans: list[str] = field(default_factory=list)
-    missing: list[str] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)  # Ids in the index without a run file
+    # Damaged runs and marks, each with its reason.
     unreadable: list[str] = field(default_factory=list)
-    damaged_runs: list[str] = field(default_factory=list)
+    damaged_runs: list[str] = field(default_factory=list)  # Ids of the damaged runs
+    # Ids of damaged runs that were moved to the folder `trash`.
     set_aside: list[str] = field(default_factory=list)
+    # Unreadable index files; a repair deletes them and rebuilds the index from the runs.
     damaged_index: list[str] = field(default_factory=list)
-    strangers: list[str] = field(default_factory=list)
-    leftovers: list[str] = field(default_factory=list)
-    waiting: int = 0
+    strangers: list[str] = field(default_factory=list)  # Files that are not part of a store
+    leftovers: list[str] = field(default_factory=list)  # Unfinished writes of processes that ended
+    waiting: int = 0  # Finished recordings of ended processes, which a later check stores as runs
+    # Repairs that failed, such as on a full disk, with the reason.
     not_repaired: list[str] = field(default_factory=list)
 
     @property
@@ -86,13 +64,7 @@ class CheckReport:
         return not (self.orphans or self.missing or self.unreadable)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the report as JSON types.
-
-        Returns
-        -------
-        dict
-            The fields of the report, and ``healthy``.
-        """
+        """Return the report as JSON types."""
         return {**asdict(self), "healthy": self.healthy}
 
     def __repr__(self) -> str:
@@ -135,22 +107,6 @@ def inspect_store(
 
     The index is read before the files. A run that is added during the check looks unlisted; adding
     its record has the same effect as the pending write of its writer.
-
-    Parameters
-    ----------
-    files : Files
-        Files of the store.
-    catalogue : Catalogue
-        Index of the store.
-    repair : bool
-        Change the store, instead of only reporting.
-    quick : bool, default False
-        Do not read the files of listed runs.
-
-    Returns
-    -------
-    CheckReport
-        Problems found and repairs made.
     """
     failed: list[str] = []
     rescued = _rescue(files, catalogue, failed) if repair else []

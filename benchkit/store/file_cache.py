@@ -28,31 +28,14 @@ _n_new: int | None = None
 
 
 class FileCache:
-    """Copies of files below one folder.
-
-    Parameters
-    ----------
-    folder : Path
-        The folder; created by the first copy.
-    """
+    """Copies of files below one folder."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._verified: set[str] = set()
 
     def get(self, name: str) -> Path | None:
-        """Return an undamaged copy; a process verifies each copy once.
-
-        Parameters
-        ----------
-        name : str
-            Name of the file in the store.
-
-        Returns
-        -------
-        Path or None
-            The copy; None if there is none.
-        """
+        """Return an undamaged copy; a process verifies each copy once."""
         path = self.folder / name
         if name not in self._verified:
             try:
@@ -66,29 +49,7 @@ class FileCache:
         return path if path.exists() else None
 
     def put(self, name: str, data: bytes, *, keep: bool = True) -> Path:
-        """Write a copy.
-
-        Parameters
-        ----------
-        name : str
-            Name of the file in the store.
-        data : bytes
-            Content of the file.
-        keep : bool, default True
-            Whether `get` may return the copy: false for a file that can change.
-
-        Returns
-        -------
-        Path
-            The copy.
-
-        Raises
-        ------
-        StoreError
-            The copy could not be written.
-        UsageError
-            The limit of the size is not a size.
-        """
+        """Write a copy."""
         path = self.folder / name
         draft = path.with_name(f".{uuid4().hex}.tmp")
         digest = sha256(data).hexdigest() if keep else ""
@@ -108,13 +69,7 @@ class FileCache:
         return path
 
     def remove(self, *names: str) -> None:
-        """Delete copies; a missing copy is not an error.
-
-        Parameters
-        ----------
-        *names : str
-            Names of the files in the store.
-        """
+        """Delete copies; a missing copy is not an error."""
         for name in names:
             self._verified.discard(name)
             _delete(self.folder / name)

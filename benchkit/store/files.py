@@ -32,15 +32,9 @@ _NO_HARD_LINK_WINDOWS_ERROR = 1
 
 
 class LocalFiles(Files):
-    """Files below one folder.
+    """Files below one folder."""
 
-    Parameters
-    ----------
-    root : Path
-        The folder; created by the first write.
-    """
-
-    root: Path
+    root: Path  # The folder; created by the first write
 
     def __init__(self, root: Path) -> None:
         super().__init__(Path(root))

@@ -37,29 +37,7 @@ KINDS = (
 
 
 def add_event(files: Files, kind: str, facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Write an event.
-
-    Parameters
-    ----------
-    files : Files
-        Files of the store.
-    kind : str
-        One of `KINDS`.
-    facts : mapping
-        Further JSON values of the event.
-
-    Returns
-    -------
-    dict
-        The event as written, with its ``id``.
-
-    Raises
-    ------
-    UsageError
-        `kind` is not in `KINDS`.
-    StoreError
-        The event could not be written.
-    """
+    """Write an event."""
     if kind not in KINDS:
         raise UsageError(f"ledger: unknown kind of event {kind!r}: use {', '.join(KINDS)}")
     event = {**json_safe(facts), "id": new_id(), "kind": kind}
@@ -68,17 +46,6 @@ def add_event(files: Files, kind: str, facts: Mapping[str, Any]) -> dict[str, An
 
 
 def read_events(files: Files) -> list[dict[str, Any]]:
-    """Return all events, oldest first.
-
-    Parameters
-    ----------
-    files : Files
-        Files of the store.
-
-    Returns
-    -------
-    list of dict
-        Events with ``id`` and ``kind``; damaged files are skipped.
-    """
+    """Return all events, oldest first."""
     events = [event for event in files.read_objects(FOLDER) if event.get("kind") in KINDS]
     return sorted(events, key=lambda event: str(event.get("id", "")))

@@ -38,39 +38,12 @@ _UNFINISHED_FOLDERS = {"experiments", "index", "ledger", "marks", "runs", "tmp"}
 
 
 def default_store() -> str:
-    """Return the path of the store that is used if none is given.
-
-    Returns
-    -------
-    str
-        ``$BENCHKIT_STORE``, else Dask's configuration ``benchkit.store``, else ./benchkit-store;
-        in a folder ``notebooks`` ../benchkit-store.
-    """
+    """Return the path of the store that is used if none is given."""
     return str(setting("store") or working_folder() / "benchkit-store")
 
 
 def read_meta(files: Files, *, create: bool) -> dict[str, Any]:
-    """Return the content of store.json.
-
-    Parameters
-    ----------
-    files : Files
-        The folder.
-    create : bool
-        Whether the store may be missing.
-
-    Returns
-    -------
-    dict
-        Empty if the folder can become a new store, or is one without its store.json: an
-        interrupted command left only files of a store.
-
-    Raises
-    ------
-    InvalidStoreError
-        The folder is not a store, its format is newer, or there is no store and `create` is
-        false.
-    """
+    """Return the content of store.json."""
     root = files.root
     try:
         meta: dict[str, Any] = json.loads(files.read(_NAME))
@@ -122,23 +95,7 @@ def _is_unfinished(files: Files, entries: set[str]) -> bool:
 
 
 def write_meta(files: Files) -> dict[str, Any]:
-    """Create store.json, unless another writer has created it.
-
-    Parameters
-    ----------
-    files : Files
-        The folder.
-
-    Returns
-    -------
-    dict
-        Content of store.json.
-
-    Raises
-    ------
-    StoreError
-        The file could not be written.
-    """
+    """Create store.json, unless another writer has created it."""
     meta = {
         "format": _FORMAT,
         "version": FORMAT_VERSION,

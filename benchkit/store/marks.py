@@ -61,28 +61,7 @@ RENAMED_FIELDS = ("workload", "parameter", "environment")
 
 
 def new_mark(kind: str, *, reason: str = "", by: str = "", **what: Any) -> dict[str, Any]:
-    """Return a complete, validated mark.
-
-    Parameters
-    ----------
-    kind : str
-        One of `KINDS`.
-    reason, by : str
-        Reason and author.
-    **what
-        Selection and options, as in the module docstring. `before` of a bankruptcy is now by
-        default. ``from_`` stands for ``from``, a Python keyword.
-
-    Returns
-    -------
-    dict
-        The mark with its id.
-
-    Raises
-    ------
-    UsageError
-        The mark is invalid.
-    """
+    """Return a complete, validated mark."""
     if kind not in KINDS:
         raise UsageError(f"mark {kind!r}: {did_you_mean(kind, KINDS, 'use ' + ', '.join(KINDS))}")
     what = {name.removesuffix("_"): value for name, value in what.items() if value is not None}
@@ -112,23 +91,7 @@ def new_mark(kind: str, *, reason: str = "", by: str = "", **what: Any) -> dict[
 
 
 def encode_mark(mark: Mapping[str, Any]) -> bytes:
-    """Return the JSON bytes of a mark.
-
-    Parameters
-    ----------
-    mark : mapping
-        As `new_mark` returns it.
-
-    Returns
-    -------
-    bytes
-        Content of the file.
-
-    Raises
-    ------
-    UsageError
-        A value is not a JSON type.
-    """
+    """Return the JSON bytes of a mark."""
     try:
         return json.dumps(mark, indent=1).encode()
     except TypeError as error:
@@ -136,18 +99,7 @@ def encode_mark(mark: Mapping[str, Any]) -> bytes:
 
 
 def active_marks(marks: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return marks that were not undone.
-
-    Parameters
-    ----------
-    marks : iterable of mapping
-        All marks of a store.
-
-    Returns
-    -------
-    list of mapping
-        Oldest first, without undo marks.
-    """
+    """Return marks that were not undone."""
     ordered = sorted(marks, key=lambda mark: str(mark.get("id", "")))
     undone: set[str] = set()
     active = []
@@ -162,18 +114,7 @@ def active_marks(marks: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 
 
 def mark_columns(marks: Iterable[Mapping[str, Any]]) -> set[str]:
-    """Return the columns that `apply_marks` reads.
-
-    Parameters
-    ----------
-    marks : iterable of mapping
-        As `active_marks` returns them.
-
-    Returns
-    -------
-    set of str
-        Names of columns of the index.
-    """
+    """Return the columns that `apply_marks` reads."""
     columns: set[str] = set()
     for mark in marks:
         if mark.get("kind") == "rename":
@@ -186,20 +127,7 @@ def mark_columns(marks: Iterable[Mapping[str, Any]]) -> set[str]:
 
 
 def apply_marks(table: pa.Table, marks: Iterable[Mapping[str, Any]]) -> pa.Table:
-    """Return runs with the columns ``comparable`` and ``reason`` added and names replaced.
-
-    Parameters
-    ----------
-    table : Table
-        Rows of the index, with the columns of `mark_columns`.
-    marks : iterable of mapping
-        As `active_marks` returns them. Unknown kinds have no effect.
-
-    Returns
-    -------
-    Table
-        A row per run, in the same order.
-    """
+    """Return runs with the columns ``comparable`` and ``reason`` added and names replaced."""
     comparable = np.ones(table.num_rows, bool)
     reasons, reason = [""], np.zeros(table.num_rows, np.int32)
     for mark in marks:

@@ -219,13 +219,7 @@ class Run(RunTables):
 
     @property
     def plot(self) -> Any:
-        """Plot functions of this run: ``run.plot.task_stream()``.
-
-        Raises
-        ------
-        MissingExtra
-            The packages for plots are not installed.
-        """
+        """Plot functions of this run: ``run.plot.task_stream()``."""
         return self._accessor("plot")
 
     def panel(self) -> Any:

@@ -312,19 +312,7 @@ class RunTables:
 
 
 def worker_names(tree: xr.DataTree) -> list[str]:
-    """Return the unique names of the workers of a run, in order of arrival.
-
-    Parameters
-    ----------
-    tree : DataTree
-        The content of a run file.
-
-    Returns
-    -------
-    list of str
-        The names. A nanny reuses the name for a restarted worker; the restarted worker gets the
-        suffix "(restart n)".
-    """
+    """Return the unique names of the workers of a run, in order of arrival."""
     workers = tree["workers"].to_dataset() if "workers" in tree.children else xr.Dataset()
     if not workers.sizes.get("worker"):
         return []

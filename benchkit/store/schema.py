@@ -36,30 +36,14 @@ OUTCOMES = (
 
 @dataclass(frozen=True)
 class Metric:
-    """A number that describes a run.
+    """A number that describes a run."""
 
-    Parameters
-    ----------
-    name : str
-        Name of the metric.
-    units : str
-        Unit: s, B, %, USD, or "1" for counts and shares.
-    long_name : str
-        Description for labels.
-    source : str
-        Data from which the metric is computed.
-    better : {"lower", "higher", ""}
-        Direction of an improvement; "" if there is none.
-    version : int
-        Version of the definition; values of different versions are not compared.
-    """
-
-    name: str
-    units: str
-    long_name: str
-    source: str
-    better: str
-    version: int
+    name: str  # Name of the metric
+    units: str  # Unit: s, B, %, USD, or "1" for counts and shares
+    long_name: str  # Description for labels
+    source: str  # Data from which the metric is computed
+    better: str  # Direction of an improvement; "" if there is none
+    version: int  # Version of the definition; values of different versions are not compared
 
     @property
     def attrs(self) -> dict[str, str | int]:

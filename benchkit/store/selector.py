@@ -35,22 +35,6 @@ _FIELDS = {
 def parse_selection(text: str) -> dict[str, Any]:
     """Return a selection as arguments of `Store.runs`.
 
-    Parameters
-    ----------
-    text : str
-        ``key:value`` separated by commas; also ``tag:name=value`` and ``param:name=value``, whose
-        values may contain commas.
-
-    Returns
-    -------
-    dict
-        Keyword arguments.
-
-    Raises
-    ------
-    InvalidSelectionError
-        A key is unknown, has no value, or occurs twice.
-
     Examples
     --------
     >>> parse_selection("env:main,tag:variant=A,since:7d")
@@ -97,31 +81,7 @@ def _parts(text: str) -> list[str]:
 
 
 def select_runs(store: Store, text: str, columns: Sequence[str] | None = None) -> pd.DataFrame:
-    """Return the selected runs, oldest first.
-
-    Parameters
-    ----------
-    store : Store
-        The store.
-    text : str
-        A selection as `parse_selection` accepts it; empty: all runs.
-    columns : sequence of str, optional
-        Only these fields and metrics, which takes less time.
-
-    Returns
-    -------
-    DataFrame
-        Rows of `Store.runs`.
-
-    Raises
-    ------
-    InvalidSelectionError
-        The selection is invalid.
-    NotEnoughRuns
-        A part of the selection matches no run by itself.
-    UsageError
-        A time is invalid, or no run has the tag.
-    """
+    """Return the selected runs, oldest first."""
     filters = parse_selection(text) if text else {}
     if filters.get("experiment") == "latest":
         experiments = store.runs(columns=["experiment", "started"])["experiment"].dropna()
@@ -137,27 +97,7 @@ def select_runs(store: Store, text: str, columns: Sequence[str] | None = None) -
 
 
 def select_sets(store: Store, texts: Sequence[str]) -> dict[str, pd.DataFrame]:
-    """Return the runs of several selections, to be compared workload by workload.
-
-    Parameters
-    ----------
-    store : Store
-        The store.
-    texts : sequence of str
-        Selections as `parse_selection` accepts them. If they select parameters, the names of the
-        workloads are without these, so that ``param:method=apply`` and ``param:method=sum`` have
-        the same workloads.
-
-    Returns
-    -------
-    dict of str to DataFrame
-        Runs by selection, as `select_runs` returns them.
-
-    Raises
-    ------
-    InvalidSelectionError, NotEnoughRuns, UsageError
-        See `select_runs`.
-    """
+    """Return the runs of several selections, to be compared workload by workload."""
     names = {name for text in texts for name in parse_selection(text).get("params", {})}
     sets = {text: select_runs(store, text) for text in texts}
     names = names.union(*map(_swept_parameters, sets.values()))
@@ -165,19 +105,7 @@ def select_sets(store: Store, texts: Sequence[str]) -> dict[str, pd.DataFrame]:
 
 
 def pair_workloads(runs: pd.DataFrame) -> pd.DataFrame:
-    """Return the runs of an experiment, whose arms may differ in parameters of the workloads.
-
-    Parameters
-    ----------
-    runs : DataFrame
-        Runs as returned by `Store.runs`.
-
-    Returns
-    -------
-    DataFrame
-        The runs. Parameters with a value in the name of an arm, as in the arms of a sweep
-        (``method=apply``), are removed from the names of workloads.
-    """
+    """Return the runs of an experiment, whose arms may differ in parameters of the workloads."""
     return _without_parameters(runs, _swept_parameters(runs))
 
 
@@ -208,20 +136,7 @@ def _without_parameters(runs: pd.DataFrame, names: Collection[str]) -> pd.DataFr
 
 
 def explain_no_runs(store: Store, filters: Mapping[str, Any]) -> str:
-    """Return which filter matches no run by itself, with the values that exist.
-
-    Parameters
-    ----------
-    store : Store
-        The store.
-    filters : mapping
-        Arguments of `Store.runs`.
-
-    Returns
-    -------
-    str
-        Empty if the store has no runs, or if each filter matches some.
-    """
+    """Return which filter matches no run by itself, with the values that exist."""
     single = [
         (name, key, value)
         for name, wanted in filters.items()

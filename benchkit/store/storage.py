@@ -30,13 +30,7 @@ R = TypeVar("R")
 
 
 class Files(ABC):
-    """Files of a store, named by their path in it with ``/`` between the parts.
-
-    Parameters
-    ----------
-    root : Path or str
-        The folder, or the address of the bucket with its prefix.
-    """
+    """Files of a store, named by their path in it with ``/`` between the parts."""
 
     #: Number of files to read or write at a time.
     n_threads = 1
@@ -51,101 +45,26 @@ class Files(ABC):
 
     @abstractmethod
     def path(self, name: str) -> Path:
-        """Return the local path of a file, copied to the cache if the store is not local.
-
-        Parameters
-        ----------
-        name : str
-            Name of the file in the store.
-
-        Returns
-        -------
-        Path
-            The file; it may be missing.
-        """
+        """Return the local path of a file, copied to the cache if the store is not local."""
 
     @abstractmethod
     def fetch(self, names: Iterable[str], *, fresh: bool = False) -> None:
-        """Copy files to the local cache in parallel, so that reading them one by one is fast.
-
-        Parameters
-        ----------
-        names : iterable of str
-            Names of files in the store; missing files are ignored.
-        fresh : bool, default False
-            Copy also files that are in the cache: the stored bytes may be damaged.
-        """
+        """Copy files to the local cache in parallel, so that reading them one by one is fast."""
 
     @abstractmethod
     def create(self, name: str, data: bytes) -> None:
-        """Write a new file durably and atomically; never replace an existing file.
-
-        Parameters
-        ----------
-        name : str
-            Name of the file in the store.
-        data : bytes
-            Content of the file.
-
-        Raises
-        ------
-        AlreadyStored
-            A file with this name exists.
-        StoreError
-            The file could not be written (disk full, no permission); no partial file remains.
-        """
+        """Write a new file durably and atomically; never replace an existing file."""
 
     @abstractmethod
     def replace(self, name: str, data: bytes) -> None:
-        """Write a file atomically, and replace an earlier one: only for files that may change.
-
-        Parameters
-        ----------
-        name : str
-            Name of the file in the store.
-        data : bytes
-            Content of the file.
-
-        Raises
-        ------
-        StoreError
-            The file could not be written; the earlier one remains.
-        """
+        """Write a file atomically, and replace an earlier one: only for files that may change."""
 
     @abstractmethod
     def read(self, name: str) -> bytes:
-        """Return the content of a file.
-
-        Parameters
-        ----------
-        name : str
-            Name of the file in the store.
-
-        Returns
-        -------
-        bytes
-            The content.
-
-        Raises
-        ------
-        FileNotFoundError
-            The file does not exist.
-        """
+        """Return the content of a file."""
 
     def read_objects(self, folder: str) -> list[dict[str, Any]]:
-        """Return the JSON objects in the files of a folder.
-
-        Parameters
-        ----------
-        folder : str
-            Name of the folder in the store.
-
-        Returns
-        -------
-        list of dict
-            A dict per file ``*.json``, ordered by file name; damaged files are skipped, because
-            `check` reports them.
-        """
+        """Return the JSON objects in the files of a folder."""
         objects = []
         names = self.list(folder, ".json")
         self.fetch(names)
@@ -156,176 +75,55 @@ class Files(ABC):
 
     @abstractmethod
     def exists(self, name: str) -> bool:
-        """Return whether a file exists.
-
-        Parameters
-        ----------
-        name : str
-            Name of the file in the store.
-
-        Returns
-        -------
-        bool
-            False also if the name is that of a folder.
-        """
+        """Return whether a file exists."""
 
     @abstractmethod
     def list(self, folder: str, suffix: str = "") -> Sequence[str]:
-        """Return the names of the files directly in a folder.
-
-        Parameters
-        ----------
-        folder : str
-            Name of the folder in the store.
-        suffix : str, optional
-            Only names with this suffix, such as ``".json"``.
-
-        Returns
-        -------
-        sequence of str
-            Names in the store, sorted; empty if the folder is missing.
-        """
+        """Return the names of the files directly in a folder."""
+        # returned: Names in the store, sorted; empty if the folder is missing.
 
     @abstractmethod
     def folders(self, folder: str) -> Sequence[str]:
-        """Return the names of the folders directly in a folder.
-
-        Parameters
-        ----------
-        folder : str
-            Name of the folder in the store.
-
-        Returns
-        -------
-        sequence of str
-            Names in the store, sorted; empty if the folder is missing.
-        """
+        """Return the names of the folders directly in a folder."""
+        # returned: Names in the store, sorted; empty if the folder is missing.
 
     def entries(self, folder: str) -> Sequence[str]:
-        """Return the names of the files and folders directly in a folder.
-
-        Parameters
-        ----------
-        folder : str
-            Name of the folder in the store.
-
-        Returns
-        -------
-        sequence of str
-            Names in the store.
-        """
+        """Return the names of the files and folders directly in a folder."""
         return [*self.list(folder), *self.folders(folder)]
 
     @abstractmethod
     def walk(self, folder: str = "") -> Iterator[str]:
-        """Iterate over the files in and below a folder.
-
-        Parameters
-        ----------
-        folder : str, optional
-            Name of the folder in the store; by default the whole store.
-
-        Yields
-        ------
-        str
-            Name of a file, sorted per folder; unfinished writes excluded. Other programs may have
-            written files whose names are not names of a store, see `manifest.STORE_FILE`.
-        """
+        """Iterate over the files in and below a folder."""
+        # returned: Name of a file, sorted per folder; unfinished writes excluded. Other programs
+        # may have written files whose names are not names of a store, see `manifest.STORE_FILE`.
 
     @abstractmethod
     def delete(self, *names: str) -> None:
-        """Delete files; a missing file is not an error.
-
-        Parameters
-        ----------
-        *names : str
-            Names of the files in the store.
-        """
+        """Delete files; a missing file is not an error."""
 
     @abstractmethod
     def move(self, name: str, to: str) -> None:
-        """Rename a file durably; a missing file is not an error.
-
-        Parameters
-        ----------
-        name, to : str
-            Old and new name of the file in the store.
-
-        Raises
-        ------
-        StoreError
-            The file could not be moved and keeps its name.
-        """
+        """Rename a file durably; a missing file is not an error."""
 
     @abstractmethod
     def leftovers(self) -> Sequence[str]:
-        """Return the names of unfinished writes.
-
-        Returns
-        -------
-        sequence of str
-            Names of drafts that are older than a day; a write takes seconds.
-        """
+        """Return the names of unfinished writes."""
 
     @abstractmethod
     def size(self, name: str) -> int:
-        """Return the size of a file.
-
-        Parameters
-        ----------
-        name : str
-            Name of the file in the store.
-
-        Returns
-        -------
-        int
-            In B; 0 if the file is missing.
-        """
+        """Return the size of a file."""
 
     def sizes(self, folder: str = "") -> dict[str, int]:
-        """Return the sizes of the files in and below a folder.
-
-        Parameters
-        ----------
-        folder : str, optional
-            Name of the folder in the store; by default the whole store.
-
-        Returns
-        -------
-        dict of str to int
-            Name of the file -> size in B.
-        """
+        """Return the sizes of the files in and below a folder."""
         return {name: self.size(name) for name in self.walk(folder)}
 
     @abstractmethod
     def workspace(self, folder: str) -> Path:
-        """Return the local folder in which other programs write the files of a folder.
-
-        Parameters
-        ----------
-        folder : str
-            Name of the folder in the store.
-
-        Returns
-        -------
-        Path
-            The folder; it may be missing.
-        """
+        """Return the local folder in which other programs write the files of a folder."""
 
     @abstractmethod
     def publish(self, folder: str) -> None:
-        """Store the files of a workspace, where the workspace is not the folder of the store.
-
-        Parameters
-        ----------
-        folder : str
-            Name of the folder in the store.
-
-        Raises
-        ------
-        StoreError
-            A file could not be stored; it stays in the workspace, see `rescue`.
-        """
+        """Store the files of a workspace, where the workspace is not the folder of the store."""
 
     @abstractmethod
     def rescue(self) -> None:
@@ -347,22 +145,9 @@ def unfinished_files(names: Iterable[str]) -> Sequence[str]:
 def in_parallel(
     function: Callable[[T], R], items: Iterable[T], n_threads: int = PARALLEL
 ) -> Iterator[R]:
-    """Call a function for each item in threads.
-
-    Parameters
-    ----------
-    function : callable
-        Called with an item; waits for a network or a disk.
-    items : iterable
-        The items.
-    n_threads : int, optional
-        Number of threads; without threads if it is 1.
-
-    Returns
-    -------
-    iterator
-        Results in the order of the items; an error ends it, and the calls that did not start.
-    """
+    """Call a function for each item in threads."""
+    # returned: Results in the order of the items; an error ends it, and the calls that did not
+    # start.
     if n_threads == 1:
         yield from map(function, items)
         return

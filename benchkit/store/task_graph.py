@@ -22,81 +22,43 @@ class TaskGraph:
 
     Nodes are ordered so that a dependency comes before its dependents: by submission, within a
     submission by Dask's own order, which is the priority of the tasks.
-
-    Parameters
-    ----------
-    indptr, indices : ndarray of int
-        ``indices[indptr[i]:indptr[i + 1]]`` are the direct dependencies of node i, ascending.
-    group : ndarray of int
-        Index of each node's task group in `group_names`; -1: no task of the group ran.
-    group_names : list of str
-        Names of the task groups of the run.
-    row : ndarray of int
-        Row of each node in `Run.task_stream`: its last success, else its last failure; -1: it did
-        not run while the clock was on.
-    start, duration : ndarray of float
-        Start (s after clock on) and duration of computing in s; NaN without a row.
-    nbytes : ndarray of int
-        Size of the result in B; -1: unknown.
-    worker, thread : ndarray of int
-        Index of the worker and number of the thread; -1: unknown.
-    ok : ndarray of bool
-        Whether the node succeeded.
-    producer : ndarray of bool
-        Whether the task makes data, so that the scheduler queues it.
-    submission : ndarray of int
-        Row of each node in `submissions`; -1: not submitted while the clock was on (results of
-        earlier work, scattered data).
-    submissions : DataFrame
-        A row per submitted graph; times in s after clock on: received by the scheduler,
-        materialized (NaN before distributed 2024.5), ordered (the same), started (first tasks
-        sent to workers); first_node, n_nodes, nbytes (-1: unknown), and wanted, an array of nodes.
-    calls : DataFrame
-        A row per graph that the client sent, s after clock on: optimised (begin; NaN: nothing to
-        optimise), serialised (begin), sent.
-    releases : DataFrame
-        Time (s) and node of each result that a client released.
-    options : dict of int to dict
-        By node: priority, retries, workers, resources, allow_other_workers, actor, where set.
     """
 
+    # indptr, indices: `indices[indptr[i]:indptr[i + 1]]` are the direct dependencies of node i,
+    # ascending.
     indptr: np.ndarray
     indices: np.ndarray
+    # Index of each node's task group in `group_names`; -1: no task of the group ran.
     group: np.ndarray
-    group_names: list[str]
+    group_names: list[str]  # Names of the task groups of the run
+    # Row of each node in `Run.task_stream`: its last success, else its last failure; -1: it did not
+    # run while the clock was on.
     row: np.ndarray
+    # start, duration: Start (s after clock on) and duration of computing in s; NaN without a row.
     start: np.ndarray
     duration: np.ndarray
-    nbytes: np.ndarray
-    worker: np.ndarray
+    nbytes: np.ndarray  # Size of the result in B; -1: unknown
+    worker: np.ndarray  # worker, thread: Index of the worker and number of the thread; -1: unknown
     thread: np.ndarray
-    ok: np.ndarray
-    producer: np.ndarray
+    ok: np.ndarray  # Whether the node succeeded
+    producer: np.ndarray  # Whether the task makes data, so that the scheduler queues it
+    # Row of each node in `submissions`; -1: not submitted while the clock was on (results of
+    # earlier work, scattered data).
     submission: np.ndarray
+    # A row per submitted graph; times in s after clock on: received by the scheduler, materialized
+    # (NaN before distributed 2024.5), ordered (the same), started (first tasks sent to workers);
+    # first_node, n_nodes, nbytes (-1: unknown), and wanted, an array of nodes.
     submissions: pd.DataFrame
+    # A row per graph that the client sent, s after clock on: optimised (begin; NaN: nothing to
+    # optimise), serialised (begin), sent.
     calls: pd.DataFrame
-    releases: pd.DataFrame
+    releases: pd.DataFrame  # Time (s) and node of each result that a client released
+    # By node: priority, retries, workers, resources, allow_other_workers, actor, where set.
     options: dict[int, dict[str, Any]]
 
     @classmethod
     def of(cls, tree: xr.DataTree) -> TaskGraph:
-        """Return the graph in a run file.
-
-        Parameters
-        ----------
-        tree : DataTree
-            The content of a run file that `has_task_graph`.
-
-        Returns
-        -------
-        TaskGraph
-            The graph.
-
-        Raises
-        ------
-        ValueError
-            A task depends on itself or on a later one, so that there may be a cycle.
-        """
+        """Return the graph in a run file."""
         tasks, sent = tree["tasks"].to_dataset(), tree["submissions"].to_dataset()
         counts = tasks["n_dependencies"].values
         n_nodes = len(counts)
@@ -190,23 +152,7 @@ class TaskGraph:
 
 
 def event_actions(events: xr.Dataset) -> list[str]:
-    """Return the names of the activities in ``/task_events``, by their number there.
-
-    Parameters
-    ----------
-    events : Dataset
-        The group.
-
-    Returns
-    -------
-    list of str
-        Names.
-
-    Raises
-    ------
-    UnreadableRun
-        Another program wrote the group, without the names.
-    """
+    """Return the names of the activities in ``/task_events``, by their number there."""
     try:
         names: list[str] = json.loads(events.attrs["actions"])
     except (KeyError, TypeError, ValueError):
@@ -215,18 +161,7 @@ def event_actions(events: xr.Dataset) -> list[str]:
 
 
 def has_task_graph(tree: xr.DataTree) -> bool:
-    """Return whether a run file contains the graph of its tasks.
-
-    Parameters
-    ----------
-    tree : DataTree
-        The content of a run file.
-
-    Returns
-    -------
-    bool
-        False for files of format 1, level "light" and incomplete captures.
-    """
+    """Return whether a run file contains the graph of its tasks."""
     return "submissions" in tree.children and "dependency" in tree["tasks"].data_vars
 
 
@@ -245,17 +180,8 @@ def encode_rows(indptr: np.ndarray, indices: np.ndarray) -> np.ndarray:
 
     The first index of a row is the difference to the first of the row before that is not empty,
     the others are differences to their left neighbours.
-
-    Parameters
-    ----------
-    indptr, indices : ndarray of int
-        Compressed sparse rows, indices ascending within a row.
-
-    Returns
-    -------
-    ndarray of int32
-        As long as `indices`.
     """
+    # indptr, indices: Compressed sparse rows, indices ascending within a row.
     firsts = indptr[:-1][np.diff(indptr) > 0]
     out = np.diff(indices, prepend=0)
     out[firsts] = np.diff(indices[firsts], prepend=0)
@@ -263,20 +189,7 @@ def encode_rows(indptr: np.ndarray, indices: np.ndarray) -> np.ndarray:
 
 
 def decode_rows(indptr: np.ndarray, encoded: np.ndarray) -> np.ndarray:
-    """Return the indices that `encode_rows` encoded.
-
-    Parameters
-    ----------
-    indptr : ndarray of int
-        Compressed sparse rows.
-    encoded : ndarray of int
-        What `encode_rows` returned.
-
-    Returns
-    -------
-    ndarray of int32
-        Indices.
-    """
+    """Return the indices that `encode_rows` encoded."""
     counts = np.diff(indptr)
     counts, firsts = counts[counts > 0], indptr[:-1][counts > 0]
     sums = np.cumsum(encoded, dtype=np.int64)

@@ -28,30 +28,14 @@ ACTIVITIES = (
 
 @dataclass(frozen=True)
 class Variable:
-    """A variable or coordinate of a run file.
+    """A variable or coordinate of a run file."""
 
-    Parameters
-    ----------
-    name : str
-        Name within its group.
-    dims : tuple of str
-        Names of the dimensions.
-    units : str
-        Unit in the notation of UDUNITS; "1" for counts and indices, "" for texts.
-    long_name : str
-        Description for labels.
-    source : str
-        Part of Dask or of the system that reports the values.
-    dtype : str
-        NumPy type code, or "str".
-    """
-
-    name: str
-    dims: tuple[str, ...]
-    units: str
-    long_name: str
-    source: str
-    dtype: str
+    name: str  # Name within its group
+    dims: tuple[str, ...]  # Names of the dimensions
+    units: str  # Unit in the notation of UDUNITS; "1" for counts and indices, "" for texts
+    long_name: str  # Description for labels
+    source: str  # Part of Dask or of the system that reports the values
+    dtype: str  # NumPy type code, or "str"
 
     @property
     def attrs(self) -> dict[str, str]:

@@ -47,38 +47,26 @@ SHORT_NOISE = 0.02
 
 @dataclass(frozen=True)
 class LatestNight:
-    """The last night of each series relative to its reference; one element per series.
+    """The last night of each series relative to its reference; one element per series."""
 
-    Parameters
-    ----------
-    ratio : ndarray of float
-        Last night / level of the reference. NaN if the series was not measured on the last
-        night or its reference is too short.
-    units : ndarray of float
-        The same change in noise units (robust standard deviations), signed.
-    suspect : ndarray of int
-        1 or -1 where the last night differs by six noise units or more, and by 3 %; else 0. One
-        night does not prove a change: measure a suspect series again.
-    candidate : ndarray of int
-        1 or -1 where re-runs should decide: the last night differs by 2.5 noise units and 2.5 %,
-        or the last nights together differ, or there are too few nights for a reference and the
-        last night differs by 5 % and by 2.5 deviations of the nights before; else 0.
-    since : ndarray of int
-        Night from which on a candidate differs, as a position in the series: runs before it are
-        of the last good build.
-    n_before : ndarray of int
-        Number of nights before the last one, since the last restart.
-    recent_units : ndarray of float, shape (series, nights)
-        Distances of the last ten nights from a reference that ends before them, in noise units;
-        NaN on other nights.
-    """
-
+    # Last night / level of the reference. NaN if the series was not measured on the last night or
+    # its reference is too short.
     ratio: NDArray[np.float64]
+    # The same change in noise units (robust standard deviations), signed.
     units: NDArray[np.float64]
+    # 1 or -1 where the last night differs by six noise units or more, and by 3 %; else 0. One night
+    # does not prove a change: measure a suspect series again.
     suspect: NDArray[np.int64]
+    # 1 or -1 where re-runs should decide: the last night differs by 2.5 noise units and 2.5 %, or
+    # the last nights together differ, or there are too few nights for a reference and the last
+    # night differs by 5 % and by 2.5 deviations of the nights before; else 0.
     candidate: NDArray[np.int64]
+    # Night from which on a candidate differs, as a position in the series: runs before it are of
+    # the last good build.
     since: NDArray[np.int64]
-    n_before: NDArray[np.int64]
+    n_before: NDArray[np.int64]  # Number of nights before the last one, since the last restart
+    # (series, nights), distances of the last ten nights from a reference that ends before them, in
+    # noise units; NaN on other nights.
     recent_units: NDArray[np.float64]
 
     @property
@@ -99,26 +87,12 @@ class LatestNight:
 def recent_distances(
     y: Floats, length: Ints, row: Ints, reference: LatestReference
 ) -> tuple[Floats, Ints]:
-    """Return the distances of the last nights of rows from a reference that ends before them.
-
-    Parameters
-    ----------
-    y : ndarray, shape (rows, nights)
-        Logarithms of the values; NaN after the last night of a row.
-    length : ndarray of int, shape (rows,)
-        Number of nights of each row.
-    row : ndarray of int, shape (n,)
-        Rows to examine.
-    reference : LatestReference
-        References of all rows.
-
-    Returns
-    -------
-    distance : ndarray of float, shape (n, nights)
-        Logarithms of ratios; NaN without a reference.
-    at : ndarray of int, shape (n, nights)
-        Positions of the nights in the row, the last night last.
-    """
+    """Return the distances of the last nights of rows from a reference that ends before them."""
+    # y: (rows, nights), logarithms of the values; NaN after the last night of a row.
+    # length: (rows,), number of nights of each row.
+    # row: (n,), rows to examine.
+    # distance: (n, nights), logarithms of ratios; NaN without a reference.
+    # at: (n, nights), positions of the nights in the row, the last night last.
     size = max(1, min(DRIFT_NIGHTS + 2, y.shape[1]))  # also without any night
     at = np.maximum(length[row, None] - size + np.arange(size), 0)
     return y[row[:, None], at] - reference.earlier_level[row, None], at
@@ -127,26 +101,13 @@ def recent_distances(
 def find_candidates(
     distance: Floats, at: Ints, row: Ints, change: Floats, reference: LatestReference
 ) -> tuple[Ints, Ints]:
-    """Return direction and first night of suspected changes of rows that have a reference.
-
-    Parameters
-    ----------
-    distance, at : ndarray, shape (n, nights)
-        As returned by `recent_distances`.
-    row : ndarray of int, shape (n,)
-        Rows to examine.
-    change : ndarray, shape (n,)
-        Last night minus level of the reference.
-    reference : LatestReference
-        References of all rows.
-
-    Returns
-    -------
-    direction : ndarray of int, shape (n,)
-        1 or -1 for a candidate, else 0.
-    first : ndarray of int, shape (n,)
-        Position in the row of the first night that may have the change; else of the last night.
-    """
+    """Return direction and first night of suspected changes of rows that have a reference."""
+    # distance, at: (n, nights), as returned by `recent_distances`.
+    # row: (n,), rows to examine.
+    # change: (n,), last night minus level of the reference.
+    # direction: (n,), 1 or -1 for a candidate, else 0.
+    # first: (n,), position in the row of the first night that may have the change; else of the last
+    # night.
     size = at.shape[1]
     units = distance / reference.earlier_noise[row, None]
     direction, first = np.zeros(row.size, int), at[:, -1].copy()
@@ -168,24 +129,12 @@ def find_candidates(
 
 
 def find_short_candidates(y: Floats, length: Ints, row: Ints) -> tuple[Ints, Floats]:
-    """Return direction and ratio of the last night of rows with too few nights for a reference.
-
-    Parameters
-    ----------
-    y : ndarray, shape (rows, nights)
-        Logarithms of the values; NaN after the last night of a row.
-    length : ndarray of int, shape (rows,)
-        Number of nights of each row.
-    row : ndarray of int, shape (n,)
-        Rows to examine, with two nights at least.
-
-    Returns
-    -------
-    direction : ndarray of int, shape (n,)
-        1 or -1 for a candidate, else 0.
-    ratio : ndarray of float, shape (n,)
-        Last night / median of the nights before; NaN without a candidate.
-    """
+    """Return direction and ratio of the last night of rows with too few nights for a reference."""
+    # y: (rows, nights), logarithms of the values; NaN after the last night of a row.
+    # length: (rows,), number of nights of each row.
+    # row: (n,), rows to examine, with two nights at least.
+    # direction: (n,), 1 or -1 for a candidate, else 0.
+    # ratio: (n,), last night / median of the nights before; NaN without a candidate.
     direction, ratio = np.zeros(row.size, int), np.full(row.size, np.nan)
     for place, at in enumerate(row.tolist()):
         before = y[at, : length[at] - 1]

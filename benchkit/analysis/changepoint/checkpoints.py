@@ -36,40 +36,18 @@ Bools = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Checkpoints:
-    """States of rows after a number of their nights; one element of each array per row.
+    """States of rows after a number of their nights; one element of each array per row."""
 
-    Parameters
-    ----------
-    events : Events
-        Changes of level in the nights, sorted by row and night.
-    digest : ndarray of uint8, shape (rows, 16)
-        Digest of the values of the nights.
-    positions : ndarray of int, shape (rows, 7)
-        Positions of `State`, relative to the first night of the row.
-    levels : ndarray of float, shape (rows, 3)
-        Levels of `State`.
-    centre : ndarray of float, shape (rows, blocks)
-        Levels before the last whole blocks of nights.
-    left_out : ndarray of bool, shape (rows, nights)
-        Which of the last nights are left out of references.
-    """
-
-    events: Events
-    digest: NDArray[np.uint8]
-    positions: Ints
-    levels: Floats
-    centre: Floats
-    left_out: Bools
+    events: Events  # Changes of level in the nights, sorted by row and night
+    digest: NDArray[np.uint8]  # (rows, 16), digest of the values of the nights
+    positions: Ints  # (rows, 7), positions of `State`, relative to the first night of the row
+    levels: Floats  # (rows, 3), levels of `State`
+    centre: Floats  # (rows, blocks), levels before the last whole blocks of nights
+    left_out: Bools  # (rows, nights), which of the last nights are left out of references
 
     @classmethod
     def empty(cls) -> Checkpoints:
-        """Return no checkpoints.
-
-        Returns
-        -------
-        Checkpoints
-            With no rows.
-        """
+        """Return no checkpoints."""
         none = np.zeros(0, int)
         return cls(
             Events(none, none, none, np.zeros(0), np.zeros(0), np.zeros(0)),
@@ -81,18 +59,7 @@ class Checkpoints:
         )
 
     def take(self, rows: Ints) -> Checkpoints:
-        """Return the checkpoints of some rows, in their order.
-
-        Parameters
-        ----------
-        rows : ndarray of int
-            Positions of the rows; a row may occur several times.
-
-        Returns
-        -------
-        Checkpoints
-            One per element of `rows`.
-        """
+        """Return the checkpoints of some rows, in their order."""
         of_row = self.events.row
         first, last = (np.searchsorted(of_row, rows, side=side) for side in ("left", "right"))
         n = last - first
@@ -108,28 +75,11 @@ ARRAYS = ("digest", "positions", "levels", "centre", "left_out")
 def scan_nights(
     y: Floats, length: Ints, stop: Ints, earlier: Checkpoints
 ) -> tuple[Events, LatestReference, Checkpoints]:
-    """Find the changes of many series, with the states of an earlier night.
-
-    Parameters
-    ----------
-    y : ndarray, shape (rows, nights)
-        Logarithms of the values, without gaps: NaN only after the last night of a row.
-    length : ndarray of int, shape (rows,)
-        Number of nights of each row.
-    stop : ndarray of int, shape (rows,)
-        Night before which the latest reference of each row ends.
-    earlier : Checkpoints
-        Checkpoints of earlier nights, of these rows or others.
-
-    Returns
-    -------
-    events : Events
-        The changes of level in all nights.
-    latest : LatestReference
-        The reference of night `stop` of each row.
-    checkpoints : Checkpoints
-        The state of each row before its night `stop`.
-    """
+    """Find the changes of many series, with the states of an earlier night."""
+    # y: (rows, nights), logarithms of the values, without gaps: NaN only after the last night of a
+    # row.
+    # length: (rows,), number of nights of each row.
+    # stop: (rows,), night before which the latest reference of each row ends.
     digest, found, n_earlier = _find(y, stop, earlier)
     old, new = np.flatnonzero(found >= 0), np.flatnonzero(found < 0)
     width = int(stop[new].max(initial=0))

@@ -102,20 +102,11 @@ class Marks:
 
 @dataclass(frozen=True)
 class Detection:
-    """Result of the detection on one night.
+    """Result of the detection on one night."""
 
-    Parameters
-    ----------
-    changes : list of list of ChangePoint
-        Changes of each series, in order of detection.
-    latest : LatestNight
-        The last night of each series relative to its reference.
-    checkpoints : Checkpoints
-        States of the series, with which the detection on the next night is faster.
-    """
-
-    changes: list[list[ChangePoint]]
-    latest: LatestNight
+    changes: list[list[ChangePoint]]  # Changes of each series, in order of detection
+    latest: LatestNight  # The last night of each series relative to its reference
+    # States of the series, with which the detection on the next night is faster.
     checkpoints: Checkpoints
 
 
@@ -208,21 +199,7 @@ def detect_nights(
     marks: Sequence[Marks | None] | None = None,
     earlier: Checkpoints | None = None,
 ) -> Detection:
-    """Find the changes of level in many series, and judge their last night.
-
-    Parameters
-    ----------
-    values, times, marks
-        As in `detect_many`; the last column is the last night.
-    earlier : Checkpoints, optional
-        Those of the detection on an earlier night; they change the time that is needed, and
-        never the result.
-
-    Returns
-    -------
-    Detection
-        Changes equal to those of `detect_many`, the last night, and checkpoints for the next.
-    """
+    """Find the changes of level in many series, and judge their last night."""
     rows = _Rows.of(values, times, marks)
     earlier = Checkpoints.empty() if earlier is None else earlier
     events, reference, checkpoints = scan_nights(rows.y, rows.length, rows.before_latest, earlier)
@@ -235,18 +212,7 @@ def latest_night(
     times: ArrayLike | None = None,
     marks: Sequence[Marks | None] | None = None,
 ) -> LatestNight:
-    """Return the last night of each series relative to its reference.
-
-    Parameters
-    ----------
-    values, times, marks
-        As in `detect_many`; the last column is the last night.
-
-    Returns
-    -------
-    LatestNight
-        Change of each series and the suspect series; `fleet_step` takes the noise units.
-    """
+    """Return the last night of each series relative to its reference."""
     return detect_nights(values, times=times, marks=marks).latest
 
 

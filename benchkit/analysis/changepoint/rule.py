@@ -94,38 +94,18 @@ LEAST_NOISE = 0.006
 
 @dataclass(frozen=True)
 class Alarms:
-    """Windows that differ from their reference; one element of each array per window.
+    """Windows that differ from their reference; one element of each array per window."""
 
-    Parameters
-    ----------
-    row, night, m, sign : ndarray of int
-        Row, last night, number of nights, direction.
-    chance : ndarray of float
-        Probability that noise like that of the reference causes such a window.
-    noise : ndarray of float
-        Robust standard deviation of the reference.
-    """
-
-    row: Ints
+    row: Ints  # row, night, m, sign: Row, last night, number of nights, direction
     night: Ints
     m: Ints
     sign: Ints
-    chance: Floats
-    noise: Floats
+    chance: Floats  # Probability that noise like that of the reference causes such a window
+    noise: Floats  # Robust standard deviation of the reference
 
     def take(self, at: Ints | NDArray[np.bool_]) -> Alarms:
-        """Return a selection of the alarms.
-
-        Parameters
-        ----------
-        at : ndarray of int or bool
-            Positions of the alarms to keep, or a mask with an element per alarm.
-
-        Returns
-        -------
-        Alarms
-            The selected alarms, in the order of `at`.
-        """
+        """Return a selection of the alarms."""
+        # returned: The selected alarms, in the order of `at`.
         return Alarms(
             self.row[at], self.night[at], self.m[at], self.sign[at], self.chance[at], self.noise[at]
         )
@@ -141,28 +121,14 @@ def find_alarms(
     judged: Ints,
     start: Ints,
 ) -> Alarms:
-    """Find the windows of some rows that are a change.
-
-    Parameters
-    ----------
-    y : ndarray, shape (rows, nights)
-        Logarithms of the values; NaN after the last night of a row.
-    clean : ndarray, shape (rows, nights)
-        The same without the nights of changes that reverted: the nights that a reference may use.
-    centre : ndarray, shape (rows, blocks)
-        Level before each block of `REFRESH_NIGHTS` nights; NaN where no reference is long enough.
-    rows : ndarray of int
-        Rows to judge.
-    first, last : int
-        Windows end on a night of ``range(first, last)``.
-    judged, start : ndarray of int, shape (rows,)
-        For every row of `y` the first night to judge and the first night of the reference.
-
-    Returns
-    -------
-    Alarms
-        For each row at least the alarms that end on the night of its first alarm.
-    """
+    """Find the windows of some rows that are a change."""
+    # y: (rows, nights), logarithms of the values; NaN after the last night of a row.
+    # clean: (rows, nights), the same without the nights of changes that reverted: the nights that a
+    # reference may use.
+    # centre: (rows, blocks), level before each block of `REFRESH_NIGHTS` nights; NaN where no
+    # reference is long enough.
+    # judged, start: (rows,), for every row of `y` the first night to judge and the first night of
+    # the reference.
     waiting = _candidates(y, centre, rows, first, last, judged)
     parts = []
     span = FIRST_NIGHTS_JUDGED
@@ -309,22 +275,12 @@ def _window_statistics(y: Floats, centre: Floats, windows: Alarms) -> tuple[Floa
 
 
 def reference_values(y: Floats, row: Ints, start: Ints, end: Ints) -> tuple[Floats, Ints]:
-    """Return the values of the nights of each reference, sorted.
-
-    Parameters
-    ----------
-    y : ndarray, shape (rows, nights)
-        Logarithms of the values; NaN is a night that does not count.
-    row, start, end : ndarray of int, shape (n,)
-        For each reference its row, the first night that may count, and the night after the last.
-
-    Returns
-    -------
-    nights : ndarray, shape (n, 60)
-        Ascending; infinity after the last where there are fewer than 60.
-    n_nights : ndarray of int, shape (n,)
-        Number of nights of each reference, at most 60.
-    """
+    """Return the values of the nights of each reference, sorted."""
+    # y: (rows, nights), logarithms of the values; NaN is a night that does not count.
+    # row, start, end: (n,), for each reference its row, the first night that may count, and the
+    # night after the last.
+    # nights: (n, 60), ascending; infinity after the last where there are fewer than 60.
+    # n_nights: (n,), number of nights of each reference, at most 60.
     back = end[:, None] + np.arange(-MOST_REFERENCE_NIGHTS, 0)
     nights = y[row[:, None], np.maximum(back, 0)]
     if (end - start < MOST_REFERENCE_NIGHTS).any():
@@ -335,22 +291,10 @@ def reference_values(y: Floats, row: Ints, start: Ints, end: Ints) -> tuple[Floa
 
 
 def sorted_quantile(values: Floats, n: Ints, share: float) -> Floats:
-    """Return an interpolated quantile of the first elements of each row.
-
-    Parameters
-    ----------
-    values : ndarray, shape (rows, columns)
-        Each row ascending.
-    n : ndarray of int, shape (rows,)
-        Number of elements of each row that count, at least 1.
-    share : float
-        The quantile, 0 to 1: 0.5 is the median.
-
-    Returns
-    -------
-    ndarray, shape (rows,)
-        The quantile of each row.
-    """
+    """Return an interpolated quantile of the first elements of each row."""
+    # values: (rows, columns), each row ascending.
+    # n: (rows,), number of elements of each row that count, at least 1.
+    # returned: (rows,), the quantile of each row.
     place = (n - 1) * share
     low = place.astype(int)
     high = np.minimum(low + 1, n - 1)
@@ -362,25 +306,15 @@ def sorted_quantile(values: Floats, n: Ints, share: float) -> Floats:
 def robust_noise(nights: Floats, n: Ints, centre: Floats) -> Floats:
     """Return the robust standard deviation of each reference.
 
-    Parameters
-    ----------
-    nights : ndarray, shape (rows, 60)
-        Values of each reference, as `reference_values` returns them.
-    n : ndarray of int, shape (rows,)
-        Number of nights of each reference.
-    centre : ndarray, shape (rows,)
-        Median of each reference.
-
-    Returns
-    -------
-    ndarray, shape (rows,)
-        In logarithms of a ratio, at least 0.006.
-
     Notes
     -----
     The larger of the scaled median deviation and the scaled 85 % quantile: the first alone is too
     small for a bimodal series, and a single excursion determines a higher quantile.
     """
+    # nights: (rows, 60), values of each reference, as `reference_values` returns them.
+    # n: (rows,), number of nights of each reference.
+    # centre: (rows,), median of each reference.
+    # returned: (rows,), in logarithms of a ratio, at least 0.006.
     deviation = np.abs(nights - centre[:, None])
     deviation.sort(axis=1)
     spread: Floats = np.maximum(

@@ -58,54 +58,27 @@ CHUNK_NIGHTS = 64
 
 @dataclass
 class Replay:
-    """Nights of many series and what the replay knows about them.
+    """Nights of many series and what the replay knows about them."""
 
-    Parameters
-    ----------
-    y : ndarray, shape (rows, nights)
-        Logarithms of the values, without gaps: NaN only around the nights of a row.
-    clean : ndarray, shape (rows, nights)
-        The same without the nights of changes that reverted.
-    centre : ndarray, shape (rows, blocks)
-        Level before each block of `REFRESH_NIGHTS` nights; NaN where it is not known.
-    state : State
-        Positions and levels of each row.
-    found : list of Events
-        Changes of level in order of detection.
-    """
-
+    # (rows, nights), logarithms of the values, without gaps: NaN only around the nights of a row.
     y: Floats
-    clean: Floats
+    clean: Floats  # (rows, nights), the same without the nights of changes that reverted
+    # (rows, blocks), level before each block of `REFRESH_NIGHTS` nights; NaN where it is not known.
     centre: Floats
-    state: State
+    state: State  # Positions and levels of each row
+    # Changes of level in order of detection.
     found: list[Events] = field(default_factory=list)  # in order of detection
 
     @classmethod
     def initial(cls, y: Floats) -> Replay:
-        """Return the replay before the first night.
-
-        Parameters
-        ----------
-        y : ndarray, shape (rows, nights)
-            Logarithms of the values.
-
-        Returns
-        -------
-        Replay
-            Without events.
-        """
+        """Return the replay before the first night."""
+        # y: (rows, nights), logarithms of the values.
         n_rows, n_nights = y.shape
         centre = np.full((n_rows, n_nights // REFRESH_NIGHTS + 1), np.nan)
         return cls(y, y.copy(), centre, State.initial(n_rows))
 
     def advance(self, first: int, last: int) -> None:
-        """Replay more nights.
-
-        Parameters
-        ----------
-        first, last : int
-            First night, and the night after the last; no row has an event in them yet.
-        """
+        """Replay more nights."""
         n_rows = self.y.shape[0]
         for begin in range(first, last if last > FEWEST_REFERENCE_NIGHTS else 0, CHUNK_NIGHTS):
             stop = min(begin + CHUNK_NIGHTS, last)
@@ -127,18 +100,9 @@ class Replay:
         return Events.joined([Events(none, none, none, *np.zeros((3, 0))), *self.found])
 
     def latest_reference(self, end: Ints) -> LatestReference:
-        """Return the references of a night, and of `DRIFT_NIGHTS` before it.
-
-        Parameters
-        ----------
-        end : ndarray of int, shape (rows,)
-            The night of each row, before which its reference ends.
-
-        Returns
-        -------
-        LatestReference
-            NaN in rows with too few nights.
-        """
+        """Return the references of a night, and of `DRIFT_NIGHTS` before it."""
+        # end: (rows,), the night of each row, before which its reference ends.
+        # returned: NaN in rows with too few nights.
         level, noise = _reference(self.clean, self.state.start, end)
         earlier_level, earlier_noise = _reference(self.clean, self.state.start, end - DRIFT_NIGHTS)
         short = np.isnan(earlier_level)
@@ -151,18 +115,9 @@ class Replay:
 
 
 def scan(y: Floats) -> Events:
-    """Replay the nights of many series.
-
-    Parameters
-    ----------
-    y : ndarray, shape (rows, nights)
-        Logarithms of the values, without gaps: NaN only after the last night of a row.
-
-    Returns
-    -------
-    Events
-        The changes of level.
-    """
+    """Replay the nights of many series."""
+    # y: (rows, nights), logarithms of the values, without gaps: NaN only after the last night of a
+    # row.
     replay = Replay.initial(y)
     replay.advance(0, y.shape[1])
     return replay.events

@@ -30,21 +30,14 @@ MOST_OF_IT = 0.5
 
 @dataclass(frozen=True, repr=False)
 class CauseChanges:
-    """The difference in duration of two arms by cause, and the lower bounds of both.
+    """The difference in duration of two arms by cause, and the lower bounds of both."""
 
-    Parameters
-    ----------
-    causes : DataFrame
-        A row per cause of `benchkit.analysis.insight.blame.CAUSES`, the largest difference first:
-        ``seconds``, contender minus baseline, with the interval ``low`` to ``high`` over the
-        repeats, ``baseline_s``, ``contender_s``, and ``group``: the task group with most of the
-        difference, or "". The sum of ``seconds`` is the difference of the mean durations.
-    bounds : DataFrame
-        Lower bounds of the duration in s by name, means of each arm: ``baseline_s``,
-        ``contender_s``.
-    """
-
+    # A row per cause of `benchkit.analysis.insight.blame.CAUSES`, the largest difference first:
+    # `seconds`, contender minus baseline, with the interval `low` to `high` over the repeats,
+    # `baseline_s`, `contender_s`, and `group`: the task group with most of the difference, or "".
+    # The sum of `seconds` is the difference of the mean durations.
     causes: pd.DataFrame
+    # Lower bounds of the duration in s by name, means of each arm: `baseline_s`, `contender_s`.
     bounds: pd.DataFrame
 
     @property
@@ -86,27 +79,7 @@ def cause_changes(
     blocked: bool = False,
     level: float = 0.95,
 ) -> CauseChanges:
-    """Split the difference in duration of two arms by cause.
-
-    Parameters
-    ----------
-    baseline, contender : sequence of Run
-        Runs of a workload with outcome ok; at least one each.
-    blocked : bool, default False
-        Element i of both is from block i: intervals are those of the differences within blocks.
-    level : float, default 0.95
-        Confidence of the intervals.
-
-    Returns
-    -------
-    CauseChanges
-        Seconds by cause, and lower bounds.
-
-    Raises
-    ------
-    NotRecorded
-        A run has no task graph.
-    """
+    """Split the difference in duration of two arms by cause."""
     sides = [[run_limits(run) for run in side] for side in (baseline, contender)]
     names = list(CAUSES_SHORT)
     values = [np.array([_seconds(limits, names) for limits in side]) for side in sides]
@@ -126,22 +99,8 @@ def cause_changes(
 def difference_table(
     values: Sequence[np.ndarray], *, blocked: bool, level: float, value: str = "seconds"
 ) -> pd.DataFrame:
-    """Return the mean difference of each column of two arrays with its interval, and both means.
-
-    Parameters
-    ----------
-    values : sequence of ndarray, shape (runs, columns)
-        Of the baseline and of the contender.
-    blocked, level : bool, float
-        See `cause_changes`.
-    value : str, default "seconds"
-        Name of the difference. With seconds, the names of the means end with ``_s``.
-
-    Returns
-    -------
-    DataFrame
-        A row per column: the difference, ``low``, ``high``, and the means of both arms.
-    """
+    """Return the mean difference of each column of two arrays with its interval, and both means."""
+    # values: (runs, columns), of the baseline and of the contender.
     baseline, contender = values
     difference, half = mean_difference(baseline, contender, paired=blocked, level=level)
     suffix = "_s" if value == "seconds" else ""

@@ -176,31 +176,7 @@ def _check_sets(name: str, baseline: pd.DataFrame, sets: Mapping[str, pd.DataFra
 def compare_experiment(
     runs: pd.DataFrame, experiment: str, *, baseline: str | None = None, **options: Any
 ) -> Comparison:
-    """Compare the arms of an experiment.
-
-    Parameters
-    ----------
-    runs : DataFrame
-        Runs of a store; runs of other experiments are ignored.
-    experiment : str
-        Id of the experiment, or the first characters of the id.
-    baseline : str, optional
-        Name of the arm that the others are compared with; by default the first arm that ran.
-    **options
-        Options of `compare`.
-
-    Returns
-    -------
-    Comparison
-        Of each other arm with the baseline.
-
-    Raises
-    ------
-    NotEnoughRuns
-        The experiment has no runs, or only one arm.
-    UsageError
-        The experiment has no arm of that name, or several ids begin with `experiment`.
-    """
+    """Compare the arms of an experiment."""
     if len(runs):
         runs = runs[runs["experiment"].fillna("").str.startswith(experiment)]
     if runs.empty:

@@ -304,21 +304,7 @@ def _index(row: Row) -> int:
 
 
 def text_row(row: Mapping[str, Any], comparison: Comparison) -> dict[str, str]:
-    """Return a row of a comparison as text, by title of the column.
-
-    Parameters
-    ----------
-    row : mapping
-        A row of `Comparison.frame`.
-    comparison : Comparison
-        The comparison.
-
-    Returns
-    -------
-    dict of str to str
-        The columns of values have the names of the arms; with several contenders the second is
-        ``contender value``, because the column ``contender`` has the name.
-    """
+    """Return a row of a comparison as text, by title of the column."""
     interval = ""
     if not math.isnan(row["low"]):
         low, high = (

@@ -41,28 +41,6 @@ def compare_groups(
 ) -> pd.DataFrame:
     """Compare the task groups of workloads in two arms.
 
-    Parameters
-    ----------
-    groups : sequence of GroupRuns
-        An element per workload and contender.
-    blocked : bool, default False
-        Whether element i of each arm is from block i.
-    level : float, default 0.95
-        Confidence of the intervals; a row is changed if q <= 1 - level.
-
-    Returns
-    -------
-    DataFrame
-        A row per contender, workload, group and measure, changed rows and shares first:
-        ``group_share`` and ``group_cpu_share`` (share of the thread-seconds and of the processor
-        time of the run), ``group_task_time`` and ``group_task_bytes`` (seconds and bytes per task)
-        and ``group_tasks`` (number of tasks; group "" is the whole run); of the whole run also
-        ``graph_tasks`` and ``graph_bytes`` (number of submitted tasks and size of the graphs),
-        ``run_transfers`` and ``run_transfer_bytes``
-        (per task); with ``baseline``,
-        ``contender_value``, ``ratio``, ``low``, ``high``, ``p``, ``q``, ``exact`` and ``verdict``:
-        more, less, same or undecided.
-
     Notes
     -----
     Shares are tested as log-odds. Workloads are tested first, by Simes' combination of their groups

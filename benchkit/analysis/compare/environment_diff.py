@@ -43,19 +43,9 @@ SAME_COUNT = 0.01
 
 
 def differences(baseline: Sequence[Any], contender: Sequence[Any]) -> pd.DataFrame:
-    """Return the differences between two sets of runs.
-
-    Parameters
-    ----------
-    baseline, contender : sequence of DataTree or Run
-        Runs of both sets. Counts are medians, everything else is from the last run of each set.
-
-    Returns
-    -------
-    DataFrame
-        Columns ``kind`` (package, config, variable, cluster, count, outcome), ``name``,
-        ``baseline`` and ``contender`` as text. Packages are in the order of `package_rank`.
-    """
+    """Return the differences between two sets of runs."""
+    # returned: Columns `kind` (package, config, variable, cluster, count, outcome), `name`,
+    # `baseline` and `contender` as text. Packages are in the order of `package_rank`.
     sides = [[getattr(run, "tree", run) for run in runs] for runs in (baseline, contender)]
     rows: list[tuple[str, str, str, str]] = []
     if all(sides):
@@ -75,21 +65,7 @@ def differences(baseline: Sequence[Any], contender: Sequence[Any]) -> pd.DataFra
 
 
 def package_rank(name: str, one_sided: bool) -> tuple[int, int, str]:
-    """Return the sort key of a package in a table of differences.
-
-    Parameters
-    ----------
-    name : str
-        Name of the package.
-    one_sided : bool
-        Whether only one of the environments has it, as the tools of the environment that runs
-        benchkit.
-
-    Returns
-    -------
-    tuple
-        Dask and its libraries first, then packages of both sides, then those of one side.
-    """
+    """Return the sort key of a package in a table of differences."""
     if name in _FIRST_PACKAGES:
         return 0, _FIRST_PACKAGES.index(name), name
     return 2 if one_sided else 1, 0, name

@@ -51,35 +51,22 @@ LEAST_SHARE = 0.05
 
 @dataclass(frozen=True, repr=False)
 class Explanation:
-    """The difference between two arms, in parts.
+    """The difference between two arms, in parts."""
 
-    Parameters
-    ----------
-    parts : DataFrame
-        A row per task group and activity, the largest first: ``seconds`` of wall time (thread-
-        seconds / number of threads), contender minus baseline, with the interval ``low`` to
-        ``high`` over the repeats, the values of both arms, and the share of the whole. The last
-        rows are ``idle`` (threads without tasks) and ``unexplained``; the sum is `total_s`.
-    memory : DataFrame
-        A row per kind of memory at the cluster's peak: ``bytes``, contender minus baseline, with
-        interval.
-    total_s : float
-        Difference of the mean durations, in s.
-    n_baseline, n_contender : int
-        Number of runs used.
-    causes : CauseChanges or None
-        The difference by cause; None if a run has no task graph.
-    memory_groups : DataFrame
-        Return value of `benchkit.analysis.insight.memory_changes.memory_difference`; empty if a run
-        has no bytes by task group.
-    """
-
+    # A row per task group and activity, the largest first: `seconds` of wall time (thread- seconds
+    # / number of threads), contender minus baseline, with the interval `low` to `high` over the
+    # repeats, the values of both arms, and the share of the whole. The last rows are `idle`
+    # (threads without tasks) and `unexplained`; the sum is `total_s`.
     parts: pd.DataFrame
+    # A row per kind of memory at the cluster's peak: `bytes`, contender minus baseline, with
+    # interval.
     memory: pd.DataFrame
-    total_s: float
-    n_baseline: int
+    total_s: float  # Difference of the mean durations, in s
+    n_baseline: int  # n_baseline, n_contender: Number of runs used
     n_contender: int
-    causes: CauseChanges | None = None
+    causes: CauseChanges | None = None  # The difference by cause; None if a run has no task graph
+    # Return value of `benchkit.analysis.insight.memory_changes.memory_difference`; empty if a run
+    # has no bytes by task group.
     memory_groups: pd.DataFrame = field(default_factory=pd.DataFrame)
 
     @property
@@ -120,25 +107,6 @@ def explain(
     level: float = 0.95,
 ) -> Explanation:
     """Split the difference in duration of two arms by task group and activity.
-
-    Parameters
-    ----------
-    baseline, contender : sequence of DataTree or Run
-        Runs of a workload with outcome ok.
-    blocked : bool, default False
-        Element i of both is from block i: intervals are those of the differences within blocks.
-    level : float, default 0.95
-        Confidence of the intervals.
-
-    Returns
-    -------
-    Explanation
-        Parts of the difference in time and in memory.
-
-    Raises
-    ------
-    NotEnoughRuns
-        An arm has no run.
 
     Notes
     -----

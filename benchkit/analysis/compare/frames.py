@@ -32,36 +32,15 @@ Frame: TypeAlias = tuple[str, str]
 
 
 class FrameSamples(NamedTuple):
-    """Samples of the call stacks of a task group in one run.
+    """Samples of the call stacks of a task group in one run."""
 
-    Parameters
-    ----------
-    total : int
-        Number of samples.
-    counts : dict of tuple to int
-        Function and file -> samples in which it was on the call stack.
-    depths : dict of tuple to float
-        Function and file -> mean number of its callers.
-    """
-
-    total: int
-    counts: dict[Frame, int]
-    depths: dict[Frame, float]
+    total: int  # Number of samples
+    counts: dict[Frame, int]  # Function and file -> samples in which it was on the call stack
+    depths: dict[Frame, float]  # Function and file -> mean number of its callers
 
 
 def frame_samples(profile: pd.DataFrame) -> dict[str, FrameSamples]:
-    """Return the samples of each function by prefix of the tasks.
-
-    Parameters
-    ----------
-    profile : DataFrame
-        Return value of `Run.profile`.
-
-    Returns
-    -------
-    dict of str to FrameSamples
-        A function that calls itself counts once in a call stack.
-    """
+    """Return the samples of each function by prefix of the tasks."""
     result: dict[str, FrameSamples] = {}
     if profile.empty:
         return result
@@ -94,23 +73,6 @@ def find_frame(
     arms: Mapping[str, Sequence[FrameSamples | None]], direction: int, *, level: float = 0.95
 ) -> dict[str, Any] | None:
     """Find the function whose share of the samples of a group changed with the group.
-
-    Parameters
-    ----------
-    arms : mapping of str to sequence
-        For ``baseline``, ``contender`` and, if there is one, ``null``: the samples of the group in
-        each run, None where there are none.
-    direction : int
-        1 if the group takes more of the run than before, -1 if it takes less.
-    level : float, default 0.95
-        1 - probability that a function is named although no share changed.
-
-    Returns
-    -------
-    dict or None
-        ``function``, ``file``, ``baseline`` and ``contender_value`` (shares of the samples),
-        ``ratio`` with its interval ``low`` to ``high``, ``p`` and ``q``; None if no function
-        changed.
 
     Notes
     -----

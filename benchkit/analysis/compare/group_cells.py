@@ -58,42 +58,26 @@ Totals = Mapping[str, GroupTotals]
 
 @dataclass(frozen=True)
 class GroupRuns:
-    """Totals of the task groups of a workload, in the runs of two arms.
+    """Totals of the task groups of a workload, in the runs of two arms."""
 
-    Parameters
-    ----------
-    workload, contender : str
-        The row of the comparison.
-    arms : mapping of str to sequence
-        For ``baseline``, ``contender`` and, if there is one, ``null``: the totals of each run, None
-        where a run is missing. Element i is from block i if runs are compared within blocks.
-    amounts : mapping of str to sequence
-        By the same arms the amounts of the whole run, as `run_amounts` returns them; empty if
-        unknown.
-    """
-
-    workload: str
+    workload: str  # workload, contender: The row of the comparison
     contender: str
+    # For `baseline`, `contender` and, if there is one, `null`: the totals of each run, None where a
+    # run is missing. Element i is from block i if runs are compared within blocks.
     arms: Mapping[str, Sequence[Totals | None]]
+    # By the same arms the amounts of the whole run, as `run_amounts` returns them; empty if
+    # unknown.
     amounts: Mapping[str, Sequence[Mapping[str, float]]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class GroupCells:
-    """Values of the task groups of a workload.
+    """Values of the task groups of a workload."""
 
-    Parameters
-    ----------
-    about : GroupRuns
-        The workload and its runs.
-    names : list of str
-        Names of the groups.
-    seconds, n_tasks, nbytes, cpu : dict of str to ndarray
-        Values by arm, shape (groups, runs); NaN where a run is missing.
-    """
-
-    about: GroupRuns
-    names: list[str]
+    about: GroupRuns  # The workload and its runs
+    names: list[str]  # Names of the groups
+    # seconds, n_tasks, nbytes, cpu: Values by arm, shape (groups, runs); NaN where a run is
+    # missing.
     seconds: dict[str, Array]
     n_tasks: dict[str, Array]
     nbytes: dict[str, Array]
@@ -101,18 +85,7 @@ class GroupCells:
 
     @classmethod
     def of(cls, groups: GroupRuns) -> GroupCells:
-        """Return the arrays of a workload, with groups of other names in an arm joined.
-
-        Parameters
-        ----------
-        groups : GroupRuns
-            The workload and its runs.
-
-        Returns
-        -------
-        GroupCells
-            With the groups of all runs.
-        """
+        """Return the arrays of a workload, with groups of other names in an arm joined."""
         sides = {arm: [run for run in runs if run] for arm, runs in groups.arms.items()}
         renamed: dict[str, str] = {}
         if sides["baseline"] and sides["contender"]:
@@ -137,20 +110,8 @@ class GroupCells:
         return cls(groups, names, *parts)
 
     def mean_shares(self, arm: str, seconds: Mapping[str, Array]) -> Array:
-        """Return the mean share of each group in the seconds of its run.
-
-        Parameters
-        ----------
-        arm : str
-            Name of the arm.
-        seconds : mapping of str to ndarray
-            `seconds` or `cpu`.
-
-        Returns
-        -------
-        ndarray, shape (groups,)
-            0 without runs.
-        """
+        """Return the mean share of each group in the seconds of its run."""
+        # returned: (groups,), 0 without runs.
         values = seconds[arm][:, np.isfinite(seconds[arm]).all(axis=0)]
         total = values.sum(axis=0)
         if not values.size or not (total > 0).any():
@@ -161,20 +122,8 @@ class GroupCells:
     def distances(
         self, members: NDArray[np.int64], seconds: Mapping[str, Array]
     ) -> dict[int, float]:
-        """Return by how much the seconds of groups changed more than those of the median group.
-
-        Parameters
-        ----------
-        members : ndarray of int
-            Positions of the groups.
-        seconds : mapping of str to ndarray
-            `seconds` or `cpu`.
-
-        Returns
-        -------
-        dict of int to float
-            Absolute difference of logarithms by position.
-        """
+        """Return by how much the seconds of groups changed more than those of the median group."""
+        # returned: Absolute difference of logarithms by position.
         with np.errstate(divide="ignore", invalid="ignore"):
             logs = {arm: np.log(seconds[arm][members]) for arm in ("baseline", "contender")}
         finite = [np.ma.masked_invalid(values) for values in logs.values()]
@@ -184,38 +133,14 @@ class GroupCells:
         return dict(zip(members.tolist(), distance.tolist(), strict=True))
 
     def row(self, group: str, metric: str, **values: Any) -> dict[str, Any]:
-        """Return a row of the table about a group.
-
-        Parameters
-        ----------
-        group, metric : str
-            Name of the group; the measure.
-        **values
-            Further columns; by default ``exact`` is false.
-
-        Returns
-        -------
-        dict
-            The row.
-        """
+        """Return a row of the table about a group."""
         about = {"contender": self.about.contender, "workload": self.about.workload}
         unit = {"group": group, "metric": metric, "unit": UNITS[metric]}
         return {**about, **unit, "exact": False, **values}
 
 
 def amounts(cell: GroupCells) -> list[tuple[str, str, dict[str, Array]]]:
-    """Return the amounts of a workload that are not shares.
-
-    Parameters
-    ----------
-    cell : GroupCells
-        The workload.
-
-    Returns
-    -------
-    list of (str, str, dict)
-        Group, measure, and values by arm.
-    """
+    """Return the amounts of a workload that are not shares."""
     shares = np.maximum(*(cell.mean_shares(arm, cell.seconds) for arm in ("baseline", "contender")))
     if not cell.names:
         return []
@@ -247,20 +172,7 @@ def amounts(cell: GroupCells) -> list[tuple[str, str, dict[str, Array]]]:
 
 
 def exact_values(metric: str, values: Mapping[str, Array]) -> tuple[float, float] | None:
-    """Return the value of all runs of each arm, if it is one in enough runs.
-
-    Parameters
-    ----------
-    metric : str
-        The measure; seconds are never exact.
-    values : mapping of str to ndarray
-        Values by arm; the null arm belongs to the baseline.
-
-    Returns
-    -------
-    tuple of float or None
-        Value of the baseline and of the contender.
-    """
+    """Return the value of all runs of each arm, if it is one in enough runs."""
     sides = [np.concatenate([values["baseline"], values.get("null", np.zeros(0))])]
     sides = [side[np.isfinite(side)] for side in (*sides, values["contender"])]
     if metric not in EXACT_RUNS or min(side.size for side in sides) < EXACT_RUNS[metric]:

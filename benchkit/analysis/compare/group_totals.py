@@ -27,40 +27,17 @@ _NOT_BUSY = ("transfer", "seceded")
 
 
 class GroupTotals(NamedTuple):
-    """Totals of the task groups of a run that have the same name.
+    """Totals of the task groups of a run that have the same name."""
 
-    Parameters
-    ----------
-    seconds : float
-        Thread-seconds of computing, serialization and disk.
-    n_tasks : int
-        Number of tasks.
-    nbytes : float
-        Bytes of the results; NaN if not recorded.
-    cpu : float, default NaN
-        Seconds of processor time of the threads that computed; NaN if not recorded.
-    """
-
-    seconds: float
-    n_tasks: int
-    nbytes: float
+    seconds: float  # Thread-seconds of computing, serialization and disk
+    n_tasks: int  # Number of tasks
+    nbytes: float  # Bytes of the results; NaN if not recorded
+    # Seconds of processor time of the threads that computed; NaN if not recorded.
     cpu: float = math.nan
 
 
 def group_totals(tree: xr.DataTree) -> dict[str, GroupTotals]:
-    """Return the totals of the task groups of a run.
-
-    Parameters
-    ----------
-    tree : DataTree
-        A run with the group ``task_groups``; without it, or without the numbers of tasks, there are
-        no totals. Processor time comes from the group ``fine``.
-
-    Returns
-    -------
-    dict of str to GroupTotals
-        By name without Dask's hash; groups of equal names are added.
-    """
+    """Return the totals of the task groups of a run."""
     node = tree.children.get("task_groups")
     if node is None or not {"seconds", "n_tasks"} <= set(node.data_vars):
         return {}
@@ -102,21 +79,7 @@ def _cpu_seconds(tree: xr.DataTree) -> dict[str, float]:
 
 
 def run_amounts(tree: xr.DataTree) -> dict[str, float]:
-    """Return amounts of a whole run.
-
-    Parameters
-    ----------
-    tree : DataTree
-        A run with the groups ``task_groups``, ``submissions`` and ``transfers``, if recorded.
-
-    Returns
-    -------
-    dict of str to float
-        ``graph_tasks`` is the number of submitted tasks, ``graph_bytes`` the size of the
-        serialized graphs; ``run_transfers`` and
-        ``run_transfer_bytes`` are fetches between workers and their bytes, per task that ended.
-        Without those that were not recorded, or not by all workers.
-    """
+    """Return amounts of a whole run."""
     amounts = {}
     submissions, transfers = (
         tree.children[name].to_dataset() if name in tree.children else xr.Dataset()
@@ -135,19 +98,7 @@ def run_amounts(tree: xr.DataTree) -> dict[str, float]:
 
 
 def renamed_groups(before: Mapping[str, int], after: Mapping[str, int]) -> dict[str, str]:
-    """Return the joined name of each group that has another name in the other arm.
-
-    Parameters
-    ----------
-    before, after : mapping of str to int
-        Number of tasks by name of group, of a run of each arm.
-
-    Returns
-    -------
-    dict of str to str
-        Name in either arm -> ``old → new``, for pairs of groups without a match that are the only
-        ones with their number of tasks.
-    """
+    """Return the joined name of each group that has another name in the other arm."""
     only = [
         {name: count for name, count in one.items() if name not in other}
         for one, other in ((before, after), (after, before))
@@ -163,18 +114,7 @@ def renamed_groups(before: Mapping[str, int], after: Mapping[str, int]) -> dict[
 
 
 def changed_rows(table: pd.DataFrame) -> list[dict[str, Any]]:
-    """Return the changed rows of a table of task groups, one share for each group.
-
-    Parameters
-    ----------
-    table : DataFrame
-        Return value of `benchkit.analysis.compare.run_groups.compare_run_groups`.
-
-    Returns
-    -------
-    list of dict
-        In the order of the table.
-    """
+    """Return the changed rows of a table of task groups, one share for each group."""
     changed = table[table["verdict"].isin(["more", "less"])]
     is_share = changed["metric"].isin(["group_share", "group_cpu_share"])
     changed = changed[~(is_share & changed[["contender", "workload", "group"]].duplicated())]
@@ -182,19 +122,7 @@ def changed_rows(table: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def describe_group_change(row: Mapping[str, Any]) -> str:
-    """Return a changed measure of a task group as a sentence.
-
-    Parameters
-    ----------
-    row : mapping
-        With ``workload``, ``group``, ``metric``, ``unit``, ``baseline``, ``contender_value``,
-        ``ratio``, ``low``, ``high`` and ``exact``; of a function also ``function`` and ``file``.
-
-    Returns
-    -------
-    str
-        ``etl: group merge takes 12.0 % more of the run (8.1 to 16.0): 4.1 % -> 4.6 %``.
-    """
+    """Return a changed measure of a task group as a sentence."""
     group = f"group {row['group']}" if row["group"] else "the run"
     if row["metric"] == "frame_share":
         return _describe_frame(row)

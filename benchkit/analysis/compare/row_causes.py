@@ -22,21 +22,7 @@ MAX_RUNS = 5
 
 
 def with_causes(comparison: Comparison, open_run: Callable[[str], Run]) -> Comparison:
-    """Return a comparison whose rows with a changed duration or memory say what moved.
-
-    Parameters
-    ----------
-    comparison : Comparison
-        The comparison.
-    open_run : callable
-        Returns the run with an id, such as `Store.open`.
-
-    Returns
-    -------
-    Comparison
-        With ``cause`` in the changed rows of duration and of memory, and a warning about the rows
-        whose runs have no task graph or cannot be read.
-    """
+    """Return a comparison whose rows with a changed duration or memory say what moved."""
     frame = comparison.frame.copy()
     unknown = []
     changed = frame["changed"] & frame["metric"].isin(DEFAULT_METRICS)

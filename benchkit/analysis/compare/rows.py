@@ -17,18 +17,7 @@ _NOT_ATTEMPTED = ("skipped", "infrastructure")
 
 
 def valid_runs(runs: pd.DataFrame) -> pd.DataFrame:
-    """Return the runs that the statistics use.
-
-    Parameters
-    ----------
-    runs : DataFrame
-        As returned by `Store.runs`.
-
-    Returns
-    -------
-    DataFrame
-        Runs with outcome ok that no mark excludes.
-    """
+    """Return the runs that the statistics use."""
     runs = _comparable(runs)
     return runs if runs.empty else runs[runs["outcome"] == "ok"]
 
@@ -40,27 +29,7 @@ def build_rows(
     metrics: Sequence[str],
     n_blocks: int | None,
 ) -> list[dict[str, Any]]:
-    """Return a row for each contender, workload and metric with a value in an arm.
-
-    Parameters
-    ----------
-    baseline : DataFrame
-        Runs of the baseline.
-    sets : mapping of str to DataFrame
-        Runs of the contenders by name.
-    null : DataFrame or None
-        Runs of the null arm; its failures are failures of the baseline.
-    metrics : sequence of str
-        Names of metrics.
-    n_blocks : int or None
-        Number of blocks; None if runs are not compared within blocks.
-
-    Returns
-    -------
-    list of dict
-        Names, numbers of failed and of all attempted runs by side, number of runs that reached
-        their deadline, and by arm values (``points``) and run ids (``ids``).
-    """
+    """Return a row for each contender, workload and metric with a value in an arm."""
     rows = []
     empty = baseline.iloc[:0]
     nulls = {} if null is None else {"null": null}
@@ -97,18 +66,8 @@ def build_rows(
 
 
 def stack(rows: Sequence[np.ndarray]) -> np.ndarray:
-    """Return rows of different lengths as a matrix.
-
-    Parameters
-    ----------
-    rows : sequence of ndarray
-        Values of each row.
-
-    Returns
-    -------
-    ndarray, shape (rows, longest row)
-        Padded with NaN.
-    """
+    """Return rows of different lengths as a matrix."""
+    # returned: (rows, longest row), padded with NaN.
     width = max((len(row) for row in rows), default=0)
     stacked = np.full((len(rows), max(width, 1)), np.nan)
     for index, row in enumerate(rows):

@@ -32,20 +32,7 @@ Arms: TypeAlias = Mapping[str, Sequence[str]]
 
 
 def with_composition(comparison: Comparison, load: Load) -> Comparison:
-    """Return a comparison with the changes of the task groups of its workloads.
-
-    Parameters
-    ----------
-    comparison : Comparison
-        Result of `benchkit.analysis.compare.compare_runs.compare`.
-    load : callable
-        `Store.load` of the store with the runs.
-
-    Returns
-    -------
-    Comparison
-        With the table of `compare_run_groups` in ``composition``.
-    """
+    """Return a comparison with the changes of the task groups of its workloads."""
     by_workload = comparison.frame.groupby(["contender", "workload"], sort=True)["row"]
     chosen: dict[tuple[str, str], Arms] = {}
     for (contender, workload), rows in by_workload:
@@ -61,24 +48,7 @@ def with_composition(comparison: Comparison, load: Load) -> Comparison:
 def compare_run_groups(
     runs: Mapping[tuple[str, str], Arms], load: Load, *, blocked: bool, level: float = 0.95
 ) -> pd.DataFrame:
-    """Compare the task groups of runs, and the functions of those that changed.
-
-    Parameters
-    ----------
-    runs : mapping of (contender, workload) to mapping
-        Ids for ``baseline``, ``contender`` and, if there is one, ``null``.
-    load : callable
-        `Store.load` of the store with the runs.
-    blocked, level
-        As in `benchkit.analysis.compare.composition.compare_groups`.
-
-    Returns
-    -------
-    DataFrame
-        The table of `compare_groups`; after the share of a group that changed a row of measure
-        ``frame_share``, if the share of a function in the group's samples changed with it, with
-        ``function`` and ``file``.
-    """
+    """Compare the task groups of runs, and the functions of those that changed."""
     every = {run_id for arms in runs.values() for ids in arms.values() for run_id in ids if run_id}
     valid = [run for run in _readable(load, sorted(every), READ) if run.outcome == "ok"]
     totals = {run.id: group_totals(run.tree) for run in valid}
@@ -106,21 +76,7 @@ def compare_run_groups(
 
 
 def read_frames(arms: Arms, load: Load) -> dict[str, list[dict[str, FrameSamples]]]:
-    """Return the samples of the call stacks of runs.
-
-    Parameters
-    ----------
-    arms : mapping of str to sequence of str
-        Ids of runs by arm.
-    load : callable
-        `Store.load` of the store with the runs.
-
-    Returns
-    -------
-    dict of str to list
-        By arm the samples of each run by prefix of the tasks; empty where a run is missing or has
-        no call stacks.
-    """
+    """Return the samples of the call stacks of runs."""
     ids = sorted({run_id for of_arm in arms.values() for run_id in of_arm if run_id})
     samples = {run.id: frame_samples(run.profile()) for run in _readable(load, ids, ("profile",))}
     return {arm: [samples.get(run_id, {}) for run_id in of_arm] for arm, of_arm in arms.items()}
@@ -132,22 +88,7 @@ def frame_row(
     *,
     level: float = 0.95,
 ) -> dict[str, Any] | None:
-    """Return the row about the function that changed in a group that changed.
-
-    Parameters
-    ----------
-    found : mapping
-        Row of the share of the group, with ``group`` and ``ratio``.
-    frames : mapping of str to sequence
-        Return value of `read_frames`.
-    level : float, default 0.95
-        Confidence, for this group.
-
-    Returns
-    -------
-    dict or None
-        A row like `found`, of measure ``frame_share``; None if no function changed.
-    """
+    """Return the row about the function that changed in a group that changed."""
     names = str(found["group"]).split(" → ")  # a group that has another name in each arm
     arms = {
         arm: [next((run[name] for name in names if name in run), None) for run in runs]

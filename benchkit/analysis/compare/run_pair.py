@@ -20,25 +20,10 @@ PER = {"task": 1.0, "GiB": 2.0**30}
 def group_differences(
     a: TaskTimeline, b: TaskTimeline, window: tuple[float, float] | None = None, per: str = ""
 ) -> pd.DataFrame:
-    """Return thread-seconds by task group of two runs.
-
-    Parameters
-    ----------
-    a, b : TaskTimeline
-        Tasks of each run.
-    window : tuple of float, optional
-        Time interval of both, in s after the start of each; the whole runs by default.
-    per : {"", "task", "GiB"}
-        Return seconds per task, or per GiB of the results of a group, to compare runs with
-        different sizes or chunks.
-
-    Returns
-    -------
-    DataFrame
-        A row per group, the largest difference first: ``a``, ``b`` and ``difference`` = b - a in
-        thread-seconds, ``tasks_a`` and ``tasks_b``. Groups are matched by name without Dask's
-        hash, and those of equal names are added. A missing group is 0, or NaN with `per`.
-    """
+    """Return thread-seconds by task group of two runs."""
+    # returned: A row per group, the largest difference first: `a`, `b` and `difference` = b - a in
+    # thread-seconds, `tasks_a` and `tasks_b`. Groups are matched by name without Dask's hash, and
+    # those of equal names are added. A missing group is 0, or NaN with `per`.
     sides = []
     for timeline in (a, b):
         table = timeline.group_seconds(window)[["total", "tasks"]]

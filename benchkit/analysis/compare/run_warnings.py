@@ -28,26 +28,7 @@ def comparison_warnings(
     null_name: str,
     blocked: bool,
 ) -> list[str]:
-    """Return warnings about the runs of a comparison.
-
-    Parameters
-    ----------
-    baseline : DataFrame
-        Runs of the baseline.
-    sets : mapping of str to DataFrame
-        Runs of the contenders by name.
-    null : DataFrame or None
-        Runs of the null arm.
-    name, null_name : str
-        Names of the baseline and of the null arm.
-    blocked : bool
-        Whether runs are compared within blocks.
-
-    Returns
-    -------
-    list of str
-        Sentences about excluded runs, arms without interleaving, and different machines.
-    """
+    """Return warnings about the runs of a comparison."""
     nulls = {} if null is None else {null_name: null}
     warnings = []
     for arm, runs in {name: baseline, **sets, **nulls}.items():

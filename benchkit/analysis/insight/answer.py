@@ -13,57 +13,28 @@ __all__ = ["Answer", "Prediction"]
 
 @dataclass(frozen=True)
 class Prediction:
-    """The duration that a changed run would have.
+    """The duration that a changed run would have."""
 
-    Parameters
-    ----------
-    change : str
-        The change, as options of `benchkit whatif`.
-    seconds, low, high : float
-        Predicted duration in s and its interval.
-    ratio : float
-        Predicted duration / measured duration.
-    """
-
-    change: str
-    seconds: float
+    change: str  # The change, as options of `benchkit whatif`
+    seconds: float  # seconds, low, high: Predicted duration in s and its interval
     low: float
     high: float
-    ratio: float
+    ratio: float  # Predicted duration / measured duration
 
 
 @dataclass(frozen=True, eq=False)
 class Answer:
-    """Predictions for changes of one run.
+    """Predictions for changes of one run."""
 
-    Parameters
-    ----------
-    run_id : str
-        The run.
-    duration : float
-        Measured duration in s.
-    error : float
-        Replay of the run itself / measured duration - 1; predictions are corrected by it.
-    predictions : list of Prediction
-        One per change.
-    note : str, default ""
-        What was not recorded, and makes intervals wide.
-    """
-
-    run_id: str
-    duration: float
+    run_id: str  # The run
+    duration: float  # Measured duration in s
+    # Replay of the run itself / measured duration - 1; predictions are corrected by it.
     error: float
-    predictions: list[Prediction]
-    note: str = ""
+    predictions: list[Prediction]  # One per change
+    note: str = ""  # What was not recorded, and makes intervals wide
 
     def to_records(self) -> list[dict[str, Any]]:
-        """Return a flat object per change, for ``--json``.
-
-        Returns
-        -------
-        list of dict
-            Fields of `Prediction`, and ``run``, ``measured``, ``replay_error`` and ``note``.
-        """
+        """Return a flat object per change, for ``--json``."""
         common = {
             "run": self.run_id,
             "measured": self.duration,
@@ -73,13 +44,7 @@ class Answer:
         return [{**common, **vars(each)} for each in self.predictions]
 
     def to_table(self) -> Table:
-        """Return the predictions as a table.
-
-        Returns
-        -------
-        Table
-            A row per change.
-        """
+        """Return the predictions as a table."""
         return Table(
             [
                 {

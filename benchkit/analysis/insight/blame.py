@@ -56,19 +56,6 @@ def blame_walk(run: Run, graph: TaskGraph | None = None) -> pd.DataFrame:
     The walk begins at the end of the run and goes to what the present step waited for: a task
     waited for its last dependency, or for the task before it in its thread, or for the graph to
     arrive; a graph waited for the client, and the client for the results of the graph before.
-
-    Parameters
-    ----------
-    run : Run
-        A run with a task graph.
-    graph : TaskGraph, optional
-        The graph of the run, if it was read already.
-
-    Returns
-    -------
-    DataFrame
-        A row per segment, ordered by time and without gaps from 0 to the duration of the run:
-        start, stop (s), cause (a key of `CAUSES`), group (task group), node, worker (-1: none).
     """
     graph = graph or run.task_graph()
     duration = run.metrics["duration"]
@@ -93,35 +80,13 @@ def blame_walk(run: Run, graph: TaskGraph | None = None) -> pd.DataFrame:
 
 
 def most_threads(workers: xr.Dataset) -> int:
-    """Return the largest number of threads that a run had at the same time.
-
-    Parameters
-    ----------
-    workers : Dataset
-        Group ``workers`` of the run: a worker that is replaced is listed as well as the new one.
-
-    Returns
-    -------
-    int
-        At least 1.
-    """
+    """Return the largest number of threads that a run had at the same time."""
     times, change = _thread_changes(workers)
     return max(1, int(np.cumsum(change[np.argsort(times, kind="stable")]).max(initial=0)))
 
 
 def paused_spans(run: Run) -> dict[int, list[tuple[float, float]]]:
-    """Return when workers were paused, because their memory was full.
-
-    Parameters
-    ----------
-    run : Run
-        The run.
-
-    Returns
-    -------
-    dict of int to list of (float, float)
-        Starts and ends in s by index of the worker.
-    """
+    """Return when workers were paused, because their memory was full."""
     spans: dict[int, list[tuple[float, float]]] = {}
     since: dict[int, float] = {}
     events = run.events()

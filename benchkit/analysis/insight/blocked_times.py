@@ -24,39 +24,16 @@ SAMPLE_S = 0.5
 
 
 class BlockedTime(NamedTuple):
-    """A time in which the event loop did nothing else.
+    """A time in which the event loop did nothing else."""
 
-    Parameters
-    ----------
-    seconds : float
-        Length in s.
-    window : tuple of float
-        Start and end in s of the run's clock.
-    by_threads : bool
-        Whether other threads of its process held the GIL.
-    stack : str
-        Call stack of the loop, the innermost function first.
-    """
-
-    seconds: float
-    window: tuple[float, float]
-    by_threads: bool
-    stack: str
+    seconds: float  # Length in s
+    window: tuple[float, float]  # Start and end in s of the run's clock
+    by_threads: bool  # Whether other threads of its process held the GIL
+    stack: str  # Call stack of the loop, the innermost function first
 
 
 def blocked_times(case: Case) -> list[BlockedTime]:
-    """Return the times in which code blocked the loop, without those of garbage collection.
-
-    Parameters
-    ----------
-    case : Case
-        The run.
-
-    Returns
-    -------
-    list of BlockedTime
-        In the order of time.
-    """
+    """Return the times in which code blocked the loop, without those of garbage collection."""
     found = []
     events = case.events("loop-blocked")
     for text, stop in zip(events["message"], events["time"], strict=True):

@@ -63,36 +63,22 @@ SHORTEST_S = 1e-9
 
 @dataclass(frozen=True)
 class Contention:
-    """What the tasks of a run share.
+    """What the tasks of a run share."""
 
-    Parameters
-    ----------
-    cores : float
-        Processors of the machine of all workers; infinite: unknown, or several machines.
-    computing : float
-        Share of the tasks' seconds in which they used a processor.
-    others : float
-        Processor seconds of all else because of tasks: scheduler, client, event loops, transfers.
-    gil : float
-        Share of the computing time that the threads of a worker cannot use at the same time.
-    loops, transfers : float
-        The parts of `others` in the processes of workers without transfers, and of transfers.
-    background : float
-        Processors that all else used which is not there because of tasks.
-    gil_range : tuple of float
-        Between which values `gil` is: how sure it is depends on what was recorded.
-    held : float
-        Share of the computing time for which tasks hold the GIL, by gilknocker; NaN: not measured.
-    """
-
-    cores: float
-    computing: float
+    cores: float  # Processors of the machine of all workers; infinite: unknown, or several machines
+    computing: float  # Share of the tasks' seconds in which they used a processor
+    # Processor seconds of all else because of tasks: scheduler, client, event loops, transfers.
     others: float
+    # Share of the computing time that the threads of a worker cannot use at the same time.
     gil: float
+    # loops, transfers: The parts of `others` in the processes of workers without transfers, and of
+    # transfers.
     loops: float
     transfers: float
-    background: float
+    background: float  # Processors that all else used which is not there because of tasks
+    # Between which values `gil` is: how sure it is depends on what was recorded.
     gil_range: tuple[float, float] = (0.0, 1.0)
+    # Share of the computing time for which tasks hold the GIL, by gilknocker; NaN: not measured.
     held: float = float("nan")
 
     @property
@@ -102,18 +88,7 @@ class Contention:
 
     @classmethod
     def of(cls, run: Run) -> Contention:
-        """Return what the tasks of a run share.
-
-        Parameters
-        ----------
-        run : Run
-            A run with workers.
-
-        Returns
-        -------
-        Contention
-            What was not recorded is assumed: all tasks compute, nothing else does.
-        """
+        """Return what the tasks of a run share."""
         workers, duration = run.tree["workers"].to_dataset(), run.metrics["duration"]
         cpu, waits = task_seconds(run)
         is_known = cpu + waits > 0
@@ -158,24 +133,7 @@ class Contention:
     def stretch(
         self, n_workers: int, nthreads: int, seconds: float, duration: float, gil: float
     ) -> float:
-        """Return how many times as long as on a free machine tasks compute.
-
-        Parameters
-        ----------
-        n_workers, nthreads : int
-            Workers, and threads of each.
-        seconds : float
-            Seconds of all tasks.
-        duration : float
-            Duration of the run in s.
-        gil : float
-            Share of the computing time with the GIL.
-
-        Returns
-        -------
-        float
-            At least 1.
-        """
+        """Return how many times as long as on a free machine tasks compute."""
         n_running = _mean_running(n_workers * nthreads, seconds, duration)
         curve = self.curve(n_workers, nthreads, seconds, duration, gil)
         return float(np.interp(n_running, np.arange(len(curve)), curve))
@@ -189,20 +147,7 @@ class Contention:
         gil: float,
         sent: float = 0.0,
     ) -> np.ndarray:
-        """Return how many times as long as on a free machine tasks compute, by how many run.
-
-        Parameters
-        ----------
-        n_workers, nthreads, seconds, duration, gil
-            As in `stretch`.
-        sent : float, default 0
-            Bytes that are sent between workers, less those of the run.
-
-        Returns
-        -------
-        ndarray of float
-            Element n: n tasks run at the same time.
-        """
+        """Return how many times as long as on a free machine tasks compute, by how many run."""
         response, processors = self._parts(n_workers, nthreads, seconds, duration, gil, sent)
         stretch: np.ndarray = response * processors
         return stretch
@@ -219,18 +164,6 @@ class Contention:
         """Return how many times as long as on a free machine it takes from a task to the next.
 
         Scheduler and event loops wait for processors, and the loop of a worker for the GIL.
-
-        Parameters
-        ----------
-        n_workers, nthreads, seconds, duration, gil
-            As in `stretch`.
-        sent : float, default 0
-            As in `curve`.
-
-        Returns
-        -------
-        float
-            At least 1.
         """
         n_threads = n_workers * nthreads
         parts = self._parts(n_workers, nthreads, seconds, duration, gil, sent)
@@ -307,20 +240,8 @@ class Contention:
 
 
 def stretch_of_tasks(curve: np.ndarray, start: np.ndarray, stop: np.ndarray) -> np.ndarray:
-    """Return how many times as long as on a free machine each task computes.
-
-    Parameters
-    ----------
-    curve : ndarray of float
-        The stretch by number of tasks that run, see `Contention.curve`.
-    start, stop : ndarray of float
-        When each task runs; NaN: it does not.
-
-    Returns
-    -------
-    ndarray of float
-        Values of the curve at the mean number of tasks that run with each, itself included.
-    """
+    """Return how many times as long as on a free machine each task computes."""
+    # start, stop: When each task runs; NaN: it does not.
     ran = np.isfinite(start) & (stop > start)
     times = np.concatenate([start[ran], stop[ran]])
     order = np.argsort(times, kind="stable")

@@ -14,20 +14,8 @@ LARGE_BLOCK = 8192
 
 
 def finish_times(indptr: np.ndarray, indices: np.ndarray, seconds: np.ndarray) -> np.ndarray:
-    """Return the earliest end of each task if threads, transfers and scheduling cost nothing.
-
-    Parameters
-    ----------
-    indptr, indices : ndarray of int
-        Dependencies of each task, as rows; a task comes after its dependencies.
-    seconds : ndarray of float
-        Duration of each task; NaN counts as 0.
-
-    Returns
-    -------
-    ndarray of float
-        In s after the start of the first task.
-    """
+    """Return the earliest end of each task if threads, transfers and scheduling cost nothing."""
+    # seconds: Duration of each task; NaN counts as 0.
     own = np.nan_to_num(seconds)
     finish = np.full(len(own), -np.inf)
     for first in range(0, len(own), BLOCK):
@@ -60,20 +48,8 @@ def _begin_in_block(
 
 
 def largest_dependency(indptr: np.ndarray, indices: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Return the dependency of each task with the largest value.
-
-    Parameters
-    ----------
-    indptr, indices : ndarray of int
-        Dependencies of each task, as rows.
-    values : ndarray of float
-        A value per task; NaN counts as smaller than all others.
-
-    Returns
-    -------
-    ndarray of int
-        Number of the dependency; -1: none.
-    """
+    """Return the dependency of each task with the largest value."""
+    # values: A value per task; NaN counts as smaller than all others.
     out = np.full(len(indptr) - 1, -1, np.int64)
     known = np.where(np.isnan(values), -np.inf, values)
     for first in range(0, len(out), LARGE_BLOCK):
@@ -92,22 +68,8 @@ def largest_dependency(indptr: np.ndarray, indices: np.ndarray, values: np.ndarr
 def critical_path(
     indptr: np.ndarray, indices: np.ndarray, seconds: np.ndarray
 ) -> tuple[np.ndarray, float]:
-    """Return the chain of dependent tasks with the largest sum of durations.
-
-    Parameters
-    ----------
-    indptr, indices : ndarray of int
-        Dependencies of each task, as rows; a task comes after its dependencies.
-    seconds : ndarray of float
-        Duration of each task; NaN counts as 0.
-
-    Returns
-    -------
-    path : ndarray of int
-        Tasks, the first to run first; empty for an empty graph.
-    length : float
-        Sum of their durations in s.
-    """
+    """Return the chain of dependent tasks with the largest sum of durations."""
+    # seconds: Duration of each task; NaN counts as 0.
     if not len(seconds):
         return np.zeros(0, np.int64), 0.0
     finish = finish_times(indptr, indices, seconds)

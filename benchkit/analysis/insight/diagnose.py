@@ -20,25 +20,13 @@ __all__ = ["Diagnosis", "all_rules", "diagnose"]
 
 @dataclass(frozen=True, eq=False)
 class Diagnosis:
-    """What was found in a run.
+    """What was found in a run."""
 
-    Parameters
-    ----------
-    run_id, workload : str
-        The run.
-    duration : float
-        Its wall time in s; NaN if the clock never stopped.
-    limits : Limits or None
-        Its limits; None without a task graph.
-    findings : list of Finding
-        The most expensive first.
-    """
-
-    run_id: str
+    run_id: str  # run_id, workload: The run
     workload: str
-    duration: float
-    limits: Limits | None
-    findings: list[Finding]
+    duration: float  # Its wall time in s; NaN if the clock never stopped
+    limits: Limits | None  # Its limits; None without a task graph
+    findings: list[Finding]  # The most expensive first
 
     @property
     def conclusion(self) -> list[str]:
@@ -46,14 +34,7 @@ class Diagnosis:
         return self.limits.sentences if self.limits else []
 
     def to_records(self) -> list[dict[str, Any]]:
-        """Return a flat object per finding, for ``--json``.
-
-        Returns
-        -------
-        list of dict
-            Fields of `Finding`, and ``run``, ``workload``, ``share`` of the duration, and
-            ``prove``: the command that would prove it, or empty.
-        """
+        """Return a flat object per finding, for ``--json``."""
         return [
             {
                 "run": self.run_id,
@@ -67,46 +48,18 @@ class Diagnosis:
         ]
 
     def command(self, found: Finding) -> str:
-        """Return the command whose result would prove a finding; empty if there is none.
-
-        Parameters
-        ----------
-        found : Finding
-            A finding of this diagnosis.
-
-        Returns
-        -------
-        str
-            A shell command; it needs an environment file with the changed settings.
-        """
+        """Return the command whose result would prove a finding; empty if there is none."""
         if not found.settings:
             return ""
         return f"benchkit ab baseline {found.rule.replace('_', '-')} -k '{self.workload}'"
 
     def proof(self, found: Finding) -> str:
-        """Return the changed settings and the command that would prove a finding, as text.
-
-        Parameters
-        ----------
-        found : Finding
-            A finding of this diagnosis.
-
-        Returns
-        -------
-        str
-            Empty if the workload has to change.
-        """
+        """Return the changed settings and the command that would prove a finding, as text."""
         settings = ", ".join(f"{name}: {value}" for name, value in (found.settings or {}).items())
         return f"{self.command(found)} ({settings})" if settings else ""
 
     def to_table(self) -> Table:
-        """Return the findings as a table.
-
-        Returns
-        -------
-        Table
-            A row per finding.
-        """
+        """Return the findings as a table."""
         return Table(
             [
                 {
@@ -146,13 +99,7 @@ class Diagnosis:
 
 
 def all_rules() -> dict[str, Callable[[Case], Finding | None]]:
-    """Return the rules.
-
-    Returns
-    -------
-    dict of str to callable
-        Function that takes a `Case` and returns a `Finding` or None, by name of its module.
-    """
+    """Return the rules."""
     return dict(_rules())
 
 

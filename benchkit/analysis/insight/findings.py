@@ -34,48 +34,24 @@ DATA_BYTES = 300_000
 
 @dataclass(frozen=True)
 class Finding:
-    """Something that makes a run slower, or needs more memory than it would have to.
+    """Something that makes a run slower, or needs more memory than it would have to."""
 
-    Parameters
-    ----------
-    what : str
-        What is wrong, in one sentence.
-    seconds : float
-        What it costs of the duration in s.
-    evidence : str
-        Numbers that show it.
-    change : str
-        What to change.
-    settings : mapping, optional
-        Changes of the environment that would prove it by an A/B, such as ``{"cluster.n_workers":
-        4}``; empty: the workload has to change.
-    group, worker : str
-        Task group and worker concerned; empty: none in particular.
-    window : tuple of float, optional
-        Start and end in s of the part of the run that shows it best; None: the whole run.
-    rule : str
-        Name of the rule.
-    """
-
-    what: str
-    seconds: float
-    evidence: str
-    change: str
+    what: str  # What is wrong, in one sentence
+    seconds: float  # What it costs of the duration in s
+    evidence: str  # Numbers that show it
+    change: str  # What to change
+    # Changes of the environment that would prove it by an A/B, such as `{"cluster.n_workers": 4}`;
+    # empty: the workload has to change.
     settings: Mapping[str, Any] | None = None
-    group: str = ""
+    group: str = ""  # group, worker: Task group and worker concerned; empty: none in particular
     worker: str = ""
+    # Start and end in s of the part of the run that shows it best; None: the whole run.
     window: tuple[float, float] | None = None
-    rule: str = ""
+    rule: str = ""  # Name of the rule
 
 
 class Case:
-    """The data of a run, as the rules need them.
-
-    Parameters
-    ----------
-    run : Run
-        The run.
-    """
+    """The data of a run, as the rules need them."""
 
     def __init__(self, run: Run) -> None:
         self.run = run
@@ -83,18 +59,7 @@ class Case:
         self.duration = self.metrics.get("duration", 0.0)
 
     def metric(self, name: str) -> float:
-        """Return a metric; 0 if it is unknown.
-
-        Parameters
-        ----------
-        name : str
-            Name of the metric.
-
-        Returns
-        -------
-        float
-            In the unit of the metric.
-        """
+        """Return a metric; 0 if it is unknown."""
         return self.metrics.get(name, 0.0)
 
     @property
@@ -123,18 +88,7 @@ class Case:
         return self.run.task_stream()
 
     def events(self, topic: str) -> pd.DataFrame:
-        """Return the events of a topic.
-
-        Parameters
-        ----------
-        topic : str
-            Kind of the events.
-
-        Returns
-        -------
-        DataFrame
-            Time (s), topic, worker (index), message (JSON).
-        """
+        """Return the events of a topic."""
         events = self.run.events()
         if not len(events):
             return pd.DataFrame(columns=["time", "topic", "worker", "message"])
@@ -166,18 +120,8 @@ class Case:
         return 0.0
 
     def task_seconds(self, activity: str) -> float | None:
-        """Return the seconds that tasks spent on an activity.
-
-        Parameters
-        ----------
-        activity : str
-            Name of an activity of distributed's fine metrics, such as "thread-cpu".
-
-        Returns
-        -------
-        float or None
-            Of all tasks together; None: not recorded.
-        """
+        """Return the seconds that tasks spent on an activity."""
+        # returned: Of all tasks together; None: not recorded.
         fine = self.fine_seconds
         own = fine[(fine["context"] == "execute") & (fine["activity"] == activity)]
         return float(own["value"].sum()) if len(own) else None
@@ -190,18 +134,7 @@ class Case:
         return fine[fine["unit"] == "seconds"] if len(fine) else pd.DataFrame(columns=columns)
 
     def waits_in_tasks(self, group: str) -> float:
-        """Return the seconds in which tasks like those of a group did not use a processor.
-
-        Parameters
-        ----------
-        group : str
-            Name of the task group.
-
-        Returns
-        -------
-        float
-            Of all tasks with its prefix together; 0 if it is not recorded.
-        """
+        """Return the seconds in which tasks like those of a group did not use a processor."""
         groups, fine = self.run.tree["task_groups"].to_dataset(), self.fine_seconds
         prefixes = groups["prefix"].values[groups["task_group"].values == group]
         own = fine[(fine["context"] == "execute") & fine["prefix"].isin(prefixes)]
@@ -242,20 +175,8 @@ class Case:
         return self.other_cores > 0.5
 
     def blamed(self, *causes: str, window: tuple[float, float] | None = None) -> float:
-        """Return the seconds that some causes took.
-
-        Parameters
-        ----------
-        *causes : str
-            Keys of `CAUSES`.
-        window : tuple of float, optional
-            Start and end in s of a part of the run; None: the duration.
-
-        Returns
-        -------
-        float
-            Their sum in s. Without a task graph 0, and with a window its length.
-        """
+        """Return the seconds that some causes took."""
+        # window: Start and end in s of a part of the run; None: the duration.
         if self.limits is None:
             return 0.0 if window is None else self.seconds_within([window[0]], [window[1]])
         if window is None:
@@ -281,18 +202,8 @@ class Case:
         return float((chosen["stop"] - chosen["start"]).sum())
 
     def longest_span(self, *causes: str) -> tuple[float, float] | None:
-        """Return the longest part of the run with some causes and no others.
-
-        Parameters
-        ----------
-        *causes : str
-            Keys of `CAUSES`.
-
-        Returns
-        -------
-        tuple of float or None
-            Start and end in s; None: the causes took no time.
-        """
+        """Return the longest part of the run with some causes and no others."""
+        # returned: Start and end in s; None: the causes took no time.
         if self.limits is None or not self.blamed(*causes):
             return None
         blame = self.limits.blame
@@ -303,59 +214,25 @@ class Case:
         return float(starts[longest]), float(stops[longest])
 
     def predict(self, **changes: Any) -> Prediction | None:
-        """Return what a change would bring by the replay.
-
-        Parameters
-        ----------
-        **changes
-            Arguments of `WhatIf.predict`.
-
-        Returns
-        -------
-        Prediction or None
-            None: the replay cannot predict.
-        """
+        """Return what a change would bring by the replay."""
+        # returned: None: the replay cannot predict.
         try:
             return None if self.model is None else self.model.predict(**changes)
         except UsageError:
             return None
 
     def saving(self, **changes: Any) -> float | None:
-        """Return the seconds that a change would save by the replay.
-
-        Parameters
-        ----------
-        **changes
-            Arguments of `WhatIf.predict`.
-
-        Returns
-        -------
-        float or None
-            Seconds, at least 0; None: the replay cannot predict.
-        """
+        """Return the seconds that a change would save by the replay."""
+        # returned: Seconds, at least 0; None: the replay cannot predict.
         predicted = self.predict(**changes)
         return None if predicted is None else max(0.0, self.duration - predicted.seconds)
 
     def increase(
         self, dataset: xr.Dataset, name: str, window: tuple[float, float] | None = None
     ) -> np.ndarray:
-        """Return the growth of a cumulative counter in a part of the run.
-
-        Parameters
-        ----------
-        dataset : Dataset
-            Group of the run with the counter over time.
-        name : str
-            Name of the counter.
-        window : tuple of float, optional
-            Start and end in s; None: while the clock ran. What grew between two values of which
-            one lies outside is divided by their times.
-
-        Returns
-        -------
-        ndarray of float
-            Per worker; 0 if it is unknown.
-        """
+        """Return the growth of a cumulative counter in a part of the run."""
+        # window: Start and end in s; None: while the clock ran. What grew between two values of
+        # which one lies outside is divided by their times.
         if name not in dataset:
             return np.zeros(1)
         values, times = dataset[name].values, dataset["time"].values
@@ -377,16 +254,6 @@ class Case:
         return is_new_heartbeat(self.workers)
 
     def seconds_within(self, start: ArrayLike, stop: ArrayLike) -> float:
-        """Return the seconds of the run that at least one interval covers.
-
-        Parameters
-        ----------
-        start, stop : array_like of float
-            Begin and end of each interval in s; intervals with NaN are left out.
-
-        Returns
-        -------
-        float
-            At most the duration of the run.
-        """
+        """Return the seconds of the run that at least one interval covers."""
+        # start, stop: Begin and end of each interval in s; intervals with NaN are left out.
         return seconds_covered(np.clip(start, 0, self.duration), np.clip(stop, 0, self.duration))

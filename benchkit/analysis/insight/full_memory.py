@@ -20,18 +20,7 @@ FILLS = 0.05
 
 
 def beside_pauses(case: Case) -> pd.Series:
-    """Return which tasks ran while their worker was paused, or became so.
-
-    Parameters
-    ----------
-    case : Case
-        The run.
-
-    Returns
-    -------
-    Series of bool
-        By row of `Case.tasks`.
-    """
+    """Return which tasks ran while their worker was paused, or became so."""
     start, stop = case.tasks["start"], case.tasks["start"] + case.tasks["duration"]
     found = pd.Series(False, index=case.tasks.index)
     for worker, spans in paused_spans(case.run).items():
@@ -41,18 +30,7 @@ def beside_pauses(case: Case) -> pd.Series:
 
 
 def share_of_disk(case: Case) -> float:
-    """Return the share of the seconds of fetches in which the sender read spilled results.
-
-    Parameters
-    ----------
-    case : Case
-        The run.
-
-    Returns
-    -------
-    float
-        At most 1; 0 if it is not recorded.
-    """
+    """Return the share of the seconds of fetches in which the sender read spilled results."""
     fine = case.fine_seconds
     fetches = float(fine.loc[fine["context"] == "gather-dep", "value"].sum())
     reads = (fine["activity"] == "disk-read") & ~fine["context"].isin(["execute", "p2p"])
@@ -60,18 +38,7 @@ def share_of_disk(case: Case) -> float:
 
 
 def collecting_seconds(case: Case) -> np.ndarray | float:
-    """Return the most seconds that distributed's own collections of garbage can have taken.
-
-    Parameters
-    ----------
-    case : Case
-        The run.
-
-    Returns
-    -------
-    ndarray of float or float
-        By worker; 0 if no memory was full.
-    """
+    """Return the most seconds that distributed's own collections of garbage can have taken."""
     if "gc_max" in case.workers and (paused_spans(case.run) or case.metric("disk_write_time")):
         longest = np.nan_to_num(case.workers["gc_max"].values).max(axis=0, initial=0.0)
         return np.asarray(longest + THROTTLED_SHARE * case.duration)
@@ -82,16 +49,6 @@ def filling_seconds(case: Case) -> float:
     """Return the processor seconds, besides tasks, in which memory filled until a worker paused.
 
     The operating system provides each page of memory when it is used first.
-
-    Parameters
-    ----------
-    case : Case
-        The run.
-
-    Returns
-    -------
-    float
-        Of all workers; 0 if none was paused.
     """
     tasks, times, seconds = case.tasks, case.workers["time"].values, 0.0
     if tasks.empty:

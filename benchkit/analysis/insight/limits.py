@@ -32,25 +32,15 @@ BOUNDS = {
 
 @dataclass(frozen=True, eq=False)
 class Limits:
-    """Limits of a run.
+    """Limits of a run."""
 
-    Parameters
-    ----------
-    duration : float
-        Wall time in s.
-    bounds : dict of str to float
-        Lower bounds of the duration in s, by the keys of `BOUNDS`: with everything else free, the
-        run would take at least so long.
-    path : DataFrame
-        Critical path by task group: seconds, number of tasks, share of the duration.
-    blame : DataFrame
-        Segments that tile the duration, see `blame_walk`.
-    """
-
-    duration: float
+    duration: float  # Wall time in s
+    # Lower bounds of the duration in s, by the keys of `BOUNDS`: with everything else free, the run
+    # would take at least so long.
     bounds: dict[str, float]
+    # Critical path by task group: seconds, number of tasks, share of the duration.
     path: pd.DataFrame
-    blame: pd.DataFrame
+    blame: pd.DataFrame  # Segments that tile the duration, see `blame_walk`
 
     @property
     def binding(self) -> str:
@@ -74,19 +64,9 @@ class Limits:
         return frame.sort_values("seconds", ascending=False)
 
     def over_time(self, n_parts: int = 200) -> pd.DataFrame:
-        """Return which causes took each part of the duration.
-
-        Parameters
-        ----------
-        n_parts : int, default 200
-            Number of parts of equal length.
-
-        Returns
-        -------
-        DataFrame
-            A row per part (index: its middle in s), a column per cause that occurs, in the order
-            of `CAUSES`: the share of the part; a row sums to 1.
-        """
+        """Return which causes took each part of the duration."""
+        # returned: A row per part (index: its middle in s), a column per cause that occurs, in the
+        # order of `CAUSES`: the share of the part; a row sums to 1.
         ends = np.linspace(0.0, self.duration, n_parts + 1)
         start, stop = self.blame["start"].to_numpy(), self.blame["stop"].to_numpy()
         cause = self.blame["cause"].to_numpy()
@@ -118,13 +98,7 @@ class Limits:
         return [first, second]
 
     def to_records(self) -> list[dict[str, Any]]:
-        """Return bounds and causes as flat objects, for ``--json``.
-
-        Returns
-        -------
-        list of dict
-            Keys ``kind`` ("bound", "cause" or "path"), ``name``, ``seconds`` and ``share``.
-        """
+        """Return bounds and causes as flat objects, for ``--json``."""
         rows = [("bound", name, seconds) for name, seconds in self.bounds.items()]
         rows += [("cause", name, row.seconds) for name, row in self.causes.iterrows()]
         rows += [("path", name, row.seconds) for name, row in self.path.iterrows()]
@@ -134,13 +108,7 @@ class Limits:
         ]
 
     def to_table(self) -> Table:
-        """Return bounds and causes as one table.
-
-        Returns
-        -------
-        Table
-            Columns: limit, seconds, share, meaning.
-        """
+        """Return bounds and causes as one table."""
         meaning = {**BOUNDS, **CAUSES}
         return Table(
             [
@@ -245,18 +213,8 @@ def _busiest_worker(run: Run, duration: float) -> tuple[float, float]:
 
 
 def seconds_covered(start: ArrayLike, stop: ArrayLike) -> float:
-    """Return the seconds that at least one interval covers.
-
-    Parameters
-    ----------
-    start, stop : array_like of float
-        Begin and end of each interval in s; intervals with NaN are left out.
-
-    Returns
-    -------
-    float
-        At most the sum of their lengths.
-    """
+    """Return the seconds that at least one interval covers."""
+    # start, stop: Begin and end of each interval in s; intervals with NaN are left out.
     start, stop = np.asarray(start, float), np.asarray(stop, float)
     known = np.isfinite(start) & np.isfinite(stop)
     order = np.argsort(start[known], kind="stable")

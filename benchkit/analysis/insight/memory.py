@@ -19,42 +19,23 @@ __all__ = ["MemoryPeaks", "memory_peaks"]
 
 @dataclass(frozen=True, eq=False)
 class MemoryPeaks:
-    """The largest sums of bytes held by results, by task group.
+    """The largest sums of bytes held by results, by task group."""
 
-    Parameters
-    ----------
-    time : float
-        Time of the cluster's peak, s after clock on.
-    cluster : Series
-        Bytes by task group at that time, replicas included, largest first.
-    worker : str
-        Name of the worker with the largest sum at any time; empty if bytes by worker are unknown.
-    worker_time : float
-        Time of that worker's peak, s after clock on.
-    on_worker : Series
-        Bytes by task group on that worker at that time.
-    transient : Series
-        By task group: highest process memory of a worker that ran only tasks of this group, less
-        the results it held and its smallest memory outside of results, per task that ran, in B.
-        Empty if workers share a process.
-    """
-
-    time: float
-    cluster: pd.Series
+    time: float  # Time of the cluster's peak, s after clock on
+    cluster: pd.Series  # Bytes by task group at that time, replicas included, largest first
+    # Name of the worker with the largest sum at any time; empty if bytes by worker are unknown.
     worker: str
-    worker_time: float
-    on_worker: pd.Series
+    worker_time: float  # Time of that worker's peak, s after clock on
+    on_worker: pd.Series  # Bytes by task group on that worker at that time
+    # By task group: highest process memory of a worker that ran only tasks of this group, less the
+    # results it held and its smallest memory outside of results, per task that ran, in B. Empty if
+    # workers share a process.
     transient: pd.Series
 
     def to_records(self) -> list[dict[str, Any]]:
-        """Return a flat object per task group, for ``--json``.
-
-        Returns
-        -------
-        list of dict
-            Keys ``task_group``, ``cluster_bytes``, ``worker_bytes`` and ``transient_bytes``; None:
-            unknown.
-        """
+        """Return a flat object per task group, for ``--json``."""
+        # returned: Keys `task_group`, `cluster_bytes`, `worker_bytes` and `transient_bytes`; None:
+        # unknown.
         names = self.cluster.index.union(self.transient.index, sort=False)
         return [
             {
@@ -67,13 +48,7 @@ class MemoryPeaks:
         ]
 
     def to_table(self) -> Table:
-        """Return the peaks as a table.
-
-        Returns
-        -------
-        Table
-            A row per task group.
-        """
+        """Return the peaks as a table."""
         return Table(
             [
                 {

@@ -27,24 +27,7 @@ _SERIES = {
 
 
 def memory_difference(before: Sequence[Run], after: Sequence[Run]) -> pd.DataFrame:
-    """Return the bytes of results by task group, at the peak of all results, of two sets of runs.
-
-    Parameters
-    ----------
-    before, after : sequence of Run
-        Runs with bytes by task group, such as ``[run]``; values are means.
-
-    Returns
-    -------
-    DataFrame
-        Bytes before and after, and their difference, by name of the task group without Dask's
-        hash; the largest difference first.
-
-    Raises
-    ------
-    NotRecorded
-        A run has no bytes by task group.
-    """
+    """Return the bytes of results by task group at the peak of results, of two sets of runs."""
     sides = {"before (B)": before, "after (B)": after}
     means = {
         name: pd.DataFrame([_held_at_peak(run) for run in runs]).fillna(0.0).mean()
@@ -68,26 +51,6 @@ def _held_at_peak(run: Run) -> dict[str, float]:
 
 def memory_growth(runs: Sequence[Run]) -> pd.DataFrame:
     """Return how memory grows from run to run of a workload, such as by a leak.
-
-    Parameters
-    ----------
-    runs : sequence of Run
-        At least four runs of one workload in one environment.
-
-    Returns
-    -------
-    DataFrame
-        A row for processes and unmanaged memory, and for the results of each task group at their
-        peak: first and last value, and growth per run in B (median of the slopes between all pairs
-        of runs) with its 95 % interval; the largest growth first. Memory grows where ``low`` is
-        above 0.
-
-    Raises
-    ------
-    NotEnoughRuns
-        Fewer than four runs.
-    UsageError
-        The runs have different workloads or environments.
 
     Notes
     -----
@@ -132,18 +95,7 @@ def _memory_of(run: Run) -> dict[str, float]:
 
 
 def bytes_as_text(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return a table of this module as text with units.
-
-    Parameters
-    ----------
-    frame : DataFrame
-        Bytes.
-
-    Returns
-    -------
-    DataFrame
-        Equal rows; the unit is no longer in the names of columns, and differences have a sign.
-    """
+    """Return a table of this module as text with units."""
     signed = ("difference (B)", "growth (B per run)", "low", "high")
     return pd.DataFrame(
         {

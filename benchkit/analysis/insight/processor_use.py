@@ -22,18 +22,7 @@ LOCAL_HOSTS = {"127.0.0.1", "localhost", "::1"}
 
 
 def is_new_heartbeat(workers: xr.Dataset) -> np.ndarray:
-    """Return which values of a run's group ``workers`` are new heartbeats.
-
-    Parameters
-    ----------
-    workers : Dataset
-        The group; between its heartbeats a worker's values are repeated.
-
-    Returns
-    -------
-    ndarray of bool
-        By time and worker.
-    """
+    """Return which values of a run's group ``workers`` are new heartbeats."""
     found = np.zeros((workers.sizes["time"], workers.sizes["worker"]), bool)
     for name in ("cpu_time", "monitor_time", "tick_max", "gc_time"):
         if name in workers:
@@ -44,18 +33,7 @@ def is_new_heartbeat(workers: xr.Dataset) -> np.ndarray:
 
 
 def task_seconds(run: Run) -> tuple[float, float]:
-    """Return the seconds in which the threads of tasks used a processor, and waited.
-
-    Parameters
-    ----------
-    run : Run
-        A run with workers.
-
-    Returns
-    -------
-    tuple of float
-        By fine metrics, else by the processor seconds of the workers.
-    """
+    """Return the seconds in which the threads of tasks used a processor, and waited."""
     fine = run.fine_metrics()
     if not fine.empty:
         own = fine[(fine["context"] == "execute") & (fine["unit"] == "seconds")]
@@ -68,18 +46,7 @@ def task_seconds(run: Run) -> tuple[float, float]:
 
 
 def machine_seconds(workers: xr.Dataset) -> float:
-    """Return the processor seconds that all processes of the workers' machines used.
-
-    Parameters
-    ----------
-    workers : Dataset
-        The run's group.
-
-    Returns
-    -------
-    float
-        0 if they were not recorded.
-    """
+    """Return the processor seconds that all processes of the workers' machines used."""
     counts = (
         workers["machine_cpu_time"].values if "machine_cpu_time" in workers else np.zeros((0, 0))
     )
@@ -88,20 +55,7 @@ def machine_seconds(workers: xr.Dataset) -> float:
 
 
 def cores_of(run: Run, workers: xr.Dataset) -> float:
-    """Return the processors of the machine of all workers.
-
-    Parameters
-    ----------
-    run : Run
-        A run.
-    workers : Dataset
-        Its group.
-
-    Returns
-    -------
-    float
-        Infinite if it is unknown, or if there are several machines.
-    """
+    """Return the processors of the machine of all workers."""
     hosts = set(workers["host"].values.tolist())
     try:
         cores = json.loads(run.tree.attrs["host_json"])["cores"]
@@ -113,22 +67,7 @@ def cores_of(run: Run, workers: xr.Dataset) -> float:
 def late_beats(
     workers: xr.Dataset, duration: float, computing: float
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return of each heartbeat if a timer was late, and how often it ran while tasks computed.
-
-    Parameters
-    ----------
-    workers : Dataset
-        The run's group.
-    duration : float
-        Duration of the run in s.
-    computing : float
-        Share of the threads' time in which tasks computed.
-
-    Returns
-    -------
-    tuple of ndarray
-        Of bool, and of float; empty if nothing was recorded.
-    """
+    """Return of each heartbeat if a timer was late, and how often it ran while tasks computed."""
     is_late, n_ticks = [], []
     if "tick_max" in workers:
         times, lags = workers["time"].values, workers["tick_max"].values

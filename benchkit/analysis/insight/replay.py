@@ -28,81 +28,38 @@ N_HANDOFFS = 4096
 
 @dataclass(frozen=True, eq=False)
 class ReplayInput:
-    """What a replay needs to know.
+    """What a replay needs to know."""
 
-    Parameters
-    ----------
-    graph : TaskGraph
-        The graph.
-    seconds : ndarray of float
-        Seconds that each task occupies a thread.
-    handoff : float
-        Mean seconds from the end of a task to the start of one that waits for its thread.
-    dispatch : float
-        Seconds from the end of the last dependency of a task to its arrival at the worker, other
-        than transfers: messages, and the scheduler's work.
-    bandwidth : float
-        Bytes per second of one fetch; infinite: transfers are free.
-    latency : float
-        Seconds of a fetch without its bytes.
-    gates : list of (int, float)
-        Of each submission: the task after whose end the client submits it (-1: none), and seconds
-        from there (or from the start of the run) to its start.
-    tail : float
-        Seconds from the end of the last task to the end of the run.
-    steal_interval : float
-        Seconds between two looks for workers without tasks; infinite: nothing is stolen.
-    saturation : float
-        Tasks that are sent to a worker / its threads, while root tasks wait.
-    """
-
-    graph: TaskGraph
-    seconds: np.ndarray
+    graph: TaskGraph  # The graph
+    seconds: np.ndarray  # Seconds that each task occupies a thread
+    # Mean seconds from the end of a task to the start of one that waits for its thread.
     handoff: float
+    # Seconds from the end of the last dependency of a task to its arrival at the worker, other than
+    # transfers: messages, and the scheduler's work.
     dispatch: float
-    bandwidth: float
-    latency: float
+    bandwidth: float  # Bytes per second of one fetch; infinite: transfers are free
+    latency: float  # Seconds of a fetch without its bytes
+    # Of each submission: the task after whose end the client submits it (-1: none), and seconds
+    # from there (or from the start of the run) to its start.
     gates: list[tuple[int, float]]
-    tail: float
+    tail: float  # Seconds from the end of the last task to the end of the run
+    # Seconds between two looks for workers without tasks; infinite: nothing is stolen.
     steal_interval: float = np.inf
-    saturation: float = 1.1
+    saturation: float = 1.1  # Tasks that are sent to a worker / its threads, while root tasks wait
 
 
 @dataclass(frozen=True, eq=False)
 class Schedule:
-    """A replayed run.
+    """A replayed run."""
 
-    Parameters
-    ----------
-    duration : float
-        Duration in s.
-    start, stop : ndarray of float
-        When each task runs, in s.
-    fetched : float
-        Bytes of results that other workers fetched.
-    """
-
-    duration: float
-    start: np.ndarray
+    duration: float  # Duration in s
+    start: np.ndarray  # start, stop: When each task runs, in s
     stop: np.ndarray
-    fetched: float
+    fetched: float  # Bytes of results that other workers fetched
 
 
 def replay(given: ReplayInput, n_workers: int, nthreads: int) -> Schedule:
-    """Return the schedule of a run on a cluster of this shape.
-
-    Parameters
-    ----------
-    given : ReplayInput
-        The recorded run, or a changed one.
-    n_workers, nthreads : int
-        Number of workers, and of threads of each worker.
-
-    Returns
-    -------
-    Schedule
-        When the run ends, and each of its tasks.
-    """
+    """Return the schedule of a run on a cluster of this shape."""
     if np.isinf(given.bandwidth) and given.latency == 0:
         # Without transfers, workers are only threads.
         n_workers, nthreads = 1, n_workers * nthreads

@@ -27,22 +27,7 @@ MOST_DELAYS = 5.0
 
 
 def event_seconds(run: Run, graph: TaskGraph, names: Sequence[str]) -> np.ndarray:
-    """Return the seconds of events of each task, such as transfers.
-
-    Parameters
-    ----------
-    run : Run
-        The run.
-    graph : TaskGraph
-        Its graph.
-    names : sequence of str
-        Actions of `/task_events`.
-
-    Returns
-    -------
-    ndarray of float
-        Seconds per node of the graph.
-    """
+    """Return the seconds of events of each task, such as transfers."""
     events = run.tree["task_events"].to_dataset()
     actions = event_actions(events)
     codes = [code for code, action in enumerate(actions) if action in names]
@@ -54,24 +39,7 @@ def event_seconds(run: Run, graph: TaskGraph, names: Sequence[str]) -> np.ndarra
 
 
 def replay_input(run: Run, graph: TaskGraph, disk: np.ndarray) -> tuple[ReplayInput, bool]:
-    """Return what a replay needs, and whether its transfers were measured.
-
-    Parameters
-    ----------
-    run : Run
-        The run.
-    graph : TaskGraph
-        Its graph.
-    disk : ndarray of float
-        Seconds for which each task waited for spilled data.
-
-    Returns
-    -------
-    given : ReplayInput
-        The run as it was.
-    measured : bool
-        Whether bandwidth and latency are those of the run, not assumed ones.
-    """
+    """Return what a replay needs, and whether its transfers were measured."""
     ran = np.isfinite(graph.start)
     seconds = np.where(ran, np.nan_to_num(graph.duration), 0.0) + disk
     bandwidth, latency, measured = _transfer_model(run, graph)

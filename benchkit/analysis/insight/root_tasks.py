@@ -13,38 +13,12 @@ __all__ = ["most_tasks", "root_tasks"]
 
 
 def most_tasks(saturation: float, nthreads: int) -> int:
-    """Return up to how many tasks a worker is sent root tasks.
-
-    Parameters
-    ----------
-    saturation : float
-        Dask's option ``distributed.scheduler.worker-saturation``; infinite: no limit.
-    nthreads : int
-        Threads of the worker.
-
-    Returns
-    -------
-    int
-        Tasks, at least 1.
-    """
+    """Return up to how many tasks a worker is sent root tasks."""
     return max(1, ceil(min(saturation * nthreads, sys.maxsize)))
 
 
 def root_tasks(graph: TaskGraph, n_threads: int) -> np.ndarray:
-    """Return which tasks the scheduler queues for any worker: its rule, by task group.
-
-    Parameters
-    ----------
-    graph : TaskGraph
-        The graph.
-    n_threads : int
-        Threads of the cluster.
-
-    Returns
-    -------
-    ndarray of bool
-        Per node of the graph.
-    """
+    """Return which tasks the scheduler queues for any worker: its rule, by task group."""
     n_groups = len(graph.group_names)
     sizes = np.bincount(graph.group[graph.group >= 0], minlength=n_groups)
     counts = np.diff(graph.indptr)

@@ -17,20 +17,7 @@ STEAL_INTERVAL_S, SATURATION, SPILLING_SHARE = 1.0, 1.1, 0.6
 
 
 def scheduling(run: Run) -> tuple[float, float]:
-    """Return how root tasks wait, and how tasks are stolen.
-
-    Parameters
-    ----------
-    run : Run
-        A run.
-
-    Returns
-    -------
-    saturation : float
-        ``worker-saturation``; infinite: root tasks do not wait on the scheduler.
-    interval : float
-        Seconds between two looks for tasks to steal; infinite: none are stolen.
-    """
+    """Return how root tasks wait, and how tasks are stolen."""
     try:
         options = _distributed(run)["scheduler"]
         interval = parse_timedelta(options["work-stealing-interval"], default="ms")
@@ -40,18 +27,7 @@ def scheduling(run: Run) -> tuple[float, float]:
 
 
 def spilling_share(run: Run) -> float:
-    """Return beyond which share of a worker's memory results are spilled.
-
-    Parameters
-    ----------
-    run : Run
-        A run.
-
-    Returns
-    -------
-    float
-        ``target``, or ``spill`` where that is off; infinite: both are off.
-    """
+    """Return beyond which share of a worker's memory results are spilled."""
     try:
         memory = _distributed(run)["worker"]["memory"]
         return float(memory["target"] or memory["spill"] or np.inf)

@@ -47,20 +47,7 @@ P2P_PREFIXES = ("shuffle-transfer", "shuffle-p2p", "rechunk-transfer", "rechunk-
 
 
 class WhatIf:
-    """The replay of one run, to be changed.
-
-    Parameters
-    ----------
-    run : Run
-        A run with a task graph.
-
-    Raises
-    ------
-    NotRecorded
-        The run has no task graph.
-    UsageError
-        The model does not hold for this run.
-    """
+    """The replay of one run, to be changed."""
 
     def __init__(self, run: Run) -> None:
         self.run, self.graph = run, run.task_graph()
@@ -92,31 +79,7 @@ class WhatIf:
         groups: Mapping[str, float] | None = None,
         no_spill: bool = False,
     ) -> Prediction:
-        """Return the duration with all of these changes together.
-
-        Parameters
-        ----------
-        workers, threads : int, optional
-            Number of workers, and of threads of each worker.
-        transfers : float, optional
-            Factor of the seconds of transfers; 0: transfers are free.
-        bandwidth : float, optional
-            Factor of the bandwidth.
-        groups : mapping of str to float, optional
-            Factor of the durations of tasks, by task group or prefix.
-        no_spill : bool, default False
-            No task waits for spilled data.
-
-        Returns
-        -------
-        Prediction
-            The duration.
-
-        Raises
-        ------
-        UsageError
-            A number is out of range, no task group has this name, or results would be spilled.
-        """
+        """Return the duration with all of these changes together."""
         given = self.given
         shown: list[str] = []
         for name, number in (("workers", workers), ("threads", threads), ("bandwidth", bandwidth)):

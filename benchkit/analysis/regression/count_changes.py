@@ -35,20 +35,7 @@ Counts: TypeAlias = dict[tuple[str, str], float]
 
 
 def find_count_changes(nights: Sequence[Sequence[Amounts]]) -> list[dict[str, Any]]:
-    """Return the numbers that were the same on the last nights, and are others now.
-
-    Parameters
-    ----------
-    nights : sequence of sequence
-        Runs of a workload by night; nights without runs are skipped.
-
-    Returns
-    -------
-    list of dict
-        Rows as those of `benchkit.analysis.compare.composition.compare_groups`: numbers of the
-        whole run first, then the largest changes; at most four, ``n_more`` of the last row counts
-        the others.
-    """
+    """Return the numbers that were the same on the last nights, and are others now."""
     measured = [[_counts(*run) for run in runs] for runs in nights if runs][-EXACT_NIGHTS - 1 :]
     if len(measured) <= EXACT_NIGHTS:
         return []
@@ -76,20 +63,7 @@ def find_count_changes(nights: Sequence[Sequence[Amounts]]) -> list[dict[str, An
 
 
 def new_build(runs: pd.DataFrame, night: int) -> str:
-    """Return what is new in the build of a workload since a night.
-
-    Parameters
-    ----------
-    runs : DataFrame
-        Runs of the workload with their ``night``, as in `History.runs`.
-    night : int
-        The night.
-
-    Returns
-    -------
-    str
-        ``dask 2026.7.1 -> 2026.8.0``; empty if nothing is known to differ from the night before.
-    """
+    """Return what is new in the build of a workload since a night."""
     sides = runs[runs["night"] < night].tail(1), runs[runs["night"] >= night].head(1)
     if not all(map(len, sides)):
         return ""

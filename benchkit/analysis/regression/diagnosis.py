@@ -45,23 +45,7 @@ MAX_CHANGES = 60
 def diagnose_regression(
     event: Mapping[str, Any], before: Sequence[Run], after: Sequence[Run]
 ) -> dict[str, Any]:
-    """Return the facts about a regression that follow from runs on both sides of it.
-
-    Parameters
-    ----------
-    event : mapping
-        As `benchkit.analysis.regression.judge.judge_night` proposes it.
-    before, after : sequence of Run
-        Runs next to the change (see `adjacent_runs`), oldest first, at least one on each side,
-        with the groups `benchkit.analysis.compare.explain.GROUPS_READ`.
-
-    Returns
-    -------
-    dict
-        ``changed`` (list of ``kind``, ``name``, ``before``, ``after``, optionally ``link``),
-        ``same_build`` (whether no difference is recorded), ``explanation`` (a sentence, or ""),
-        ``parts`` (the largest parts of the difference), ``error`` (of a workload that fails).
-    """
+    """Return the facts about a regression that follow from runs on both sides of it."""
     # Compare the builds of the two runs next to the change.
     good, bad = before[-1], after[0]
     facts = {"changed": _changed(good, bad), "same_build": _same_build(good, bad)}
@@ -78,20 +62,7 @@ def diagnose_regression(
 
 
 def adjacent_runs(history: History, event: Mapping[str, Any]) -> tuple[list[str], list[str]]:
-    """Return ids of the runs next to a change.
-
-    Parameters
-    ----------
-    history : History
-        Nights with the runs.
-    event : mapping
-        Event of the change, with the fields of its series.
-
-    Returns
-    -------
-    tuple of list of str
-        Ids before and after the change; at most five each, oldest first.
-    """
+    """Return ids of the runs next to a change."""
     keep = np.ones(len(history.runs), bool)
     for name in ("workload", "environment", "host", "scale", "capture"):
         keep &= (history.runs[name] == event[name]).to_numpy(bool)
@@ -159,18 +130,6 @@ def _built(run: Run) -> dict[str, Any]:
 def compare_link(package: str, before: str, after: str) -> str:
     """Return the URL of the changes of a package between two versions, or "".
 
-    Parameters
-    ----------
-    package : str
-        Name of the package.
-    before, after : str
-        Versions; local versions with a commit hash are supported.
-
-    Returns
-    -------
-    str
-        Empty for unknown packages or versions.
-
     Examples
     --------
     >>> compare_link("dask", "2026.7.1", "2026.8.0")
@@ -185,16 +144,6 @@ def compare_link(package: str, before: str, after: str) -> str:
 
 def version_commit(version: str) -> str:
     """Return the commit hash in a local version of a package.
-
-    Parameters
-    ----------
-    version : str
-        Version by PEP 440.
-
-    Returns
-    -------
-    str
-        Empty for releases.
 
     Examples
     --------

@@ -38,54 +38,32 @@ CONTROL_LEVEL = 0.02
 
 @dataclass(frozen=True)
 class FleetGroup:
-    """Alarms of one night that share machine, environment, metric and direction.
+    """Alarms of one night that share machine, environment, metric and direction."""
 
-    Parameters
-    ----------
-    machine, environment, metric : str
-        Shared by the series of the group.
-    direction : int
-        1 for levels that rose, -1 for levels that fell.
-    members : ndarray of int
-        Positions of the series with an alarm.
-    n_measured, n_moved : int
-        Series of that machine, environment and metric with a value on the last night, and how many
-        of them moved in that direction: by an alarm, or by three noise units.
-    n_control, n_control_moved : int
-        The same numbers for the control environment on that machine and metric.
-    cause : str
-        ``code``, ``infrastructure`` or ``unclear``.
-    reason : str
-        The cause in a sentence with its numbers.
-    """
-
-    machine: str
+    machine: str  # machine, environment, metric: Shared by the series of the group
     environment: str
     metric: str
-    direction: int
-    members: NDArray[np.int64]
+    direction: int  # 1 for levels that rose, -1 for levels that fell
+    members: NDArray[np.int64]  # Positions of the series with an alarm
+    # n_measured, n_moved: Series of that machine, environment and metric with a value on the last
+    # night, and how many of them moved in that direction: by an alarm, or by three noise units.
     n_measured: int
     n_moved: int
+    # n_control, n_control_moved: The same numbers for the control environment on that machine and
+    # metric.
     n_control: int
     n_control_moved: int
-    cause: str
-    reason: str
+    cause: str  # `code`, `infrastructure` or `unclear`
+    reason: str  # The cause in a sentence with its numbers
 
 
 @dataclass(frozen=True)
 class FleetNight:
-    """Causes of the alarms of a night.
+    """Causes of the alarms of a night."""
 
-    Parameters
-    ----------
-    cause : ndarray of str, shape (series,)
-        ``code``, ``infrastructure`` or ``unclear``; empty where there is no alarm.
-    groups : tuple of FleetGroup
-        The largest group first.
-    """
-
+    # (series,), `code`, `infrastructure` or `unclear`; empty where there is no alarm.
     cause: NDArray[np.str_]
-    groups: tuple[FleetGroup, ...]
+    groups: tuple[FleetGroup, ...]  # The largest group first
 
 
 def fleet_step(
@@ -101,34 +79,6 @@ def fleet_step(
     since: ArrayLike | None = None,
 ) -> FleetNight:
     """Group the alarms of a night and estimate the cause of each.
-
-    Parameters
-    ----------
-    alarm : array_like of int, shape (series,)
-        1 or -1 for a change of level detected on this night, 0 for none.
-    units : array_like of float, shape (series,)
-        `LatestNight.units`: change of the last night in noise units; NaN if not measured.
-    machine, environment, metric : array_like of str, shape (series,)
-        Fields of each series.
-    workload : array_like of str, shape (series,), optional
-        Workload of each series. Alarms are also compared with the same workload in the control
-        environment, which detects causes that affect few workloads, such as a busy disk.
-    control : str, optional
-        The control environment: its software never changes, so only the machine affects it.
-    recent : array_like of float, shape (series, nights), optional
-        `LatestNight.recent_units`: the same for the last nights.
-    since : array_like of int, shape (series,), optional
-        Position of the first night of each alarm's change in `recent`.
-
-    Returns
-    -------
-    FleetNight
-        Cause of each alarm, and the groups.
-
-    Raises
-    ------
-    UsageError
-        The arrays differ in length.
 
     Notes
     -----
@@ -153,6 +103,15 @@ def fleet_step(
     >>> print(night.groups[0].reason)
     2 of 2 series rose and none of 2 of the control 'pinned'
     """
+    # alarm: (series,), 1 or -1 for a change of level detected on this night, 0 for none.
+    # units: (series,), `LatestNight.units`: change of the last night in noise units; NaN if not
+    # measured.
+    # machine, environment, metric: (series,), fields of each series.
+    # workload: (series,), workload of each series. Alarms are also compared with the same workload
+    # in the control environment, which detects causes that affect few workloads, such as a busy
+    # disk.
+    # recent: (series, nights), `LatestNight.recent_units`: the same for the last nights.
+    # since: (series,), position of the first night of each alarm's change in `recent`.
     alarm, units = np.asarray(alarm, int), np.asarray(units, float)
     labels = [np.asarray(label, str) for label in (machine, environment, metric)]
     same_workload = None if workload is None else np.asarray(workload, str)

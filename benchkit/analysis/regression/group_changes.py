@@ -51,19 +51,7 @@ Totals = Mapping[str, GroupTotals]
 
 
 def runs_of_groups(history: History) -> dict[int, list[list[str]]]:
-    """Return the runs whose task groups are compared.
-
-    Parameters
-    ----------
-    history : History
-        Ends with the night to judge.
-
-    Returns
-    -------
-    dict of int to list
-        Key of each workload that was measured on the last night -> ids of its valid runs by night,
-        of the last nights of its current segment.
-    """
+    """Return the runs whose task groups are compared."""
     runs = history.runs
     runs = runs[(runs["outcome"] == "ok") & runs["comparable"].astype(bool)]
     last = len(history.times) - 1
@@ -88,30 +76,7 @@ def find_group_changes(
     load: Load | None = None,
     amounts: Mapping[str, Mapping[str, float]] | None = None,
 ) -> list[dict[str, Any]]:
-    """Return the changes of task groups that the last night shows.
-
-    Parameters
-    ----------
-    history : History
-        Ends with the night to judge.
-    totals : mapping of str to mapping
-        Id of a run -> totals of its task groups by name; runs of `runs_of_groups` that it lacks are
-        left out.
-    load : callable, optional
-        `Store.load` of the store with the runs: reads the call stacks of groups that changed.
-    amounts : mapping of str to mapping, optional
-        Id of a run -> its `benchkit.analysis.compare.group_totals.run_amounts`.
-
-    Returns
-    -------
-    list of dict
-        For each workload the group whose share or bytes per task changed most, if the change has
-        lasted for ten nights now, and numbers that were the same on five nights and are others now:
-        tasks and bytes per task of a group, submitted tasks and bytes. ``sentence`` describes it,
-        ``night`` is the first night of the change; ``workload``, ``environment`` and ``host`` name
-        the series. After a group, if they changed too: the function in a share, from the runs of
-        ten nights on each side, and seconds and bytes per task.
-    """
+    """Return the changes of task groups that the last night shows."""
     keys, nights, tables, counts = [], [], [], []
     by_night, amounts = runs_of_groups(history), amounts or {}
     for key, ids in by_night.items():

@@ -284,25 +284,6 @@ def build_history(
 ) -> History:
     """Return the nightly series in a table of runs.
 
-    Parameters
-    ----------
-    runs : DataFrame
-        As returned by `Store.runs`, which has applied marks that exclude or rename runs.
-    metrics : sequence of str
-        Names of metrics; those without any value have no series.
-    marks : iterable of mapping
-        As returned by `Store.marks`; a mark that accepts a change starts a segment.
-
-    Returns
-    -------
-    History
-        A series for each metric, workload, environment, host, scale and capture with values.
-
-    Raises
-    ------
-    UsageError
-        A metric is unknown.
-
     Notes
     -----
     A night is all runs with the same tag ``night``, which `benchkit nightly` sets; runs without
@@ -357,16 +338,6 @@ def build_history(
 
 def night_name(time: np.datetime64) -> str:
     """Return the name of a night.
-
-    Parameters
-    ----------
-    time : datetime64
-        Start of the night, UTC.
-
-    Returns
-    -------
-    str
-        ISO 8601, UTC, without a zone.
 
     Examples
     --------

@@ -40,28 +40,17 @@ _HARMLESS_OUTCOMES = ("ok", *NOT_ATTEMPTED)
 
 @dataclass(frozen=True)
 class Judgement:
-    """New events of a night.
+    """New events of a night."""
 
-    Parameters
-    ----------
-    night : str
-        Name of the night, ISO 8601.
-    events : list of dict
-        Events that need no confirmation: grown, eased, recovered, ended, improved, set_aside.
-    proposed : list of dict
-        Regressions to open unless another measurement contradicts them. ``suspect`` is true for
-        those that are based on one night; open them only after confirmation.
-    nights : list of dict
-        An event of kind ``night``, with counts, for each judged environment and host.
-    groups : tuple of FleetGroup
-        Groups of alarms with a common cause.
-    """
-
-    night: str
+    night: str  # Name of the night, ISO 8601
+    # Events that need no confirmation: grown, eased, recovered, ended, improved, set_aside.
     events: list[dict[str, Any]]
+    # Regressions to open unless another measurement contradicts them. `suspect` is true for those
+    # that are based on one night; open them only after confirmation.
     proposed: list[dict[str, Any]]
+    # An event of kind `night`, with counts, for each judged environment and host.
     nights: list[dict[str, Any]]
-    groups: tuple[FleetGroup, ...] = ()
+    groups: tuple[FleetGroup, ...] = ()  # Groups of alarms with a common cause
 
 
 def judge_night(
@@ -72,22 +61,6 @@ def judge_night(
     control: str | None = None,
 ) -> Judgement:
     """Judge the last night of a history.
-
-    Parameters
-    ----------
-    history : History
-        Ends with the night to judge.
-    events : iterable of mapping
-        Events of the ledger. Environments and hosts already judged on this night are skipped.
-    marks : iterable of mapping
-        As returned by `Store.marks`.
-    control : str, optional
-        The control environment: its software never changes, so only the machine affects it.
-
-    Returns
-    -------
-    Judgement
-        Empty if the history has no nights.
 
     Notes
     -----

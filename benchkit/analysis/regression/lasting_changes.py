@@ -37,39 +37,18 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class LastingChange:
-    """A lasting change of one measure of a task group.
+    """A lasting change of one measure of a task group."""
 
-    Parameters
-    ----------
-    row : int
-        Row of the workload.
-    night : int
-        Night on which the change has lasted long enough, as a position.
-    change : ChangePoint
-        The change of the level.
-    """
-
-    row: int
-    night: int
-    change: ChangePoint
+    row: int  # Row of the workload
+    night: int  # Night on which the change has lasted long enough, as a position
+    change: ChangePoint  # The change of the level
 
 
 def find_lasting_changes(workloads: Sequence[Array]) -> list[list[LastingChange]]:
-    """Find the changes of level that last.
-
-    Parameters
-    ----------
-    workloads : sequence of ndarray, shape (rows, nights)
-        Positive levels of the task groups of each workload, such as the odds of their shares,
-        ``share / (1 - share)``; NaN on nights without a run. The number of nights is the same for
-        all workloads.
-
-    Returns
-    -------
-    list of list of LastingChange
-        For each workload its changes by night. If the share of a group grows, those of the others
-        fall: of the changes within ten nights only the largest of the first night is returned.
-    """
+    """Find the changes of level that last."""
+    # workloads: (rows, nights), positive levels of the task groups of each workload, such as the
+    # odds of their shares, `share / (1 - share)`; NaN on nights without a run. The number of nights
+    # is the same for all workloads.
     if not sum(map(len, workloads)):
         return [[] for _ in workloads]
     levels = np.concatenate([rows for rows in workloads if len(rows)])

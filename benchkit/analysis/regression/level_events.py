@@ -43,16 +43,6 @@ SAME_CHANGE_NIGHTS = 3
 def worse_direction(metric: str) -> int:
     """Return the direction in which a metric becomes worse.
 
-    Parameters
-    ----------
-    metric : str
-        Name of the metric.
-
-    Returns
-    -------
-    int
-        1 if more is worse, -1 if less is worse, 0 if neither.
-
     Examples
     --------
     >>> worse_direction("duration"), worse_direction("n_tasks")
@@ -64,28 +54,16 @@ def worse_direction(metric: str) -> int:
 
 @dataclass(frozen=True)
 class NightLevels:
-    """The last night of a history, and the regressions of earlier nights.
+    """The last night of a history, and the regressions of earlier nights."""
 
-    Parameters
-    ----------
-    history : History
-        Ends with the night to judge.
-    night : str
-        Name of that night.
-    unjudged : mapping of (environment, host) to str
-        Measured and not yet judged groups -> name of the last judged night.
-    active, recovered : mapping of series name to Regression
-        Regressions that are not closed; last recovered regression of each series.
-    control : str or None
-        The control environment, whose software never changes.
-    """
-
-    history: History
-    night: str
+    history: History  # Ends with the night to judge
+    night: str  # Name of that night
+    # Measured and not yet judged groups -> name of the last judged night.
     unjudged: Mapping[tuple[str, str], str]
+    # active, recovered: Regressions that are not closed; last recovered regression of each series.
     active: Mapping[tuple[str, ...], Regression]
     recovered: Mapping[tuple[str, ...], Regression]
-    control: str | None = None
+    control: str | None = None  # The control environment, whose software never changes
 
     @property
     def unjudged_rows(self) -> NDArray[np.bool_]:
@@ -98,14 +76,7 @@ class NightLevels:
         return list(zip(series["environment"].astype(str), series["host"].astype(str), strict=True))
 
     def alarms(self) -> list[ChangePoint | None]:
-        """Return the newest change of each series that was not judged before.
-
-        Returns
-        -------
-        list of ChangePoint or None
-            An element per series. On the first judged night of a group, changes that were detected
-            earlier are omitted.
-        """
+        """Return the newest change of each series that was not judged before."""
         alarms: list[ChangePoint | None] = []
         last = len(self.history.times) - 1
         for group, changes in zip(self._groups, self.history.changes, strict=True):
@@ -124,26 +95,9 @@ class NightLevels:
         reasons: Mapping[int, str],
         closed: Collection[str] = (),
     ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-        """Return events for changes of level, and proposed regressions.
-
-        Parameters
-        ----------
-        alarms : sequence of ChangePoint or None
-            As returned by `alarms`.
-        cause : ndarray of str, shape (series,)
-            Probable cause of each alarm, from `benchkit.analysis.regression.fleet.fleet_step`.
-        reasons : mapping of int to str
-            Reason of the cause, by position of the series.
-        closed : collection of str
-            Ids of regressions that recovered or ended on this night.
-
-        Returns
-        -------
-        events : list of dict
-            Events that need no confirmation.
-        proposed : list of dict
-            Events of kind ``opened``.
-        """
+        """Return events for changes of level, and proposed regressions."""
+        # cause: (series,), probable cause of each alarm, from
+        # `benchkit.analysis.regression.fleet.fleet_step`.
         events, proposed = [], []
         for row, change in enumerate(alarms):
             about = self.history.series.iloc[row]
@@ -267,23 +221,7 @@ class NightLevels:
         proposed: Sequence[Mapping[str, Any]],
         measured_again: Mapping[tuple[str, ...], str],
     ) -> list[dict[str, Any]]:
-        """Return suspected regressions, which need a second measurement.
-
-        Parameters
-        ----------
-        latest : LatestNight
-            The last night of each series of the history.
-        proposed : sequence of mapping
-            Proposed regressions; their series are skipped.
-        measured_again : mapping of series name to str
-            Last night on which a suspect was measured again and not confirmed.
-
-        Returns
-        -------
-        list of dict
-            Events of kind ``opened`` with ``suspect`` true. ``good_until`` is the first night that
-            may have the change: the build of the night before it is the last good one.
-        """
+        """Return suspected regressions, which need a second measurement."""
         taken = {series_name(event) for event in proposed}
         last = len(self.history.times) - 1
         is_jump = latest.is_jump
@@ -322,13 +260,7 @@ class NightLevels:
         return not rests and (is_jump or since > again)
 
     def recoveries(self) -> list[dict[str, Any]]:
-        """Return events for regressions that recovered, or whose segment ended.
-
-        Returns
-        -------
-        list of dict
-            Events of kind ``recovered`` or ``ended``.
-        """
+        """Return events for regressions that recovered, or whose segment ended."""
         events = []
         for regression in self.active.values():
             failing = regression.metric == FAILING

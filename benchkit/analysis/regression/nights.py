@@ -26,20 +26,7 @@ NON_NIGHTLY_TAGS = ("confirm", "bisect")
 
 
 def nightly_runs(runs: pd.DataFrame, columns: Iterable[str] = ()) -> pd.DataFrame:
-    """Return the runs that belong to nights.
-
-    Parameters
-    ----------
-    runs : DataFrame
-        As returned by `Store.runs`.
-    columns : iterable of str
-        Columns to add, with missing values, where `runs` lacks them.
-
-    Returns
-    -------
-    DataFrame
-        With the column ``moment``: the start of the night, UTC, without a zone.
-    """
+    """Return the runs that belong to nights."""
     runs = runs.copy(deep=False)  # only whole columns are replaced
     for name in (*columns, "arm", "experiment"):
         if name not in runs:
@@ -59,18 +46,7 @@ def nightly_runs(runs: pd.DataFrame, columns: Iterable[str] = ()) -> pd.DataFram
 
 
 def future_nights(moments: pd.Series) -> pd.Series:
-    """Return which runs are of a night in the future: the clock of their machine was wrong.
-
-    Parameters
-    ----------
-    moments : Series of datetime
-        The column ``moment`` of `nightly_runs`.
-
-    Returns
-    -------
-    Series of bool
-        Such a night would be the last one for years, and no later night would be judged.
-    """
+    """Return which runs are of a night in the future: the clock of their machine was wrong."""
     now = pd.Timestamp.now("UTC").tz_localize(None)
     future = moments > now + pd.Timedelta(hours=CLOCK_HOURS)
     n_future, n_past = moments[future].nunique(), moments[~future].nunique()
@@ -79,37 +55,14 @@ def future_nights(moments: pd.Series) -> pd.Series:
 
 
 def is_reported(event: Mapping[str, Any]) -> bool:
-    """Return whether an event of the ledger is reported alone, not only in the counts of a night.
-
-    Parameters
-    ----------
-    event : mapping
-        Event of the ledger.
-
-    Returns
-    -------
-    bool
-        False for the kinds ``night`` and ``placed``, and for suspects that are little more than
-        noise and that were not reproduced: on an ordinary night these are 3 % of the series.
-    """
+    """Return whether an event of the ledger is reported, not only counted in its night."""
     small = event.get("suspect") and not event.get("large")
     hidden = ("night", "placed", *(("dismissed", "set_aside") if small else ()))
     return event["kind"] not in hidden
 
 
 def night_notes(events: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Return what could not be judged, what became of suspects, and which task groups changed.
-
-    Parameters
-    ----------
-    events : iterable of mapping
-        Events of the ledger of one night.
-
-    Returns
-    -------
-    list of str
-        A line each; empty if all series were judged, none was suspect and no group changed.
-    """
+    """Return what could not be judged, what became of suspects, and which task groups changed."""
     nights = [event for event in events if event["kind"] == "night"]
 
     def total(name: str) -> int:

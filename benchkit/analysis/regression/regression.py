@@ -38,62 +38,36 @@ _OPEN = ("open", "grown")
 
 @dataclass(frozen=True, repr=False)
 class Regression:
-    """A lasting change of one metric of one workload for the worse.
+    """A lasting change of one metric of one workload for the worse."""
 
-    Parameters
-    ----------
-    id : str
-        Ten characters, a hash of series and night.
-    workload, environment, host, capture, metric : str
-        Fields of the series. The metric `outcome` means that the workload fails.
-    scale : float
-        Scale of the workload's data, a field of the series.
-    state : {"open", "grown", "recovered", "accepted", "ended"}
-        State after the last event.
-    night : str
-        First night of the new level, ISO 8601, UTC.
-    seen : str
-        Night of detection.
-    closed : str or None
-        Night of the recovery, or of the end of the segment.
-    ratio, low, high : float
-        Level now / level before, with its 95 % interval; NaN for failures.
-    before, after : float
-        Levels before and after, in the unit of the metric; NaN for failures.
-    cause : {"code", "unclear", "infrastructure"}
-        Estimated from the other series of the night.
-    reason : str
-        The cause in a sentence with its numbers.
-    confirmed : bool or None
-        Whether an interleaved measurement of both builds confirmed it; None: not measured.
-    facts : mapping
-        Differences of the builds (``changed``), ``explanation``, ``runs`` (ids on both sides),
-        ``bisect`` (a command) and ``error``, as far as these are known.
-    events : sequence of mapping
-        Events of the ledger about it, oldest first.
-    """
-
-    id: str
+    id: str  # Ten characters, a hash of series and night
+    # workload, environment, host, capture, metric: Fields of the series. The metric `outcome` means
+    # that the workload fails.
     workload: str
     environment: str
     host: str
-    scale: float
+    scale: float  # Scale of the workload's data, a field of the series
     capture: str
     metric: str
-    state: str
-    night: str
-    seen: str
-    closed: str | None
+    state: str  # State after the last event
+    night: str  # First night of the new level, ISO 8601, UTC
+    seen: str  # Night of detection
+    closed: str | None  # Night of the recovery, or of the end of the segment
+    # ratio, low, high: Level now / level before, with its 95 % interval; NaN for failures.
     ratio: float
     low: float
     high: float
+    # before, after: Levels before and after, in the unit of the metric; NaN for failures.
     before: float
     after: float
-    cause: str
-    reason: str
+    cause: str  # Estimated from the other series of the night
+    reason: str  # The cause in a sentence with its numbers
+    # Whether an interleaved measurement of both builds confirmed it; None: not measured.
     confirmed: bool | None
+    # Differences of the builds (`changed`), `explanation`, `runs` (ids on both sides), `bisect` (a
+    # command) and `error`, as far as these are known.
     facts: Mapping[str, Any] = field(default_factory=dict)
-    events: Sequence[Mapping[str, Any]] = ()
+    events: Sequence[Mapping[str, Any]] = ()  # Events of the ledger about it, oldest first
 
     @property
     def is_open(self) -> bool:
@@ -126,13 +100,7 @@ class Regression:
         return f"{self.workload}: {metric} {change} since {self.night[:10]}"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the regression as a flat dict of JSON types.
-
-        Returns
-        -------
-        dict
-            The fields except `events`, the entries of `facts`, `size` and `title`.
-        """
+        """Return the regression as a flat dict of JSON types."""
         flat = {
             name: getattr(self, name)
             for name in self.__dataclass_fields__
@@ -145,36 +113,12 @@ class Regression:
 
 
 def series_name(about: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the values of the fields that identify a series.
-
-    Parameters
-    ----------
-    about : mapping
-        Fields of the series, such as a row of `History.series` or an event.
-
-    Returns
-    -------
-    tuple of str
-        Workload, environment, host, scale, capture and metric.
-    """
+    """Return the values of the fields that identify a series."""
     return tuple(str(about[name]) for name in (*SERIES_FIELDS, "metric"))
 
 
 def regression_id(about: Mapping[str, Any], night: str) -> str:
-    """Return the id of the regression of a series that began on a night.
-
-    Parameters
-    ----------
-    about : mapping
-        Fields of the series.
-    night : str
-        First night of the new level, ISO 8601.
-
-    Returns
-    -------
-    str
-        Ten hexadecimal digits.
-    """
+    """Return the id of the regression of a series that began on a night."""
     text = "\n".join([*series_name(about), night[:19]])
     return hashlib.sha256(text.encode()).hexdigest()[:10]
 
@@ -182,21 +126,7 @@ def regression_id(about: Mapping[str, Any], night: str) -> str:
 def read_ledger(
     events: Iterable[Mapping[str, Any]], marks: Iterable[Mapping[str, Any]] = ()
 ) -> list[Regression]:
-    """Return the regressions of a ledger, last detected first.
-
-    Parameters
-    ----------
-    events : iterable of mapping
-        As returned by `Store.events`.
-    marks : iterable of mapping
-        As returned by `Store.marks`. A mark that accepts a workload (and metric) accepts all its
-        regressions, or those that began before its ``at``.
-
-    Returns
-    -------
-    list of Regression
-        In their state after all events and marks.
-    """
+    """Return the regressions of a ledger, last detected first."""
     events_of: dict[str, list[Mapping[str, Any]]] = {}
     seen: set[tuple[str, str, str]] = set()
     for event in events:
@@ -261,18 +191,7 @@ def _applies(mark: Mapping[str, Any], event: Mapping[str, Any]) -> bool:
 
 
 def to_table(regressions: Sequence[Regression]) -> pd.DataFrame:
-    """Return regressions as a table.
-
-    Parameters
-    ----------
-    regressions : sequence of Regression
-        The rows, in order.
-
-    Returns
-    -------
-    DataFrame
-        Identity, state and size of each regression.
-    """
+    """Return regressions as a table."""
     rows = [regression.to_dict() for regression in regressions]
     columns = ["id", "state", "workload", "metric", "environment", "host", "night", "size", "cause"]
     return pd.DataFrame(rows, columns=columns)

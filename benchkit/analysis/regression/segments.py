@@ -33,26 +33,12 @@ def find_segments(
     times: NDArray[np.datetime64],
     marks: Sequence[Mapping[str, Any]],
 ) -> pd.DataFrame:
-    """Return the starts of segments and their reasons.
-
-    Parameters
-    ----------
-    runs : DataFrame
-        Runs with the columns ``key`` (of the series), ``night`` (position in `times`), ``outcome``
-        and those of `COMPARABLE_FIELDS`.
-    keys : DataFrame
-        A row per key with the fields of its series.
-    times : ndarray of datetime64, shape (nights,)
-        Start of each night, ascending.
-    marks : sequence of mapping
-        Active marks; those of kind ``accept`` are used.
-
-    Returns
-    -------
-    DataFrame
-        ``key``, ``night`` (the first of the segment), ``metric`` (empty: all metrics) and
-        ``reason``, sorted.
-    """
+    """Return the starts of segments and their reasons."""
+    # runs: Runs with the columns `key` (of the series), `night` (position in `times`), `outcome`
+    # and those of `COMPARABLE_FIELDS`.
+    # times: (nights,), start of each night, ascending.
+    # returned: `key`, `night` (the first of the segment), `metric` (empty: all metrics) and
+    # `reason`, sorted.
     starts: list[tuple[int, int, str, str]] = []
     accepted = [mark for mark in marks if mark.get("kind") == "accept"]
     fields = {"key", "night", "workers_requested", *SERIES_FIELDS, *COMPARABLE_FIELDS}
@@ -86,20 +72,7 @@ def find_segments(
 
 
 def accepts(mark: Mapping[str, Any], about: Mapping[str, Any]) -> bool:
-    """Return whether a mark accepts changes of a series or a regression.
-
-    Parameters
-    ----------
-    mark : mapping
-        As returned by `Store.marks`.
-    about : mapping
-        Fields of the series; a value for each name in the ``where`` of the mark.
-
-    Returns
-    -------
-    bool
-        False for marks of other kinds.
-    """
+    """Return whether a mark accepts changes of a series or a regression."""
     if mark.get("kind") != "accept" or not workload_matcher(str(mark["workload"]))(
         str(about["workload"])
     ):

@@ -44,48 +44,24 @@ _HALF = 1.96
 
 @dataclass(frozen=True)
 class SeriesStatus:
-    """State of a series on a night.
+    """State of a series on a night."""
 
-    Parameters
-    ----------
-    row : int
-        Position of the series in the history.
-    about : mapping
-        Fields of the series: workload, environment, host, scale, capture, metric.
-    state : str
-        One of `STATES`.
-    label : str
-        Text of the state, such as ``regressed, new``.
-    value : float
-        Median of the night; NaN if not measured.
-    ratio, low, high : float
-        The change and its 95 % interval: of the level if it regressed or improved, else of the
-        night relative to its reference.
-    units : float
-        The change in noise units (standard deviations of the series).
-    noise : float
-        Standard deviation of the series as a share: 0.02 is 2 %.
-    since : str
-        First night of the new level, ISO 8601; empty without a change of level.
-    regression : Regression or None
-        The latest regression of the series in the ledger.
-    n_nights : int
-        Nights with a value.
-    """
-
-    row: int
+    row: int  # Position of the series in the history
+    # Fields of the series: workload, environment, host, scale, capture, metric.
     about: Mapping[str, Any]
-    state: str
-    label: str
-    value: float
+    state: str  # One of `STATES`
+    label: str  # Text of the state, such as `regressed, new`
+    value: float  # Median of the night; NaN if not measured
+    # ratio, low, high: The change and its 95 % interval: of the level if it regressed or improved,
+    # else of the night relative to its reference.
     ratio: float
     low: float
     high: float
-    units: float
-    noise: float
-    since: str
-    regression: Regression | None
-    n_nights: int
+    units: float  # The change in noise units (standard deviations of the series)
+    noise: float  # Standard deviation of the series as a share: 0.02 is 2 %.
+    since: str  # First night of the new level, ISO 8601; empty without a change of level
+    regression: Regression | None  # The latest regression of the series in the ledger
+    n_nights: int  # Nights with a value
 
     @property
     def severity(self) -> tuple[int, float]:
@@ -96,16 +72,6 @@ class SeriesStatus:
 
 def series_label(about: Mapping[str, Any]) -> str:
     """Return environment, host, scale and capture of a series as text.
-
-    Parameters
-    ----------
-    about : mapping
-        Fields of the series.
-
-    Returns
-    -------
-    str
-        Default values (scale 1, capture full) are omitted.
 
     Examples
     --------
@@ -124,25 +90,7 @@ def series_label(about: Mapping[str, Any]) -> str:
 def reported_change(
     change: ChangePoint, about: Mapping[str, Any], night: str, regressions: Iterable[Regression]
 ) -> ChangePoint:
-    """Return a change with the size that the ledger has for it.
-
-    Parameters
-    ----------
-    change : ChangePoint
-        A change that the detector finds today.
-    about : mapping
-        Fields of its series.
-    night : str
-        First night of its new level.
-    regressions : iterable of Regression
-        Regressions of the ledger.
-
-    Returns
-    -------
-    ChangePoint
-        The change itself if the ledger has no regression of this series and night: later nights
-        change the estimate a little, and a regression has the same size on all pages.
-    """
+    """Return a change with the size that the ledger has for it."""
     name = series_name(about)
     for regression in regressions:
         # The detector may place the change a few nights from where it was first placed.
@@ -153,18 +101,7 @@ def reported_change(
 
 
 def workload_owners(runs: pd.DataFrame) -> dict[str, str]:
-    """Return the owner of each workload that declares one, from its newest run.
-
-    Parameters
-    ----------
-    runs : DataFrame
-        Runs as returned by `Store.runs`.
-
-    Returns
-    -------
-    dict of str to str
-        By name of the variant.
-    """
+    """Return the owner of each workload that declares one, from its newest run."""
     if "owner" not in runs:
         return {}
     newest = runs.sort_values("started", ascending=False).drop_duplicates("workload")
@@ -175,20 +112,7 @@ def workload_owners(runs: pd.DataFrame) -> dict[str, str]:
 def improvements(
     history: History, events: Iterable[Mapping[str, Any]]
 ) -> list[tuple[str, dict[str, Any], ChangePoint]]:
-    """Return the lasting changes for the better that are not caused by the machine, newest first.
-
-    Parameters
-    ----------
-    history : History
-        Series of nights.
-    events : iterable of mapping
-        Events of the ledger; changes that it has set aside are left out.
-
-    Returns
-    -------
-    list of tuple
-        First night of the new level, fields of the series, and the change.
-    """
+    """Return the lasting improvements that are not caused by the machine, newest first."""
     aside = {
         (*series_name(event), str(event.get("night")))
         for event in events
@@ -209,20 +133,7 @@ def series_statuses(
     events: Sequence[Mapping[str, Any]] = (),
     marks: Sequence[Mapping[str, Any]] = (),
 ) -> list[SeriesStatus]:
-    """Return the state of each series on the last night, most severe first.
-
-    Parameters
-    ----------
-    history : History
-        Series of one metric.
-    events, marks : sequence of mapping
-        Events and marks of the store; events after the last night are ignored.
-
-    Returns
-    -------
-    list of SeriesStatus
-        An element per series; equal states are ordered by change in noise units.
-    """
+    """Return the state of each series on the last night, most severe first."""
     if not len(history.times):
         return []
     night = night_name(history.times[-1])

@@ -53,20 +53,12 @@ LEVEL = 0.95
 
 @dataclass(frozen=True)
 class Previous:
-    """A value of a run relative to the values of earlier runs.
+    """A value of a run relative to the values of earlier runs."""
 
-    Parameters
-    ----------
-    n_runs : int
-        Number of earlier runs used.
-    ratio : float
-        Value / geometric mean of the earlier values.
-    low, high : float
-        Limits of the ratio in 95 % of cases by chance; NaN with fewer than three earlier runs.
-    """
-
-    n_runs: int
-    ratio: float
+    n_runs: int  # Number of earlier runs used
+    ratio: float  # Value / geometric mean of the earlier values
+    # low, high: Limits of the ratio in 95 % of cases by chance; NaN with fewer than three earlier
+    # runs.
     low: float
     high: float
 
@@ -79,19 +71,7 @@ class Previous:
 
 
 def as_requested(runs: pd.DataFrame) -> pd.DataFrame:
-    """Describe the clusters of runs by what was asked for, as far as runs record it.
-
-    Parameters
-    ----------
-    runs : DataFrame
-        As returned by `Store.runs`.
-
-    Returns
-    -------
-    DataFrame
-        Workers, threads and memory limit are those of all requested workers, also if some joined
-        late. The address of a running scheduler, which differs each time, is ``address``.
-    """
+    """Describe the clusters of runs by what was asked for, as far as runs record it."""
     runs = runs.copy()
     if "cluster" in runs:
         runs["cluster"] = runs["cluster"].mask(
@@ -109,22 +89,7 @@ def as_requested(runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def is_different(name: str, now: pd.Series, before: Any) -> pd.Series:
-    """Return where values of a comparable field differ, with a tolerance for memory limits.
-
-    Parameters
-    ----------
-    name : str
-        One of `COMPARABLE_FIELDS`.
-    now : Series
-        Values of runs.
-    before : Series or value
-        Values of other runs, or one value.
-
-    Returns
-    -------
-    Series of bool
-        False where a value is missing.
-    """
+    """Return where values of a comparable field differ, with a tolerance for memory limits."""
     if name == "memory_limit":
         before = before.astype(float) if isinstance(before, pd.Series) else float(before)
         different = (now.astype(float) - before).abs() > SAME_MEMORY * abs(before)
@@ -135,21 +100,9 @@ def is_different(name: str, now: pd.Series, before: Any) -> pd.Series:
 
 
 def comparable(runs: pd.DataFrame, record: Mapping[str, Any]) -> pd.DataFrame:
-    """Return the earlier runs with outcome ok that are comparable with a run.
-
-    Parameters
-    ----------
-    runs : DataFrame
-        As returned by `Store.runs`.
-    record : mapping
-        The record of a run.
-
-    Returns
-    -------
-    DataFrame
-        Runs equal in `SERIES_FIELDS` and `COMPARABLE_FIELDS`: the 30 newest, oldest first. Values
-        of metrics whose definition differs are NaN.
-    """
+    """Return the earlier runs with outcome ok that are comparable with a run."""
+    # returned: Runs equal in `SERIES_FIELDS` and `COMPARABLE_FIELDS`: the 30 newest, oldest first.
+    # Values of metrics whose definition differs are NaN.
     if runs.empty:
         return runs
     started = pd.Timestamp(record["started"])
@@ -166,18 +119,7 @@ def comparable(runs: pd.DataFrame, record: Mapping[str, Any]) -> pd.DataFrame:
 
 
 def is_simulated(runs: pd.DataFrame) -> pd.Series:
-    """Return which runs a virtual cluster made.
-
-    Parameters
-    ----------
-    runs : DataFrame
-        As returned by `Store.runs`.
-
-    Returns
-    -------
-    Series of bool
-        By row.
-    """
+    """Return which runs a virtual cluster made."""
     if "simulated" not in runs:
         return pd.Series(False, index=runs.index)
     return runs["simulated"].notna()
@@ -187,20 +129,6 @@ def against_previous(
     runs: pd.DataFrame, record: Mapping[str, Any], metric: str = "duration"
 ) -> Previous | None:
     """Compare one metric of a run with earlier comparable runs.
-
-    Parameters
-    ----------
-    runs : DataFrame
-        As returned by `Store.runs`.
-    record : mapping
-        The record of the run.
-    metric : str, default "duration"
-        Name of the metric.
-
-    Returns
-    -------
-    Previous or None
-        None if the run or all earlier runs lack the metric.
 
     Notes
     -----
@@ -231,21 +159,7 @@ def against_previous(
 
 
 def metrics_against_previous(runs: pd.DataFrame, record: Mapping[str, Any]) -> pd.DataFrame:
-    """Return a table of all metrics of a run and their median in earlier comparable runs.
-
-    Parameters
-    ----------
-    runs : DataFrame
-        As returned by `Store.runs`.
-    record : mapping
-        The record of the run.
-
-    Returns
-    -------
-    DataFrame
-        A row per metric of the run, as text: this run, the median before, the change, and the
-        number of runs in the median.
-    """
+    """Return a table of all metrics of a run and their median in earlier comparable runs."""
     earlier = comparable(runs, record)
     rows = {}
     for name, metric in METRICS.items():

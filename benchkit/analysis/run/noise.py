@@ -40,23 +40,6 @@ _STEPS_PER_EFOLD = 50
 def run_noise(runs: pd.DataFrame, metric: str = "duration") -> pd.DataFrame:
     """Return the noise of each set of comparable runs, and the runs that detect a change in it.
 
-    Parameters
-    ----------
-    runs : DataFrame
-        As returned by `Store.runs`.
-    metric : str, default "duration"
-        Name of the metric.
-
-    Returns
-    -------
-    DataFrame
-        A row per set of comparable runs, the set with the newest run first: the fields that they
-        share (see `benchkit.analysis.run.baseline`), ``n_runs`` with outcome ok, ``newest`` (start
-        of the last run), ``level`` (median, in the unit of the metric), ``noise`` (coefficient of
-        variation of a run: 0.03 is 3 %; NaN with fewer than five runs) and, for each of `EFFECTS`,
-        runs a side that detect such a change four times in five: ``needed_2``, ``needed_5``,
-        ``needed_10`` (0 where the noise is unknown, -1 where 1000 are not enough).
-
     Notes
     -----
     The noise is 1.4826 times the median absolute difference of successive logarithms, divided by
@@ -70,6 +53,12 @@ def run_noise(runs: pd.DataFrame, metric: str = "duration") -> pd.DataFrame:
     .. [1] J. von Neumann et al., "The mean square successive difference", Ann. Math. Statist. 12
        (1941).
     """
+    # returned: A row per set of comparable runs, the set with the newest run first: the fields that
+    # they share (see `benchkit.analysis.run.baseline`), `n_runs` with outcome ok, `newest` (start
+    # of the last run), `level` (median, in the unit of the metric), `noise` (coefficient of
+    # variation of a run: 0.03 is 3 %; NaN with fewer than five runs) and, for each of `EFFECTS`,
+    # runs a side that detect such a change four times in five: `needed_2`, `needed_5`, `needed_10`
+    # (0 where the noise is unknown, -1 where 1000 are not enough).
     fields = [name for name in (*SERIES_FIELDS, *COMPARABLE_FIELDS) if name in runs]
     columns = [*fields, "n_runs", "newest", "level", "noise"]
     needed = [f"needed_{effect * 100:.0f}" for effect in EFFECTS]
@@ -95,20 +84,7 @@ def run_noise(runs: pd.DataFrame, metric: str = "duration") -> pd.DataFrame:
 
 
 def describe_detectable_changes(noise: Mapping[str, float], n_runs: int) -> str:
-    """Return a sentence about the changes that a number of runs detects four times in five.
-
-    Parameters
-    ----------
-    noise : mapping of str to float
-        Coefficient of variation of a run, by workload.
-    n_runs : int
-        Runs a side.
-
-    Returns
-    -------
-    str
-        Empty if `noise` is empty.
-    """
+    """Return a sentence about the changes that a number of runs detects four times in five."""
     if not noise:
         return ""
     needed = dict(zip(noise, _needed(np.asarray([*noise.values()])), strict=True))

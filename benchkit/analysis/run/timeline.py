@@ -46,30 +46,13 @@ class _Spans:
 
 
 class TaskTimeline:
-    """The tasks of a run, for queries of time intervals.
-
-    Parameters
-    ----------
-    tree : DataTree
-        A run. Without recorded tasks only the totals of the whole run are available.
-
-    Attributes
-    ----------
-    groups, prefixes : list of str
-        Names of the task groups and of their prefixes.
-    start, stop : ndarray of float, shape (n_tasks,)
-        Start and end of each task's computation, in s after clock on, sorted by start.
-    group, lane : ndarray of int, shape (n_tasks,)
-        Indices into `groups` and `threads`.
-    row : ndarray of int, shape (n_tasks,)
-        Index of each task in the group `tasks` of the run.
-    threads : ndarray of int
-        Numbers of the threads that computed.
-    n_unseen : int
-        Number of tasks that were not recorded, because there were too many.
-    """
+    """The tasks of a run, for queries of time intervals."""
 
     def __init__(self, tree: xr.DataTree) -> None:
+        # start, stop: (n_tasks,), start and end of each task's computation, in s after clock on,
+        # sorted by start.
+        # group, lane: (n_tasks,), indices into `groups` and `threads`.
+        # row: (n_tasks,), index of each task in the group `tasks` of the run.
         self._whole = _dataset(tree, "task_groups", "task_group")
         self.groups = _texts(self._whole, "task_group")
         self.prefixes = _texts(self._whole, "prefix")
@@ -144,36 +127,12 @@ class TaskTimeline:
         return float(self.start[0]), float(self.stop.max())
 
     def inside(self, left: float, right: float) -> np.ndarray:
-        """Return the tasks that computed in a time interval.
-
-        Parameters
-        ----------
-        left, right : float
-            Ends of the interval, in s after clock on.
-
-        Returns
-        -------
-        ndarray of int
-            Indices into `start`, ascending.
-        """
+        """Return the tasks that computed in a time interval."""
+        # returned: Indices into `start`, ascending.
         return self._spans[COMPUTE].inside(left, right)
 
     def group_seconds(self, window: tuple[float, float] | None = None) -> pd.DataFrame:
-        """Return thread-seconds by activity for each task group.
-
-        Parameters
-        ----------
-        window : tuple of float, optional
-            Ends of an interval, in s. By default the whole run with the sums of the workers, which
-            include tasks without a record of their own.
-
-        Returns
-        -------
-        DataFrame
-            A row per task group, largest total first: ``tasks`` (number that computed in the
-            interval), ``total`` and a column per activity, in thread-seconds. Serialization has no
-            start time, so that only the whole run includes it.
-        """
+        """Return thread-seconds by activity for each task group."""
         size = len(self.groups)
         index = pd.Index(self.groups, name="task_group")
         if window is None:
@@ -202,19 +161,7 @@ class TaskTimeline:
         return table.sort_values("total", ascending=False, kind="stable")
 
     def group_bytes(self, window: tuple[float, float] | None = None) -> pd.Series:
-        """Return the size of the results of each task group.
-
-        Parameters
-        ----------
-        window : tuple of float, optional
-            Ends of an interval, in s: use the tasks that computed in it, each with its whole
-            result. By default the whole run.
-
-        Returns
-        -------
-        Series of float
-            In B, by task group.
-        """
+        """Return the size of the results of each task group."""
         index = pd.Index(self.groups, name="task_group")
         if window is None:
             nbytes = self._whole["nbytes"].values if "nbytes" in self._whole else 0
@@ -227,21 +174,7 @@ class TaskTimeline:
     def busy_threads(
         self, window: tuple[float, float] | None = None, bins: int = BINS
     ) -> pd.DataFrame:
-        """Return the number of busy threads over time, by activity.
-
-        Parameters
-        ----------
-        window : tuple of float, optional
-            Ends of an interval, in s; by default the whole run.
-        bins : int, default 300
-            Number of points in time.
-
-        Returns
-        -------
-        DataFrame
-            Mean number of busy threads around each ``time`` (s), a column per activity. Workers
-            fetch while they compute, so that the sum may exceed the number of threads.
-        """
+        """Return the number of busy threads over time, by activity."""
         left, right = window or self.whole
         edges = np.linspace(left, right, bins + 1)
         width = (right - left) / bins
@@ -253,37 +186,12 @@ class TaskTimeline:
         return pd.DataFrame(columns, index=middle)
 
     def transfers_of(self, group: str, window: tuple[float, float] | None = None) -> pd.DataFrame:
-        """Return the transfers of inputs of the tasks of a group, by pair of workers.
-
-        Parameters
-        ----------
-        group : str
-            Name of the task group.
-        window : tuple of float, optional
-            Ends of an interval, in s: use the transfers that overlap it. By default the whole run.
-
-        Returns
-        -------
-        DataFrame
-            A row per pair: ``source`` and ``destination`` (indices into the run's ``workers``),
-            ``count`` and ``seconds``; the largest sum of seconds first.
-        """
+        """Return the transfers of inputs of the tasks of a group, by pair of workers."""
         index = self.groups.index(group) if group in self.groups else -1
         return _pairs(self._fetches[self._fetches["group"] == index], window)
 
     def transfers(self, window: tuple[float, float] | None = None) -> pd.DataFrame:
-        """Return the transfers of inputs of all tasks, by pair of workers.
-
-        Parameters
-        ----------
-        window : tuple of float, optional
-            As in `transfers_of`.
-
-        Returns
-        -------
-        DataFrame
-            As `transfers_of`.
-        """
+        """Return the transfers of inputs of all tasks, by pair of workers."""
         return _pairs(self._fetches, window)
 
 

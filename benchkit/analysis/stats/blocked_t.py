@@ -34,24 +34,14 @@ RATIO_SPREAD = 8.0
 
 @dataclass(frozen=True)
 class Fit:
-    """Difference of two means for each row, with the variance of that row alone.
+    """Difference of two means for each row, with the variance of that row alone."""
 
-    Parameters
-    ----------
-    difference : ndarray, shape (tests,)
-        Mean of the contender minus mean of the baseline.
-    variance : ndarray, shape (tests,)
-        Variance of a run, without the disturbance that its block shares with the other arms.
-    df : ndarray, shape (tests,)
-        Degrees of freedom of `variance`; not always an integer.
-    leverage : ndarray, shape (tests,)
-        The squared standard error of `difference` is ``leverage * variance``.
-    """
-
-    difference: Array
+    difference: Array  # (tests,), mean of the contender minus mean of the baseline
+    # (tests,), variance of a run, without the disturbance that its block shares with the other
+    # arms.
     variance: Array
-    df: Array
-    leverage: Array
+    df: Array  # (tests,), degrees of freedom of `variance`; not always an integer
+    leverage: Array  # (tests,), the squared standard error of `difference` is `leverage * variance`
 
 
 @dataclass(frozen=True)
@@ -159,22 +149,11 @@ def _block_variance_ratio(parts: _BlockVariance) -> tuple[Array, Array]:
 
 
 def fit_means(baseline: Array, contender: Array, *, blocked: bool) -> Fit:
-    """Fit the difference of two means for each row.
-
-    Parameters
-    ----------
-    baseline : ndarray, shape (tests, blocks, arms)
-        Runs of the baseline and of its null arm, or of the baseline alone; NaN is missing.
-    contender : ndarray, shape (tests, blocks)
-        Runs of the contender. If not blocked, the position along `blocks` has no meaning.
-    blocked : bool
-        Whether a block shares a disturbance.
-
-    Returns
-    -------
-    Fit
-        Difference and variance of each row.
-    """
+    """Fit the difference of two means for each row."""
+    # baseline: (tests, blocks, arms), runs of the baseline and of its null arm, or of the baseline
+    # alone; NaN is missing.
+    # contender: (tests, blocks), runs of the contender. If not blocked, the position along `blocks`
+    # has no meaning.
     sums = _sums(baseline, contender)
     sizes = sums.n_baseline + sums.n_contender
     if not blocked:

@@ -34,21 +34,11 @@ ROUNDING = 1e-12
 
 @dataclass(frozen=True)
 class ConfidenceTable:
-    """Probability that a contender differs by more than each threshold.
+    """Probability that a contender differs by more than each threshold."""
 
-    Parameters
-    ----------
-    thresholds : ndarray, shape (thresholds,)
-        Relative changes x, at least 0.
-    less : ndarray, shape (tests, thresholds)
-        p(contender / baseline - 1 < -x).
-    more : ndarray, shape (tests, thresholds)
-        p(contender / baseline - 1 > x).
-    """
-
-    thresholds: Array
-    less: Array
-    more: Array
+    thresholds: Array  # (thresholds,), relative changes x, at least 0
+    less: Array  # (tests, thresholds), p(contender / baseline - 1 < -x)
+    more: Array  # (tests, thresholds), p(contender / baseline - 1 > x)
 
 
 def compare_bootstrap(

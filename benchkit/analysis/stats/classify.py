@@ -33,30 +33,10 @@ def classify_effects(
     same: float,
     labels: tuple[str, str],
 ) -> Effects:
-    """Return the intervals and verdicts that follow from tests.
-
-    Parameters
-    ----------
-    points : LogValues
-        The runs on the scale of the test.
-    test, null_test : TTestResult
-        Contender against baseline, and null arm against baseline; None without a null arm.
-    q : ndarray, shape (tests,)
-        Expected share of false discoveries among the rows with at least the evidence of a row.
-    own_q : ndarray, shape (tests,)
-        p values of `test`, corrected for the number of rows.
-    joint : JointEvidence or None
-        Evidence of the metrics of each workload together, if `q` is from it.
-    n_false : float
-        As in `benchkit.analysis.stats.relabelling.Relabelled`.
-    blocked, level, same, labels
-        As in `benchkit.analysis.stats.effects.compare`.
-
-    Returns
-    -------
-    Effects
-        An element per test in each array.
-    """
+    """Return the intervals and verdicts that follow from tests."""
+    # q: (tests,), expected share of false discoveries among the rows with at least the evidence of
+    # a row.
+    # own_q: (tests,), p values of `test`, corrected for the number of rows.
     estimate, se, df = test.estimate, test.se, test.df
     n_baseline = (~np.isnan(points.baseline)).sum(axis=(1, 2))
     n_contender = (~np.isnan(points.contender)).sum(axis=1)

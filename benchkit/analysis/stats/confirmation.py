@@ -34,44 +34,20 @@ LEVEL = 0.95
 
 @dataclass(frozen=True)
 class Rerun:
-    """Result of re-runs at a look; one element of each array per change.
+    """Result of re-runs at a look; one element of each array per change."""
 
-    Parameters
-    ----------
-    ratio, low, high : ndarray of float
-        Build of the night / last good build, with its 95 % interval.
-    p : ndarray of float
-        Two-sided p value of no change.
-    decision : ndarray of int
-        1 confirmed, -1 dismissed, 0 undecided.
-    stopped : ndarray of bool
-        Whether more blocks are useless: decided, unlikely to be confirmed, or the last look.
-    """
-
+    # ratio, low, high: Build of the night / last good build, with its 95 % interval.
     ratio: NDArray[np.float64]
     low: NDArray[np.float64]
     high: NDArray[np.float64]
-    p: NDArray[np.float64]
-    decision: NDArray[np.int64]
+    p: NDArray[np.float64]  # Two-sided p value of no change
+    decision: NDArray[np.int64]  # 1 confirmed, -1 dismissed, 0 undecided
+    # Whether more blocks are useless: decided, unlikely to be confirmed, or the last look.
     stopped: NDArray[np.bool_]
 
 
 def judge_reruns(good: ArrayLike, tonight: ArrayLike, direction: ArrayLike) -> Rerun:
     """Judge the re-runs of suspected changes.
-
-    Parameters
-    ----------
-    good : array_like, shape (changes, runs)
-        Runs of the last good build, which runs twice in a block; NaN is missing.
-    tonight : array_like, shape (changes, blocks)
-        Runs of the build of the night.
-    direction : array_like, shape (changes,)
-        1 if the suspected change is an increase, -1 for a decrease.
-
-    Returns
-    -------
-    Rerun
-        Decisions for the number of blocks of `tonight`.
 
     Notes
     -----
@@ -85,6 +61,10 @@ def judge_reruns(good: ArrayLike, tonight: ArrayLike, direction: ArrayLike) -> R
     >>> rerun.decision.tolist(), rerun.ratio.round(2).tolist()
     ([1], [1.1])
     """
+    # good: (changes, runs), runs of the last good build, which runs twice in a block; NaN is
+    # missing.
+    # tonight: (changes, blocks), runs of the build of the night.
+    # direction: (changes,), 1 if the suspected change is an increase, -1 for a decrease.
     sides = [np.asarray(side, float) for side in (good, tonight)]
     n_blocks = sides[1].shape[1]
     with np.errstate(invalid="ignore", divide="ignore"):

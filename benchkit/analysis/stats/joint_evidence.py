@@ -47,41 +47,21 @@ TRUE_LEAST = 0.5
 
 @dataclass(frozen=True)
 class JointEvidence:
-    """Evidence of a report whose rows are metrics of workloads.
+    """Evidence of a report whose rows are metrics of workloads."""
 
-    Parameters
-    ----------
-    q : ndarray, shape (tests,)
-        Expected share of false discoveries among the rows with at least this evidence; NaN where a
-        row is not tested.
-    log_evidence : ndarray, shape (tests,)
-        Logarithm of the likelihood ratio of a change and no change, from the row alone.
-    correlation : float
-        Mean correlation between two metrics of a workload, from run to run.
-    """
-
+    # (tests,), expected share of false discoveries among the rows with at least this evidence; NaN
+    # where a row is not tested.
     q: Array
+    # (tests,), logarithm of the likelihood ratio of a change and no change, from the row alone.
     log_evidence: Array
-    correlation: float
+    correlation: float  # Mean correlation between two metrics of a workload, from run to run
 
 
 def metric_correlation(points: LogValues, blocked: bool, workload: Ints, metric: Ints) -> Array:
-    """Return the mean correlation between the metrics of a workload, from run to run.
-
-    Parameters
-    ----------
-    points : LogValues
-        The runs; column i of the rows of a workload is the same run.
-    blocked : bool
-        Whether runs of a block share a disturbance, which is then subtracted.
-    workload, metric : ndarray of int, shape (tests,)
-        Number of the workload and of the metric of each row; a pair occurs once.
-
-    Returns
-    -------
-    ndarray, shape (metrics, metrics)
-        1 on the diagonal; 0 where no workload has both metrics.
-    """
+    """Return the mean correlation between the metrics of a workload, from run to run."""
+    # workload, metric: (tests,), number of the workload and of the metric of each row; a pair
+    # occurs once.
+    # returned: (metrics, metrics), 1 on the diagonal; 0 where no workload has both metrics.
     residuals = _residuals(points, blocked)
     n_workloads, n_metrics = int(workload.max()) + 1, int(metric.max()) + 1
     cube = np.full((n_workloads, n_metrics, residuals.shape[1]), np.nan)
@@ -102,20 +82,6 @@ def combine_evidence(
 ) -> JointEvidence | None:
     """Return the evidence of each row together with that of the other metrics of its workload.
 
-    Parameters
-    ----------
-    estimate, se, df : ndarray, shape (tests,)
-        Change as a logarithm, standard error and degrees of freedom of each row; NaN is not tested.
-    workload : ndarray of int, shape (tests,)
-        Number of the workload of each row.
-    correlation : ndarray, shape (metrics, metrics)
-        As returned by `metric_correlation`.
-
-    Returns
-    -------
-    JointEvidence or None
-        None if too few rows are tested to estimate the shares of changed rows.
-
     Notes
     -----
     A share of the workloads changes, and in these a share of the metrics, by a size from a mixture.
@@ -129,6 +95,10 @@ def combine_evidence(
     ----------
     .. [1] B. Efron, "Large-Scale Inference", Cambridge 2010, chapters 2 and 5.
     """
+    # estimate, se, df: (tests,), change as a logarithm, standard error and degrees of freedom of
+    # each row; NaN is not tested.
+    # workload: (tests,), number of the workload of each row.
+    # correlation: (metrics, metrics), as returned by `metric_correlation`.
     tested = np.flatnonzero(np.isfinite(estimate) & (se > 0) & (df > 0))
     names, place = np.unique(workload[tested], return_inverse=True)
     if names.size < FEWEST_WORKLOADS or tested.size < FEWEST_ROWS:

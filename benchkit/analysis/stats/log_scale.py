@@ -19,55 +19,27 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class LogValues:
-    """Runs of a report on the scale of the test.
+    """Runs of a report on the scale of the test."""
 
-    Parameters
-    ----------
-    baseline : ndarray, shape (tests, runs, arms)
-        Runs of the baseline, and in a second arm those of the null arm. NaN is missing.
-    contender : ndarray, shape (tests, runs)
-        Runs of the contender.
-    logarithmic : ndarray of bool, shape (tests,)
-        Where True the scale is log(value). Where a value is zero or negative there is no
-        logarithm, and the scale is value / mean of the baseline: a change of 0.1 is 10 % on both
-        scales, but this one assumes the same noise at any level.
-    positive : ndarray of bool, shape (tests,)
-        Where no value is below zero.
-    step_variance : ndarray, shape (tests,)
-        Variance caused by rounding: step² / 12, on the same scale.
-    n_missing : ndarray of int, shape (tests,)
-        Number of unused cells of all arms, NaN or infinite. If columns are not blocks, NaN at the
-        end of a row is padding and does not count.
-    """
-
+    # (tests, runs, arms), runs of the baseline, and in a second arm those of the null arm. NaN is
+    # missing.
     baseline: Array
-    contender: Array
+    contender: Array  # (tests, runs), runs of the contender
+    # (tests,), where True the scale is log(value). Where a value is zero or negative there is no
+    # logarithm, and the scale is value / mean of the baseline: a change of 0.1 is 10 % on both
+    # scales, but this one assumes the same noise at any level.
     logarithmic: NDArray[np.bool_]
-    positive: NDArray[np.bool_]
-    step_variance: Array
+    positive: NDArray[np.bool_]  # (tests,), where no value is below zero
+    step_variance: Array  # (tests,), variance caused by rounding: step² / 12, on the same scale
+    # (tests,), number of unused cells of all arms, NaN or infinite. If columns are not blocks, NaN
+    # at the end of a row is padding and does not count.
     n_missing: NDArray[np.int64]
 
 
 def matrix(values: ArrayLike, name: str) -> Array:
-    """Return runs as an array of floats.
-
-    Parameters
-    ----------
-    values : array_like, shape (tests, runs)
-        Values of a metric.
-    name : str
-        Name of the argument, for the message of an error.
-
-    Returns
-    -------
-    ndarray, shape (tests, runs)
-        A view if possible.
-
-    Raises
-    ------
-    UsageError
-        The array does not have two dimensions.
-    """
+    """Return runs as an array of floats."""
+    # values: (tests, runs), values of a metric.
+    # returned: (tests, runs), a view if possible.
     array = np.asarray(values, float)
     if array.ndim != 2:
         raise UsageError(
@@ -85,23 +57,7 @@ def to_log_scale(
     blocked: bool = False,
     resolution: ArrayLike | None = None,
 ) -> LogValues:
-    """Return runs on the scale of the test.
-
-    Parameters
-    ----------
-    baseline, contender, null, blocked, resolution
-        As in `benchkit.analysis.stats.effects.compare`.
-
-    Returns
-    -------
-    LogValues
-        All arms, padded to the same number of columns.
-
-    Raises
-    ------
-    UsageError
-        The shapes do not match.
-    """
+    """Return runs on the scale of the test."""
     arrays = [matrix(baseline, "baseline"), matrix(contender, "contender")]
     if null is not None:
         arrays.append(matrix(null, "null"))
@@ -158,18 +114,9 @@ def check_rows(name: str, array: Array, baseline: Array) -> None:
 
 
 def row_means(runs: Array) -> Array:
-    """Return the mean of each row without its NaN.
-
-    Parameters
-    ----------
-    runs : ndarray, shape (rows, columns)
-        NaN is missing.
-
-    Returns
-    -------
-    ndarray, shape (rows,)
-        0 for a row of only NaN.
-    """
+    """Return the mean of each row without its NaN."""
+    # runs: (rows, columns), NaN is missing.
+    # returned: (rows,), 0 for a row of only NaN.
     valid = ~np.isnan(runs)
     means: Array = np.where(valid, runs, 0).sum(axis=1) / np.maximum(valid.sum(axis=1), 1)
     return means

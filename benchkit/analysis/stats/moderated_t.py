@@ -26,26 +26,16 @@ SAME_NUMBER = 1e-7
 
 @dataclass(frozen=True)
 class TTestResult:
-    """Result of a t test for each row; all arrays have shape (tests,).
+    """Result of a t test for each row; all arrays have shape (tests,)."""
 
-    Parameters
-    ----------
-    estimate, se : ndarray
-        Contender minus baseline on the scale of the test, and its standard error.
-    df, prior_df : ndarray
-        Degrees of freedom, and the part of them that comes from the other rows.
-    zero_variance : ndarray of bool
-        Where all runs of an arm have equal values, in both arms.
-    p : ndarray
-        Two-sided p value; NaN with fewer than two runs a side.
-    """
-
+    # estimate, se: Contender minus baseline on the scale of the test, and its standard error.
     estimate: Array
     se: Array
+    # df, prior_df: Degrees of freedom, and the part of them that comes from the other rows.
     df: Array
     prior_df: Array
-    zero_variance: NDArray[np.bool_]
-    p: Array
+    zero_variance: NDArray[np.bool_]  # Where all runs of an arm have equal values, in both arms
+    p: Array  # Two-sided p value; NaN with fewer than two runs a side
 
 
 def moderated_t(
@@ -55,26 +45,10 @@ def moderated_t(
     families: Sequence[NDArray[np.int64]],
     predictor: Array | None,
 ) -> TTestResult:
-    """Test the contender against the baseline, each row with the noise of its family.
-
-    Parameters
-    ----------
-    points : LogValues
-        Runs of the baseline, and the scale of each row.
-    contender : ndarray, shape (tests, runs)
-        Runs of the contender on the same scale.
-    blocked : bool
-        Whether a block shares a disturbance.
-    families : sequence of ndarray of int
-        Positions of the rows of each family.
-    predictor : ndarray, shape (tests,), optional
-        Variance of each row on earlier nights.
-
-    Returns
-    -------
-    TTestResult
-        NaN in rows that cannot be tested.
-    """
+    """Test the contender against the baseline, each row with the noise of its family."""
+    # contender: (tests, runs), runs of the contender on the same scale.
+    # predictor: (tests,), variance of each row on earlier nights.
+    # returned: NaN in rows that cannot be tested.
     n_tests = len(contender)
     estimate, se, df, prior_df = np.full((4, n_tests), np.nan)
     zero_variance = np.zeros(n_tests, bool)

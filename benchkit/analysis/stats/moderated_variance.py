@@ -33,52 +33,20 @@ LEAST_SPREAD = 0.01
 
 
 def log_bias(df: Array | float) -> Array:
-    """Return the bias of the logarithm of an estimated variance: E[log s²] - log σ².
-
-    Parameters
-    ----------
-    df : ndarray or float
-        Degrees of freedom of s².
-
-    Returns
-    -------
-    ndarray
-        Negative, about -1 / df.
-    """
+    """Return the bias of the logarithm of an estimated variance: E[log s²] - log σ²."""
     half = np.asarray(df, float) / 2
     bias: Array = digamma(half) - np.log(half)
     return bias
 
 
 def trigamma(x: Array | float) -> Array:
-    """Return the second derivative of log gamma; SciPy's polygamma takes four times as long.
-
-    Parameters
-    ----------
-    x : ndarray or float
-        Positive numbers.
-
-    Returns
-    -------
-    ndarray
-        The variance of log gamma variables of shape `x`.
-    """
+    """Return the second derivative of log gamma; SciPy's polygamma takes four times as long."""
     value: Array = zeta(2, x)
     return value
 
 
 def inverse_trigamma(value: Array | float) -> Array:
     """Solve ``trigamma(x) = value`` by Newton's method on 1 / trigamma, which is nearly linear.
-
-    Parameters
-    ----------
-    value : ndarray or float
-        Positive numbers; clipped to the range 1e-7 to 1e9.
-
-    Returns
-    -------
-    ndarray
-        The solution x.
 
     References
     ----------
@@ -101,17 +69,9 @@ def successive_variance(history: Array) -> Array:
 
     Half the mean squared difference of consecutive nights: a change of level affects one
     difference only.
-
-    Parameters
-    ----------
-    history : ndarray, shape (tests, nights)
-        Logarithms; NaN nights are skipped.
-
-    Returns
-    -------
-    ndarray, shape (tests,)
-        NaN with fewer than three nights, or without differences.
     """
+    # history: (tests, nights), logarithms; NaN nights are skipped.
+    # returned: (tests,), NaN with fewer than three nights, or without differences.
     result = np.full(len(history), np.nan)
     for i, nights in enumerate(history):
         steps = np.diff(nights[np.isfinite(nights)])
@@ -171,24 +131,6 @@ def shrink(
 ) -> tuple[Array, Array, Array]:
     """Shrink variances towards the value that the other rows of the family predict.
 
-    Parameters
-    ----------
-    variance : ndarray, shape (tests,)
-        Variances s²; zero, NaN and variances without degrees of freedom are returned unchanged.
-    df : ndarray, shape (tests,)
-        Their degrees of freedom d.
-    predictor : ndarray, shape (tests,), optional
-        A variance of the same row from another time, such as its nights; NaN where unknown.
-
-    Returns
-    -------
-    variance : ndarray, shape (tests,)
-        Shrunk variances.
-    df : ndarray, shape (tests,)
-        Degrees of freedom of the shrunk variances, at most the sum over all rows.
-    prior_df : ndarray, shape (tests,)
-        The part of them that comes from the other rows; 0 where a row uses its own runs only.
-
     Notes
     -----
     Prior of log σ²: a centre, common or linear in the log of the predictor, and a distribution
@@ -208,6 +150,15 @@ def shrink(
     .. [3] N. Ignatiadis and B. Sen, "Empirical partially Bayes multiple testing and compound
        chi-square decisions", Ann. Statist. 53 (2025).
     """
+    # variance: (tests,), variances s²; zero, NaN and variances without degrees of freedom are
+    # returned unchanged.
+    # df: (tests,), their degrees of freedom d.
+    # predictor: (tests,), a variance of the same row from another time, such as its nights; NaN
+    # where unknown.
+    # variance: (tests,), shrunk variances.
+    # df: (tests,), degrees of freedom of the shrunk variances, at most the sum over all rows.
+    # prior_df: (tests,), the part of them that comes from the other rows; 0 where a row uses its
+    # own runs only.
     variance, total = variance.copy(), df.copy()
     prior_df = np.zeros(len(variance))
     usable = np.isfinite(variance) & (variance > 0) & (df > 0)

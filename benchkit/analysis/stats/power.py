@@ -107,20 +107,6 @@ def runs_until_decided(
 ) -> NDArray[np.int64]:
     """Return the number of runs a side that show the absence of a change with 80 % probability.
 
-    Parameters
-    ----------
-    spread : ndarray, shape (tests,)
-        Standard deviation of the logarithm of a run.
-    prior_df : ndarray, shape (tests,)
-        Degrees of freedom of the prior estimate of the spread.
-    same : float
-        The largest change that counts as no change.
-
-    Returns
-    -------
-    ndarray of int, shape (tests,)
-        Runs a side, at least 2; -1 where `MOST_RUNS` are not enough.
-
     Notes
     -----
     Two one-sided tests at 5 % [1]_ both pass with 80 % when ``(t_0.95 + t_0.90) se`` is at most
@@ -131,6 +117,9 @@ def runs_until_decided(
     .. [1] D. J. Schuirmann, "A comparison of the two one-sided tests procedure and the power
        approach", J. Pharmacokin. Biopharm. 15 (1987).
     """
+    # spread: (tests,), standard deviation of the logarithm of a run.
+    # prior_df: (tests,), degrees of freedom of the prior estimate of the spread.
+    # returned: (tests,), runs a side, at least 2; -1 where `MOST_RUNS` are not enough.
     runs = np.arange(2, MOST_RUNS + 1)
     df = 2.0 * runs - 2 + prior_df[:, None]
     factor = (stdtrit(df, 0.95) + stdtrit(df, 0.90)) * np.sqrt(2 / runs)

@@ -45,21 +45,13 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Relabelled:
-    """p values of a report, corrected by those of relabelled runs.
+    """p values of a report, corrected by those of relabelled runs."""
 
-    Parameters
-    ----------
-    p : ndarray, shape (tests,)
-        At least the p values of the t test.
-    is_exact : bool
-        Whether the p values of the t test are valid, as far as relabelled runs show.
-    n_false : float
-        Number of tests that look as certain as those listed if labels are exchanged, where these
-        are too many; else 0.
-    """
-
-    p: Array
+    p: Array  # (tests,), at least the p values of the t test
+    # Whether the p values of the t test are valid, as far as relabelled runs show.
     is_exact: bool = True
+    # Number of tests that look as certain as those listed if labels are exchanged, where these are
+    # too many; else 0.
     n_false: float = 0.0
 
 
@@ -73,27 +65,6 @@ def relabelled_p(
     level: float = 0.95,
 ) -> Relabelled:
     """Return p values that are valid for the noise of the runs of the report.
-
-    Parameters
-    ----------
-    points : LogValues
-        Runs of all arms.
-    test : TTestResult
-        Result of `moderated_t`.
-    listed : ndarray of bool, shape (tests,)
-        Rows that are changed by the p values of `test`.
-    blocked : bool
-        Whether a block shares a disturbance: then only runs of the same block are exchanged.
-    families : sequence of ndarray of int
-        Positions of the rows of each family.
-    level : float, default 0.95
-        1 - share of false rows among those listed.
-
-    Returns
-    -------
-    Relabelled
-        The p values of `test` with more than five runs of an arm, and in reports of fewer than a
-        hundred rows.
 
     Notes
     -----
@@ -110,6 +81,7 @@ def relabelled_p(
     .. [1] V. G. Tusher, R. Tibshirani, G. Chu, "Significance analysis of microarrays applied to the
        ionizing radiation response", PNAS 98 (2001).
     """
+    # listed: (tests,), rows that are changed by the p values of `test`.
     n_runs = points.contender.shape[1]
     if n_runs > MOST_RUNS or np.isfinite(test.p).sum() < FEWEST_ROWS:
         return Relabelled(test.p)

@@ -46,23 +46,6 @@ def chances_of_place(
 ) -> Array:
     """Return the probability of each build to be the first after the step.
 
-    Parameters
-    ----------
-    n_builds : int
-        Number of builds; the first is before the step, the last after it.
-    pairs : mapping of (int, int) to array_like
-        Differences of blocks: value of the second build minus that of the first, which is the
-        earlier build. Logarithms, so that a step is a ratio.
-    events : array_like of int, shape (n_builds, 2), optional
-        Number of runs of each build with the event (timed out, failed), and without it.
-    size : float, optional
-        Size of the step, measured at the two ends. Without a size only events are used.
-
-    Returns
-    -------
-    ndarray, shape (n_builds,)
-        Probabilities with sum 1; the first is 0.
-
     Notes
     -----
     The model is a step of unknown size between the ends, with equal prior probability of each
@@ -76,6 +59,11 @@ def chances_of_place(
     >>> chances_of_place(5, pairs, size=0.2).round(2)
     array([0., 0., 0., 1., 0.])
     """
+    # pairs: Differences of blocks: value of the second build minus that of the first, which is the
+    # earlier build. Logarithms, so that a step is a ratio.
+    # events: (n_builds, 2), number of runs of each build with the event (timed out, failed), and
+    # without it.
+    # returned: (n_builds,), probabilities with sum 1; the first is 0.
     weights = np.zeros(n_builds - 1)
     measured = {
         pair: tuple(np.asarray(values, float).tolist())
@@ -98,16 +86,6 @@ def chances_of_place(
 
 def weight_of_events(before: Sequence[int], after: Sequence[int]) -> float:
     """Return the Bayes factor of events for a step between two builds.
-
-    Parameters
-    ----------
-    before, after : sequence of int
-        Number of runs of the build with the event, and without it.
-
-    Returns
-    -------
-    float
-        Probability of the counts with a step / without a step.
 
     Examples
     --------

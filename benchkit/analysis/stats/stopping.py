@@ -151,22 +151,8 @@ def next_step(
 
 
 def equivalence_test(effects: Effects, same: float, *, level: float = 0.95) -> NDArray[np.bool_]:
-    """Return whether two one-sided tests show that changes are small.
-
-    Parameters
-    ----------
-    effects : Effects
-        Result of a comparison.
-    same : float
-        Largest relative change that counts as no change.
-    level : float, default 0.95
-        Confidence of each of the two tests.
-
-    Returns
-    -------
-    ndarray of bool, shape (tests,)
-        True where the change is smaller than `same`.
-    """
+    """Return whether two one-sided tests show that changes are small."""
+    # returned: (tests,), true where the change is smaller than `same`.
     less = effects.probability([same], below=True)[:, 0]
     more = effects.probability([-same])[:, 0]
     return np.minimum(less, more) >= level
@@ -189,18 +175,6 @@ def _predictive_power(effects: Effects, n: int, last: int, level: float) -> Arra
 def sequential_p(p: Array, looks: tuple[int, ...]) -> Array:
     """Return the p value of the smallest p over looks, corrected for the number of looks.
 
-    Parameters
-    ----------
-    p : ndarray
-        Smallest two-sided p values up to now; NaN stays NaN.
-    looks : tuple of int
-        Numbers of blocks of all looks, future looks included.
-
-    Returns
-    -------
-    ndarray
-        Between p and p times the number of looks.
-
     Notes
     -----
     The standardised sums of growing data are a Markov chain, normal with correlation
@@ -220,6 +194,7 @@ def sequential_p(p: Array, looks: tuple[int, ...]) -> Array:
     >>> sequential_p(np.array([0.05, 0.001]), (3, 5, 8, 12, 20)).round(4)
     array([0.2009, 0.0045])
     """
+    # p: Smallest two-sided p values up to now; NaN stays NaN.
     grid, corrected = _sequential_table(tuple(looks))
     with np.errstate(divide="ignore"):
         log_p = np.log(np.clip(p, 0, 1))

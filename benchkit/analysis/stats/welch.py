@@ -16,28 +16,15 @@ def mean_difference(
 ) -> tuple[Array, Array]:
     """Return the difference of two means for each column, and half the width of its interval.
 
-    Parameters
-    ----------
-    baseline, contender : ndarray, shape (runs, columns)
-        Values without NaN; the numbers of runs may differ.
-    paired : bool, default False
-        Row i of both is a pair; ignored if the numbers of runs differ.
-    level : float, default 0.95
-        Confidence of the interval.
-
-    Returns
-    -------
-    difference : ndarray, shape (columns,)
-        Contender minus baseline.
-    half : ndarray, shape (columns,)
-        NaN with fewer than two runs a side.
-
     Examples
     --------
     >>> difference, half = mean_difference(np.array([[1.0], [2.0]]), np.array([[4.0], [5.0]]))
     >>> difference.round(2), half.round(2)
     (array([3.]), array([3.04]))
     """
+    # baseline, contender: (runs, columns), values without NaN; the numbers of runs may differ.
+    # difference: (columns,), contender minus baseline.
+    # half: (columns,), NaN with fewer than two runs a side.
     difference: Array = contender.mean(axis=0) - baseline.mean(axis=0)
     n, m = len(baseline), len(contender)
     if min(n, m) < 2:

@@ -26,22 +26,6 @@ def as_answer(
 ) -> str:
     """Return rows as the JSON text of an answer.
 
-    Parameters
-    ----------
-    sections : mapping of str to sequence
-        Rows by name of the section, the most important first: mappings or texts. All may contain
-        text that comes from runs.
-    narrow : str
-        A sentence that says how to ask for less; it is in the answer if rows are left out.
-    totals : mapping of str to str, optional
-        Number of rows that exist, by section, where `sections` has only a part of them.
-
-    Returns
-    -------
-    str
-        At most `MAX_BYTES` of ASCII: an object with ``untrusted`` (the sections) and, if something
-        was left out, ``note``. Fields without a value are absent.
-
     Examples
     --------
     >>> as_answer({"rows": [{"a": 1, "b": None}]}, narrow="Select fewer rows.")

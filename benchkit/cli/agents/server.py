@@ -38,15 +38,6 @@ class StoreServer(MCPServer[Any]):
     """Server of the tools of a store; a failed call returns one line.
 
     Each call runs in a process of a pool, so that a long one delays no other, and can be stopped.
-
-    Parameters
-    ----------
-    store : str or None
-        Address of the store, as for ``--store``.
-    timeout_s : float
-        A call is stopped after this time in s.
-    memory_limit : str
-        Memory that a query may use.
     """
 
     def __init__(self, store: str | None, *, timeout_s: float, memory_limit: str) -> None:
@@ -90,22 +81,7 @@ class StoreServer(MCPServer[Any]):
         return call
 
     async def call_tool(self, name: str, arguments: dict[str, Any], context: Any = None) -> Any:
-        """Call a tool.
-
-        Parameters
-        ----------
-        name : str
-            Name of the tool.
-        arguments : dict
-            Its arguments.
-        context : Context, optional
-            Of the request.
-
-        Returns
-        -------
-        CallToolResult
-            The answer, or an error in one line.
-        """
+        """Call a tool."""
         try:
             self._check_names(name, arguments)
             return await super().call_tool(name, arguments, context)

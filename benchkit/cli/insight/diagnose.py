@@ -49,20 +49,7 @@ def diagnose_command(selection: str, store: str | None, as_json: bool) -> None:
 
 
 def diagnose_runs(run_store: Store, selection: str) -> list[Diagnosis]:
-    """Return the diagnoses of a run or of a selection of runs.
-
-    Parameters
-    ----------
-    run_store : Store
-        The store.
-    selection : str
-        An id, the beginning of one, ``latest``, or a selection as in `benchkit compare`.
-
-    Returns
-    -------
-    list of Diagnosis
-        One per run.
-    """
+    """Return the diagnoses of a run or of a selection of runs."""
     from benchkit.analysis.insight.diagnose import diagnose
     from benchkit.store.selector import select_runs
 

@@ -37,29 +37,14 @@ TAG = "bisect"
 
 @dataclass(frozen=True)
 class Target:
-    """The change to search for.
+    """The change to search for."""
 
-    Parameters
-    ----------
-    workload : str
-        Name of one variant.
-    metric : str, default "duration"
-        Metric that changed, or "outcome".
-    folders : sequence of path
-        Folders of workload files.
-    environment_folders : sequence of path
-        Folders of environment files.
-    params : mapping
-        Values of workload parameters.
-    search : mapping
-        Options of `benchkit.experiment.bisect.search.Search`.
-    """
-
-    workload: str
-    metric: str = "duration"
-    folders: Sequence[str | Path] = ()
-    environment_folders: Sequence[str | Path] = ()
-    params: Mapping[str, Any] = field(default_factory=dict)
+    workload: str  # Name of one variant
+    metric: str = "duration"  # Metric that changed, or "outcome"
+    folders: Sequence[str | Path] = ()  # Folders of workload files
+    environment_folders: Sequence[str | Path] = ()  # Folders of environment files
+    params: Mapping[str, Any] = field(default_factory=dict)  # Values of workload parameters
+    # Options of `benchkit.experiment.bisect.search.Search`.
     search: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -73,36 +58,7 @@ def plan_bisection(
     ends: Sequence[Sequence[str]] | None = (),
     **options: Any,
 ) -> Bisection:
-    """Return a bisection that is ready to run; check all arguments before writing anything.
-
-    Parameters
-    ----------
-    target : Target
-        The change to search for.
-    candidates : sequence of Candidate
-        Builds to search, the good end first.
-    base : Environment
-        Environment that provides the other packages and all other settings.
-    store : Store or path, optional
-        Store for the runs.
-    pinned : mapping of str to str, optional
-        See `CandidateEnvironments`.
-    ends : sequence of pairs of str, optional
-        See `Bisection`; None reuses stored runs unless they show the ends as same or undecided.
-    **options
-        ``scale``, ``capture``, ``deadline_s``, ``tags``, ``arguments``, ``virtual`` and ``id`` of
-        `Experiment`.
-
-    Returns
-    -------
-    Bisection
-        The bisection; `Bisection.run` measures.
-
-    Raises
-    ------
-    UnknownWorkload, InvalidParameterError, InvalidEnvironmentError, UsageError
-        A workload, parameter, environment or option is unknown or invalid.
-    """
+    """Return a bisection that is ready to run; check all arguments before writing anything."""
     metric = target.metric
     if metric != OUTCOME:
         check_metrics([metric])
@@ -212,25 +168,7 @@ def bisect(
 
 
 def resume_bisection(store: Store | str | Path | None, experiment: str) -> Bisection:
-    """Return an earlier bisection to continue; runs in the store are not measured again.
-
-    Parameters
-    ----------
-    store : Store or path
-        Store of the plan and the runs.
-    experiment : str
-        Experiment id, the beginning of one, or "latest".
-
-    Returns
-    -------
-    Bisection
-        The bisection with all its measured blocks.
-
-    Raises
-    ------
-    UsageError
-        The store has no such bisection.
-    """
+    """Return an earlier bisection to continue; runs in the store are not measured again."""
     run_store = store if isinstance(store, Store) else Store(store, create=False)
     plan = read_plan(run_store, experiment, having=PLAN_KEY)
     stored = plan["words"][PLAN_KEY]

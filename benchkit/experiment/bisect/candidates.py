@@ -32,24 +32,13 @@ SHA_LENGTH = 10
 
 @dataclass(frozen=True)
 class Candidate:
-    """One build to search.
+    """One build to search."""
 
-    Parameters
-    ----------
-    name : str
-        Name of the arm: a version, or the beginning of a commit id.
-    title : str
-        Text for messages.
-    pins : mapping of str to str
-        Package name -> text after the name in a requirement: ``==2024.5.0``, `` @ git+file:...``.
-    sha : str
-        Full commit id; "" for a release.
-    """
-
-    name: str
-    title: str
+    name: str  # Name of the arm: a version, or the beginning of a commit id
+    title: str  # Text for messages
+    # Package name -> text after the name in a requirement: `==2024.5.0`, ` @ git+file:...`.
     pins: Mapping[str, str]
-    sha: str = ""
+    sha: str = ""  # Full commit id; "" for a release
 
 
 def find_candidates(
@@ -61,31 +50,7 @@ def find_candidates(
     git: str | Path | None = None,
     step: bool = False,
 ) -> list[Candidate]:
-    """Return the builds to search, from the options of a user.
-
-    Parameters
-    ----------
-    good, bad : str
-        Release or commit before and after the change.
-    base : Environment
-        Releases must support its Python version.
-    package, git : str, path
-        Releases of this package, or commits of this checkout.
-    step : bool, default False
-        Return only the ends and the checked-out commit.
-
-    Returns
-    -------
-    list of Candidate
-        The good end first.
-
-    Raises
-    ------
-    UsageError
-        An end or a package is missing or does not exist, or the ends are in the wrong order.
-    EnvironmentBuildError
-        The package index is not reachable, or git is not installed.
-    """
+    """Return the builds to search, from the options of a user."""
     if (package is None) == (git is None):
         raise UsageError(
             "name the package that changed: --package NAME (releases) or --git PATH (commits)"
@@ -108,27 +73,6 @@ def list_releases(package: str, good: str, bad: str, python: Interpreter) -> lis
     These are the releases that uv would install for this Python from its configured index: no
     pre-releases and no yanked releases. Dask and distributed are released together, and
     both are pinned to the same version.
-
-    Parameters
-    ----------
-    package : str
-        Name of the package.
-    good, bad : str
-        First and last version.
-    python : Interpreter
-        Interpreter that the releases must support.
-
-    Returns
-    -------
-    list of Candidate
-        One per release.
-
-    Raises
-    ------
-    UsageError
-        The package has no such release, or the ends are in the wrong order.
-    EnvironmentBuildError
-        The package index is not reachable.
     """
     name = canonicalize_name(package)
     try:
@@ -170,28 +114,7 @@ def list_releases(package: str, good: str, bad: str, python: Interpreter) -> lis
 
 
 def list_commits(path: str | Path, good: str, bad: str) -> list[Candidate]:
-    """Return the commits of a checkout from one to another along first parents, the oldest first.
-
-    Parameters
-    ----------
-    path : path
-        Checkout, or the folder of a package in it.
-    good, bad : str
-        First and last commit: id, branch or tag.
-
-    Returns
-    -------
-    list of Candidate
-        One per commit.
-
-    Raises
-    ------
-    UsageError
-        The folder is no checkout of a package, has no such commit, or the good commit is not an
-        ancestor of the bad one.
-    EnvironmentBuildError
-        git is not installed.
-    """
+    """Return the commits of a checkout between two, along first parents, the oldest first."""
     folder = Path(path).expanduser().resolve()
     if not folder.is_dir():
         raise UsageError(f"--git {path}: no such folder")
@@ -226,25 +149,7 @@ def list_commits(path: str | Path, good: str, bad: str) -> list[Candidate]:
 
 
 def with_checked_out(candidates: Sequence[Candidate], path: str | Path) -> list[Candidate]:
-    """Return the ends and the checked-out commit, for a step of ``git bisect run``.
-
-    Parameters
-    ----------
-    candidates : sequence of Candidate
-        As returned by `list_commits`.
-    path : path
-        The checkout.
-
-    Returns
-    -------
-    list of Candidate
-        The good end, the checked-out commit and the bad end.
-
-    Raises
-    ------
-    UsageError
-        The checked-out commit is one of the ends.
-    """
+    """Return the ends and the checked-out commit, for a step of ``git bisect run``."""
     first, last = candidates[0], candidates[-1]
     sha = _git(Path(path), "rev-parse", "--verify", "HEAD", message=f"--git {path}")
     if sha in (first.sha, last.sha):

@@ -36,25 +36,7 @@ DEFAULT_PACKAGES = ("dask[array,dataframe]", "distributed", "pyarrow", "xarray")
 
 
 class CandidateEnvironments:
-    """Create the environment of each candidate.
-
-    Parameters
-    ----------
-    base : Environment
-        Provides Python, Dask configuration, variables, cluster and other packages.
-    candidates : sequence of Candidate
-        Builds to search, in order.
-    requires : sequence of str
-        Modules that the workload requires.
-    pinned : mapping of str to str, optional
-        Versions of the other packages, from a bisection that is continued.
-
-    Attributes
-    ----------
-    pinned : dict of str to str
-        Name -> preferred version of each package that is kept equal: the version of the good end,
-        or that of the bad end if it requires another.
-    """
+    """Create the environment of each candidate."""
 
     def __init__(
         self,
@@ -73,25 +55,7 @@ class CandidateEnvironments:
         self.pinned = dict(pinned) if pinned is not None else self._choose_versions()
 
     def environment(self, position: int) -> Environment:
-        """Return the environment of a candidate, every package pinned.
-
-        Parameters
-        ----------
-        position : int
-            Position of the candidate.
-
-        Returns
-        -------
-        Environment
-            The base environment with the packages of the candidate.
-
-        Raises
-        ------
-        InvalidEnvironmentError
-            The requirements contradict each other.
-        EnvironmentBuildError
-            The package index is not reachable, or a source cannot be read.
-        """
+        """Return the environment of a candidate, every package pinned."""
         candidate = self.candidates[position]
         lock = self._resolve(candidate, prefer=self.pinned)
         package, pin = next(iter(candidate.pins.items()))

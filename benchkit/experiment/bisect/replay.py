@@ -27,22 +27,8 @@ SKIPPED_FILE = "left-out.json"
 
 
 def block_of(pair: tuple[int, int], records: Sequence[Mapping[str, Any]], metric: str) -> Block:
-    """Return the block of two builds.
-
-    Parameters
-    ----------
-    pair : tuple of int
-        Positions of the builds.
-    records : sequence of mapping
-        Record of the run of each build.
-    metric : str
-        Name of a metric, or "outcome".
-
-    Returns
-    -------
-    Block
-        Values are NaN and events None where the run has no usable result.
-    """
+    """Return the block of two builds."""
+    # returned: Values are NaN and events None where the run has no usable result.
     values = [_value(record, metric) for record in records]
     events = [_event(record, metric) for record in records]
     return Block(pair, (values[0], values[1]), (events[0], events[1]))
@@ -62,22 +48,7 @@ def _value(record: Mapping[str, Any], metric: str) -> float:
 
 
 def runs_of(store: Store, experiment: str, ends: Sequence[Sequence[str]] = ()) -> pd.DataFrame:
-    """Return the runs of a bisection, after the end blocks reused from earlier bisections.
-
-    Parameters
-    ----------
-    store : Store
-        Store of the runs.
-    experiment : str
-        Id of the bisection.
-    ends : sequence of pairs of str
-        Run ids from `benchkit.experiment.bisect.reuse.earlier_ends`; they are the first blocks.
-
-    Returns
-    -------
-    DataFrame
-        A row per run, as `Store.runs` returns them, without values of older definitions.
-    """
+    """Return the runs of a bisection, after the end blocks reused from earlier bisections."""
     own = store.runs(experiment=experiment)
     if not ends:
         return own
@@ -92,24 +63,7 @@ def runs_of(store: Store, experiment: str, ends: Sequence[Sequence[str]] = ()) -
 def replay(
     search: Search, candidates: Sequence[Candidate], runs: pd.DataFrame, metric: str
 ) -> dict[str, str]:
-    """Add stored blocks to a search.
-
-    Parameters
-    ----------
-    search : Search
-        The search, which is changed.
-    candidates : sequence of Candidate
-        Its builds, in order.
-    runs : DataFrame
-        As returned by `runs_of`.
-    metric : str
-        Name of a metric, or "outcome".
-
-    Returns
-    -------
-    dict of str to str
-        Name of a skipped build -> reason.
-    """
+    """Add stored blocks to a search."""
     positions = {candidate.name: position for position, candidate in enumerate(candidates)}
     reasons: dict[str, str] = {}
     if runs.empty:

@@ -36,34 +36,16 @@ MAX_NOTE_CHARACTERS = 100
 
 @dataclass(frozen=True, repr=False)
 class BisectionResult:
-    """Result of a finished or unfinished bisection.
+    """Result of a finished or unfinished bisection."""
 
-    Parameters
-    ----------
-    id : str
-        Id of the experiment.
-    store : Store
-        Store of the runs.
-    workload, metric : str
-        Measured variant, and the metric that changed.
-    candidates : sequence of Candidate
-        Builds to search, the good end first.
-    search : Search
-        Search with all measured blocks.
-    runs : DataFrame
-        Runs of the bisection.
-    reasons : dict of str to str
-        Name of a skipped build -> reason.
-    """
-
-    id: str
-    store: Store
-    workload: str
+    id: str  # Id of the experiment
+    store: Store  # Store of the runs
+    workload: str  # workload, metric: Measured variant, and the metric that changed
     metric: str
-    candidates: Sequence[Candidate]
-    search: Search
-    runs: pd.DataFrame
-    reasons: Mapping[str, str]
+    candidates: Sequence[Candidate]  # Builds to search, the good end first
+    search: Search  # Search with all measured blocks
+    runs: pd.DataFrame  # Runs of the bisection
+    reasons: Mapping[str, str]  # Name of a skipped build -> reason
 
     @property
     def status(self) -> str:
@@ -99,19 +81,7 @@ class BisectionResult:
         return self.search.chance if self.search.ends == "differ" else math.nan
 
     def change(self, first: Candidate, second: Candidate) -> Mapping[str, Any] | None:
-        """Return ratio, interval and verdict of the second build against the first, from all runs.
-
-        Parameters
-        ----------
-        first, second : Candidate
-            Two builds, the baseline first.
-
-        Returns
-        -------
-        mapping or None
-            A row of `benchkit.analysis.compare.comparison.Comparison.frame`; None for outcomes and
-            for too few runs.
-        """
+        """Return ratio, interval and verdict of the second build against the first."""
         if self.metric == OUTCOME or self.runs.empty:
             return None
         sides = [self.runs[self.runs["arm"] == build.name] for build in (first, second)]
@@ -129,15 +99,7 @@ class BisectionResult:
         return comparison.frame.iloc[0].to_dict()
 
     def table(self) -> pd.DataFrame:
-        """Return a row per build: title, verdict, probability of the change, runs.
-
-        Returns
-        -------
-        DataFrame
-            Columns ``build``, ``title``, ``verdict`` (good, first bad, bad, left out, or "" if
-            unknown), ``chance``, ``runs``, ``failed``, ``ratio``, ``low``, ``high``
-            (against the good end) and ``note``.
-        """
+        """Return a row per build: title, verdict, probability of the change, runs."""
         chances = self.search.chances if self.search.ends == "differ" else None
         counts = self.search.events
         rows = []
@@ -173,14 +135,7 @@ class BisectionResult:
         return "bad" if p_bad >= level else "good" if 1 - p_bad >= level else ""
 
     def packages(self) -> pd.DataFrame:
-        """Return the packages that differ between the two builds, as recorded in their runs.
-
-        Returns
-        -------
-        DataFrame
-            Rows of `benchkit.analysis.compare.environment_diff.differences`: the package as
-            ``name``, its versions as ``baseline`` and ``contender``.
-        """
+        """Return the packages that differ between the two builds, as recorded in their runs."""
         runs = []
         for build in (self.last_good, self.first):
             name = "" if build is None else build.name
@@ -202,13 +157,7 @@ class BisectionResult:
         )
 
     def sentences(self) -> list[str]:
-        """Return the result as text.
-
-        Returns
-        -------
-        list of str
-            Sentences, the answer first.
-        """
+        """Return the result as text."""
         ends = f"{self.candidates[0].title} and {self.candidates[-1].title}"
         n_blocks = sum(block.builds == (0, self.search.last) for block in self.search.blocks)
         if self.first is None or self.last_good is None:
@@ -243,14 +192,7 @@ class BisectionResult:
         return f"undecided yet; most likely {first.title} ({probability}), after {last.title}"
 
     def to_records(self) -> list[dict[str, Any]]:
-        """Return a flat dictionary per build, for other programs.
-
-        Returns
-        -------
-        list of dict
-            Columns of `table`, after the id, workload, metric, status, answer and change of the
-            bisection.
-        """
+        """Return a flat dictionary per build, for other programs."""
         step: dict[str, Any] = {"step_ratio": None, "step_low": None, "step_high": None}
         first, last = self.first, self.last_good
         if first is not None and last is not None and (change := self.change(last, first)):
@@ -274,14 +216,7 @@ class BisectionResult:
         return "\n".join(self.sentences())
 
     def steps(self) -> Table:
-        """Return the measured and skipped builds as a table for readers.
-
-        Returns
-        -------
-        Table
-            Columns ``build``, ``runs``, ``failed``, ``against good``, ``95 % interval``,
-            ``verdict``, ``probability`` and ``note``; empty columns are left out.
-        """
+        """Return the measured and skipped builds as a table for readers."""
         table = self.table()
         table = table[(table["runs"] > 0) | (table["verdict"] == "left out")]
         return Table([_step(row) for row in table.to_dict("records")])
@@ -341,23 +276,6 @@ def _partial(
 
 def read_bisection(store: Store | str | Path, experiment: str = "latest") -> BisectionResult:
     """Return the result of a bisection, finished or not.
-
-    Parameters
-    ----------
-    store : Store or path
-        Store of the plan and the runs.
-    experiment : str
-        Experiment id, the beginning of one, or "latest".
-
-    Returns
-    -------
-    BisectionResult
-        Result with all stored blocks.
-
-    Raises
-    ------
-    UsageError
-        The store has no such bisection.
 
     Examples
     --------

@@ -35,24 +35,7 @@ def measurement_hash(
     base: Environment,
     options: Mapping[str, Any],
 ) -> str:
-    """Return a hash of everything that a run of an end depends on.
-
-    Parameters
-    ----------
-    variant : Variant
-        Variant that runs, its code included.
-    candidates : sequence of Candidate
-        Builds to search; the hash uses the first and the last.
-    base : Environment
-        Environment that provides everything except the builds.
-    options : mapping
-        Values of `MEASUREMENT_OPTIONS`.
-
-    Returns
-    -------
-    str
-        16 hexadecimal digits.
-    """
+    """Return a hash of everything that a run of an end depends on."""
     content = {
         "workload": [variant.name, variant.workload.version, variant.workload.source_hash],
         "ends": [asdict(candidate) for candidate in (candidates[0], candidates[-1])],
@@ -65,22 +48,7 @@ def measurement_hash(
 
 
 def earlier_ends(store: Store, how: str) -> tuple[list[list[str]], dict[str, str] | None]:
-    """Return the end runs and pinned packages of earlier bisections with the same ends.
-
-    Parameters
-    ----------
-    store : Store
-        Store of the earlier bisections.
-    how : str
-        Hash from `measurement_hash`.
-
-    Returns
-    -------
-    ends : list of list of str
-        Run ids of the good and the bad end, one pair per block, oldest first.
-    pinned : dict of str to str or None
-        See `benchkit.experiment.bisect.environments.CandidateEnvironments`; None without one.
-    """
+    """Return the end runs and pinned packages of earlier bisections with the same ends."""
     ends: list[list[str]] = []
     pinned = None
     for experiment, stored in _bisections(store):

@@ -40,20 +40,12 @@ MAX_UNUSABLE_BLOCKS = 2
 
 @dataclass(frozen=True)
 class Block:
-    """Two builds, measured back to back.
+    """Two builds, measured back to back."""
 
-    Parameters
-    ----------
-    builds : tuple of int
-        Positions of the builds, the earlier first.
-    values : tuple of float
-        Metric of each build; NaN if its run has no value.
-    events : tuple of bool or None
-        Whether each run had the event that is searched for (timeout, failure); None if unknown.
-    """
-
-    builds: tuple[int, int]
+    builds: tuple[int, int]  # Positions of the builds, the earlier first
+    # Metric of each build; NaN if its run has no value.
     values: tuple[float, float] = (math.nan, math.nan)
+    # Whether each run had the event that is searched for (timeout, failure); None if unknown.
     events: tuple[bool | None, bool | None] = (False, False)
 
 
@@ -63,39 +55,18 @@ class Search:
 
     First measure the two ends until they differ; then the build that halves the remaining
     probability, paired with the good end; finally the two remaining builds as a pair.
-
-    Parameters
-    ----------
-    n_builds : int
-        Number of builds, ends included.
-    confidence : float, default 0.95
-        Required probability of the answer.
-    fewest : int, default 2
-        Minimum number of blocks of a build before the next build is chosen.
-    max_repeats : int, default 20
-        Maximum number of blocks of one pair.
-    same : float, default 0.05
-        Ends without a significant difference are the same if they differ by less than this share;
-        so are ends whose difference is significant, but below 1 %.
-    by_events : bool, default False
-        Search for failures instead of slow runs.
-
-    Attributes
-    ----------
-    blocks : list of Block
-        Measured blocks.
-    skipped : set of int
-        Builds that cannot be measured.
     """
 
-    n_builds: int
-    confidence: float = 0.95
-    fewest: int = MIN_BLOCKS
-    max_repeats: int = LOOKS[-1]
+    n_builds: int  # Number of builds, ends included
+    confidence: float = 0.95  # Required probability of the answer
+    fewest: int = MIN_BLOCKS  # Minimum number of blocks of a build before the next build is chosen
+    max_repeats: int = LOOKS[-1]  # Maximum number of blocks of one pair
+    # Ends without a significant difference are the same if they differ by less than this share; so
+    # are ends whose difference is significant, but below 1 %.
     same: float = 0.05
-    by_events: bool = False
-    blocks: list[Block] = field(default_factory=list, init=False)
-    skipped: set[int] = field(default_factory=set, init=False)
+    by_events: bool = False  # Search for failures instead of slow runs
+    blocks: list[Block] = field(default_factory=list, init=False)  # Measured blocks
+    skipped: set[int] = field(default_factory=set, init=False)  # Builds that cannot be measured
     _cached_chances: tuple[int, Array] = field(default=(-1, np.zeros(0)), init=False, repr=False)
 
     @property
@@ -104,36 +75,18 @@ class Search:
         return self.n_builds - 1
 
     def add(self, block: Block) -> None:
-        """Add a block; skip a build without a usable result in two blocks.
-
-        Parameters
-        ----------
-        block : Block
-            Measured block.
-        """
+        """Add a block; skip a build without a usable result in two blocks."""
         self.blocks.append(block)
         for build in block.builds:
             if 0 < build < self.last and self.n_unusable(build) >= MAX_UNUSABLE_BLOCKS:
                 self.skipped.add(build)
 
     def skip(self, build: int) -> None:
-        """Exclude a build from the search.
-
-        Parameters
-        ----------
-        build : int
-            Position of the build.
-        """
+        """Exclude a build from the search."""
         self.skipped.add(build)
 
     def next_pair(self) -> tuple[int, int] | None:
-        """Return the two builds to measure next.
-
-        Returns
-        -------
-        tuple of int or None
-            Positions of the builds, the earlier first; None if the search has ended.
-        """
+        """Return the two builds to measure next."""
         ends = (0, self.last)
         verdict = self.ends
         if verdict != "differ":
@@ -220,19 +173,10 @@ class Search:
         return counts
 
     def differences(self, first: int, second: int) -> Array:
-        """Return the differences of a pair of builds, one per block.
-
-        Parameters
-        ----------
-        first, second : int
-            Positions of the builds.
-
-        Returns
-        -------
-        ndarray, shape (n_blocks,)
-            Differences of logarithms if all values are positive; otherwise (a metric can be zero,
-            for example bytes on disk) differences divided by the largest absolute value.
-        """
+        """Return the differences of a pair of builds, one per block."""
+        # returned: (n_blocks,), differences of logarithms if all values are positive; otherwise (a
+        # metric can be zero, for example bytes on disk) differences divided by the largest absolute
+        # value.
         values = np.array([b.values for b in self.blocks if b.builds == (first, second)], float)
         values = values.reshape(-1, 2)
         values = values[np.isfinite(values).all(axis=1)]
@@ -243,33 +187,11 @@ class Search:
         return np.diff(values, axis=1).ravel() / (scale or 1.0)
 
     def side(self, build: int) -> float:
-        """Return the probability that a build lies after the change.
-
-        Parameters
-        ----------
-        build : int
-            Position of the build.
-
-        Returns
-        -------
-        float
-            From 0 (like the good end) to 1 (like the bad end).
-        """
+        """Return the probability that a build lies after the change."""
         return float(self.chances[: build + 1].sum())
 
     def n_unusable(self, build: int) -> int:
-        """Return the number of blocks in which a build has no usable result.
-
-        Parameters
-        ----------
-        build : int
-            Position of the build.
-
-        Returns
-        -------
-        int
-            Number of blocks.
-        """
+        """Return the number of blocks in which a build has no usable result."""
         return sum(
             event is None or not (event or self.by_events or math.isfinite(value))
             for block in self.blocks
@@ -278,18 +200,7 @@ class Search:
         )
 
     def is_unusable(self, build: int) -> bool:
-        """Return whether a build has at least two blocks and no usable result in any of them.
-
-        Parameters
-        ----------
-        build : int
-            Position of the build.
-
-        Returns
-        -------
-        bool
-            True if it cannot be measured.
-        """
+        """Return whether a build has at least two blocks and no usable result in any of them."""
         n_blocks = sum(build in block.builds for block in self.blocks)
         return n_blocks >= MAX_UNUSABLE_BLOCKS and self.n_unusable(build) == n_blocks
 

@@ -30,36 +30,17 @@ __all__ = ["Bisection"]
 
 @dataclass
 class Bisection:
-    """Measure pairs of builds until the build that changed a metric is found.
+    """Measure pairs of builds until the build that changed a metric is found."""
 
-    Parameters
-    ----------
-    experiment : Experiment
-        Experiment with one variant, no arms and no repeats.
-    builds : CandidateEnvironments
-        Environments of the arms.
-    search : Search
-        Search that chooses the pairs.
-    metric : str, default "duration"
-        Metric that changed, or "outcome".
-    ends : sequence of pairs of str
-        Run ids of the two ends from earlier bisections; these runs are reused.
-
-    Attributes
-    ----------
-    reasons : dict of str to str
-        Name of a skipped build -> reason.
-    out_of_budget : bool
-        Whether the budget ended the bisection.
-    """
-
-    experiment: Experiment
-    builds: CandidateEnvironments
-    search: Search
-    metric: str = "duration"
+    experiment: Experiment  # Experiment with one variant, no arms and no repeats
+    builds: CandidateEnvironments  # Environments of the arms
+    search: Search  # Search that chooses the pairs
+    metric: str = "duration"  # Metric that changed, or "outcome"
+    # Run ids of the two ends from earlier bisections; these runs are reused.
     ends: Sequence[Sequence[str]] = ()
+    # Name of a skipped build -> reason.
     reasons: dict[str, str] = field(default_factory=dict, init=False)
-    out_of_budget: bool = field(default=False, init=False)
+    out_of_budget: bool = field(default=False, init=False)  # Whether the budget ended the bisection
 
     def __post_init__(self) -> None:
         self._records: dict[tuple[int, str], Mapping[str, Any]] = {}
@@ -84,28 +65,7 @@ class Bisection:
         *,
         budget_s: float | None = None,
     ) -> Iterator[Event]:
-        """Measure until the search ends, and yield the events of the experiment.
-
-        Parameters
-        ----------
-        report : callable
-            Called with a line of text for each build, each step of the search, and each skipped
-            candidate.
-        budget_s : float, optional
-            Time limit in seconds from now; a block that would exceed it is not started.
-
-        Yields
-        ------
-        Planned, Started, Finished or Skipped
-            See `benchkit.experiment.run.events`.
-
-        Raises
-        ------
-        BisectionEndError
-            The good or the bad end cannot be measured.
-        InvalidEnvironmentError, EnvironmentBuildError
-            The good or the bad end cannot be built.
-        """
+        """Measure until the search ends, and yield the events of the experiment."""
         if self.search.next_pair() is None:
             return
         began = time.monotonic()
@@ -118,13 +78,7 @@ class Bisection:
             yield event
 
     def result(self) -> BisectionResult:
-        """Return the result so far.
-
-        Returns
-        -------
-        BisectionResult
-            Its `status` is "open" until the search ends.
-        """
+        """Return the result so far."""
         (variant,) = self.experiment.variants
         store, id_ = self.experiment.store, self.experiment.id
         return BisectionResult(

@@ -52,28 +52,6 @@ def build(
     """Return the built environment, building it if necessary.
 
     Settings and clusters are checked against the packages of the environment.
-
-    Parameters
-    ----------
-    environment : Environment
-        Environment to build. Without packages it is the environment that benchkit runs in.
-    update : bool, default False
-        Resolve again: requirements without a version get the newest release. Branches of git
-        repositories and local sources are always checked for changes.
-    report : callable, optional
-        Called with each progress line; by default lines are printed on stderr.
-
-    Returns
-    -------
-    Built
-        Python, packages and hash of the environment.
-
-    Raises
-    ------
-    InvalidEnvironmentError
-        A requirement, setting or option of the file does not exist.
-    EnvironmentBuildError
-        The build failed: no network, no tool, or a source that does not compile.
     """
     if not environment.needs_building:
         check_environment(environment)
@@ -89,20 +67,7 @@ def build(
 
 
 def find_build(environment: Environment, *, check_sources: bool = False) -> Built | None:
-    """Return the result of an earlier `build`.
-
-    Parameters
-    ----------
-    environment : Environment
-        Environment to find.
-    check_sources : bool, default False
-        Also check whether a branch or a local source has changed.
-
-    Returns
-    -------
-    Built or None
-        None if it is not built, or if its sources have changed.
-    """
+    """Return the result of an earlier `build`."""
     if not environment.needs_building:
         return _own()
     try:
@@ -188,11 +153,6 @@ def preferred_versions() -> dict[str, str]:
     """Return the packages of this interpreter, which an arm uses too unless they conflict.
 
     Arms should differ in Dask only, not in NumPy too.
-
-    Returns
-    -------
-    dict
-        Name -> version, without Dask, benchkit and local versions.
     """
     return {
         name: version

@@ -39,39 +39,19 @@ _SETTINGS = "settings.json"
 
 @dataclass(frozen=True)
 class Built:
-    """An environment that can be started.
+    """An environment that can be started."""
 
-    Parameters
-    ----------
-    python : path
-        Executable of its Python.
-    prefix : path
-        Folder of the installation.
-    packages : dict of str to str
-        Name -> version of all packages.
-    hash : str
-        Hash of Python, platform, packages and the content of local sources.
-    created : float or None
-        When it was built, in s since 1970; None for the environment benchkit runs in.
-    python_version : str
-        Such as ``3.11.7``.
-    sources : dict of str to str
-        Requirement line -> commit or hash of content, of packages that are not from an index.
-    nbytes : int
-        Size of its files; most are links into uv's cache.
-    as_of : str
-        Date of the index that an old release was resolved with; else "".
-    """
-
-    python: Path
-    prefix: Path
-    packages: Mapping[str, str]
-    hash: str
+    python: Path  # Executable of its Python
+    prefix: Path  # Folder of the installation
+    packages: Mapping[str, str]  # Name -> version of all packages
+    hash: str  # Hash of Python, platform, packages and the content of local sources
+    # When it was built, in s since 1970; None for the environment benchkit runs in.
     created: float | None
-    python_version: str
+    python_version: str  # Such as `3.11.7`.
+    # Requirement line -> commit or hash of content, of packages that are not from an index.
     sources: Mapping[str, str] = field(default_factory=dict)
-    nbytes: int = 0
-    as_of: str = ""
+    nbytes: int = 0  # Size of its files; most are links into uv's cache
+    as_of: str = ""  # Date of the index that an old release was resolved with; else ""
 
     @property
     def is_own(self) -> bool:
@@ -79,13 +59,7 @@ class Built:
         return self.created is None
 
     def settings(self) -> dict[str, Any]:
-        """Return the Dask settings of the environment.
-
-        Returns
-        -------
-        dict
-            As returned by `probe.settings`.
-        """
+        """Return the Dask settings of the environment."""
         if self.is_own:
             from benchkit.experiment.environment.validate import own_settings
 
@@ -93,13 +67,7 @@ class Built:
         return json.loads((self.prefix.parent / _SETTINGS).read_text(encoding="utf-8"))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the values to record with a run, without paths; a run records packages itself.
-
-        Returns
-        -------
-        dict
-            ``hash``, ``python``, ``sources``, ``as_of`` and ``created``.
-        """
+        """Return the values to record with a run, without paths; a run records packages itself."""
         return {
             "hash": self.hash,
             "python": self.python_version,
@@ -114,18 +82,7 @@ def _environments() -> Path:
 
 
 def find_built(name: str) -> Built | None:
-    """Return the built environment of a hash.
-
-    Parameters
-    ----------
-    name : str
-        Hash of the environment.
-
-    Returns
-    -------
-    Built or None
-        None if it is missing or incomplete.
-    """
+    """Return the built environment of a hash."""
     folder = _environments() / name
     try:
         content = json.loads((folder / _MANIFEST).read_text(encoding="utf-8"))
@@ -137,33 +94,14 @@ def find_built(name: str) -> Built | None:
 
 
 def list_built() -> list[Built]:
-    """Return all built environments, the oldest first.
-
-    Returns
-    -------
-    list of Built
-        All complete environments in the cache.
-    """
+    """Return all built environments, the oldest first."""
     folders = _environments().iterdir() if _environments().is_dir() else ()
     environments = [built for folder in folders if (built := find_built(folder.name))]
     return sorted(environments, key=lambda built: built.created or 0.0)
 
 
 def publish(built: Built, settings: Mapping[str, Any]) -> Built:
-    """Write the manifest of a finished environment, atomically.
-
-    Parameters
-    ----------
-    built : Built
-        The installed environment.
-    settings : mapping
-        Result of `probe.settings`.
-
-    Returns
-    -------
-    Built
-        The same environment.
-    """
+    """Write the manifest of a finished environment, atomically."""
     folder = built.prefix.parent
     content = {name: value for name, value in asdict(built).items() if name != "prefix"}
     content["folder"] = built.prefix.name
@@ -202,20 +140,7 @@ def scratch_folder(name: str) -> Iterator[Path]:
 
 @contextmanager
 def locked(name: str, waiting: Callable[[], object] = lambda: None) -> Iterator[None]:
-    """Hold the lock of a name; the lock is released when the process ends.
-
-    Parameters
-    ----------
-    name : str
-        Name of the lock.
-    waiting : callable
-        Called once if another process holds the lock.
-
-    Yields
-    ------
-    None
-        The lock is held in the body of the ``with`` statement.
-    """
+    """Hold the lock of a name; the lock is released when the process ends."""
     folder = cache_folder() / "locks"
     folder.mkdir(parents=True, exist_ok=True)
     lock = FileLock(folder / f"{name}.lock")
@@ -229,20 +154,7 @@ def locked(name: str, waiting: Callable[[], object] = lambda: None) -> Iterator[
 
 
 def try_lock(name: str, stack: ExitStack) -> bool:
-    """Hold the lock of a name until a stack is closed, unless another process holds it.
-
-    Parameters
-    ----------
-    name : str
-        Name of the lock.
-    stack : ExitStack
-        Releases the lock.
-
-    Returns
-    -------
-    bool
-        False if another process holds the lock.
-    """
+    """Hold the lock of a name until a stack is closed, unless another process holds it."""
     folder = cache_folder() / "locks"
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -293,18 +205,7 @@ def users(built: Built) -> list[int]:
 
 
 def remove(built: Built) -> None:
-    """Remove a built environment; its manifest is removed first.
-
-    Parameters
-    ----------
-    built : Built
-        Environment to remove.
-
-    Raises
-    ------
-    EnvironmentBuildError
-        A process uses it, or benchkit runs in it.
-    """
+    """Remove a built environment; its manifest is removed first."""
     if built.is_own:
         raise EnvironmentBuildError("the environment that benchkit runs in cannot be removed")
     running = users(built)

@@ -38,36 +38,17 @@ _CLUSTER_CLASS = "coiled.Cluster"
 
 @dataclass
 class ImportedEnvironment:
-    """An imported environment.
+    """An imported environment."""
 
-    Parameters
-    ----------
-    name : str
-        Name of the environment.
-    path : path
-        File to write.
-    sources : list of str
-        Names of the imported files.
-    warnings : list of str
-        Entries without an equivalent, one line each.
-    content : dict
-        Content of the environment file.
-    """
-
-    name: str
-    path: Path
-    sources: list[str] = field(default_factory=list)
+    name: str  # Name of the environment
+    path: Path  # File to write
+    sources: list[str] = field(default_factory=list)  # Names of the imported files
+    # Entries without an equivalent, one line each.
     warnings: list[str] = field(default_factory=list)
-    content: dict[str, Any] = field(default_factory=dict)
+    content: dict[str, Any] = field(default_factory=dict)  # Content of the environment file
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a flat row.
-
-        Returns
-        -------
-        dict
-            ``name``, ``path``, ``sources`` and ``warnings``.
-        """
+        """Return a flat row."""
         return {
             "name": self.name,
             "path": str(self.path),
@@ -77,28 +58,8 @@ class ImportedEnvironment:
 
 
 def import_reference(folder: Path, target: Path) -> list[ImportedEnvironment]:
-    """Write an environment file for each name in a folder of coiled/benchmarks.
-
-    Parameters
-    ----------
-    folder : path
-        ``AB_environments`` of a checkout; ``cluster_kwargs.yaml`` is searched in it and in its
-        parent.
-    target : path
-        Folder for the written files.
-
-    Returns
-    -------
-    list of ImportedEnvironment
-        One per name, in the order of the files.
-
-    Raises
-    ------
-    UsageError
-        There are no such files, or a file of that name exists already: nothing is written.
-    InvalidEnvironmentError
-        A file cannot be read: nothing is written.
-    """
+    """Write an environment file for each name in a folder of coiled/benchmarks."""
+    # returned: One per name, in the order of the files.
     groups: dict[str, dict[str, Path]] = {}
     unknown_files = []
     for path in sorted(folder.iterdir()):
@@ -297,22 +258,7 @@ _NOT_IMPORTED = {
 
 
 def ab_command(folder: Path, names: Sequence[str], target: Path) -> str:
-    """Return the command that measures what the `config.yaml` of a folder requests.
-
-    Parameters
-    ----------
-    folder : path
-        ``AB_environments`` of a checkout.
-    names : sequence of str
-        Names of the imported environments.
-    target : path
-        Folder of their files.
-
-    Returns
-    -------
-    str
-        Command for a shell; workloads are selected by the profile ``quick``.
-    """
+    """Return the command that measures what the `config.yaml` of a folder requests."""
     config = _load_config(folder)
     arms = sorted(names, key=lambda name: name != "baseline")
     words = ["benchkit", "ab", *arms, "--environments", str(target), "-k", "profile:quick"]

@@ -25,23 +25,7 @@ _CONDA_TOOLS = ("mamba", "micromamba", "conda", "pixi")
 
 
 def conda_tool(where: str) -> str:
-    """Return the name of the program that makes conda environments.
-
-    Parameters
-    ----------
-    where : str
-        File and line, for messages.
-
-    Returns
-    -------
-    str
-        ``mamba``, ``micromamba``, ``conda`` or ``pixi``; ``py-rattler`` if none is on PATH.
-
-    Raises
-    ------
-    EnvironmentBuildError
-        No such program is on PATH, and py-rattler is not installed.
-    """
+    """Return the name of the program that makes conda environments."""
     for name in _CONDA_TOOLS:
         if shutil.which(name):
             return name
@@ -54,31 +38,7 @@ def conda_tool(where: str) -> str:
 
 
 def create_conda(file: Path, *, folder: Path, prefix: Path, where: str) -> Path:
-    """Make a conda environment at `prefix` from a file.
-
-    Parameters
-    ----------
-    file : path
-        Conda environment file.
-    folder : path
-        A scratch folder.
-    prefix : path
-        Folder of the new environment.
-    where : str
-        File and line, for messages.
-
-    Returns
-    -------
-    path
-        Executable of its Python.
-
-    Raises
-    ------
-    InvalidEnvironmentError
-        The file is not a conda environment file.
-    EnvironmentBuildError
-        There is no program for it, or it failed: channels cannot be read.
-    """
+    """Make a conda environment at `prefix` from a file."""
     tool = conda_tool(where)
     content = conda_content(file, where)
     named = {re.split(r"[\s=<>!]", d)[0] for d in content["dependencies"] if isinstance(d, str)}
@@ -112,25 +72,7 @@ def create_conda(file: Path, *, folder: Path, prefix: Path, where: str) -> Path:
 
 
 def conda_content(file: Path, where: str) -> dict[str, Any]:
-    """Return the content of a conda environment file.
-
-    Parameters
-    ----------
-    file : path
-        The file.
-    where : str
-        File and line, for messages.
-
-    Returns
-    -------
-    dict
-        Content with a list of ``dependencies``.
-
-    Raises
-    ------
-    InvalidEnvironmentError
-        It is not a conda environment file.
-    """
+    """Return the content of a conda environment file."""
     try:
         content = yaml.safe_load(file.read_text(encoding="utf-8"))
     except (OSError, yaml.YAMLError, ValueError, RecursionError) as error:

@@ -20,18 +20,7 @@ _DEFAULTS = ("https://repo.anaconda.com/pkgs/main", "https://repo.anaconda.com/p
 
 
 def main(request: str) -> int:
-    """Make an environment.
-
-    Parameters
-    ----------
-    request : str
-        Path of a JSON file with ``channels``, ``specs`` and ``prefix``.
-
-    Returns
-    -------
-    int
-        Exit code; not 0 if a problem was printed on stderr.
-    """
+    """Make an environment."""
     from rattler import exceptions
 
     try:

@@ -25,35 +25,15 @@ _LIBRARY = re.compile(r"_.+|lib.+|(xorg|aws-c|fonts?)-.+|.+-cpp|.+_linux-\d+")
 
 @dataclass(frozen=True)
 class CondaRequirement:
-    """Translation of an entry of a conda file; all fields are empty for ``pip``.
+    """Translation of an entry of a conda file; all fields are empty for ``pip``."""
 
-    Parameters
-    ----------
-    requirement : str
-        Pip requirement line.
-    python : str
-        Version of Python.
-    reason : str
-        Reason why pip cannot express the entry, or a part of it.
-    """
-
-    requirement: str = ""
-    python: str = ""
-    reason: str = ""
+    requirement: str = ""  # Pip requirement line
+    python: str = ""  # Version of Python
+    reason: str = ""  # Reason why pip cannot express the entry, or a part of it
 
 
 def translate_conda_spec(spec: str) -> CondaRequirement:
     """Translate an entry of `dependencies` in a conda file to a pip requirement.
-
-    Parameters
-    ----------
-    spec : str
-        Such as ``conda-forge::numpy =1.26`` or ``pandas >=2,<3``.
-
-    Returns
-    -------
-    CondaRequirement
-        All fields are empty for ``pip`` itself.
 
     Examples
     --------

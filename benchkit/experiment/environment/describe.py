@@ -25,21 +25,9 @@ __all__ = ["differences", "environment_rows", "show_rows"]
 
 
 def environment_rows(folders: Sequence[Path], *, check: bool = False) -> list[dict[str, Any]]:
-    """Return a row per environment of these folders; the environment of benchkit is first.
-
-    Parameters
-    ----------
-    folders : sequence of path
-        Folders with environment files.
-    check : bool, default False
-        Also check settings and clusters, as before a measurement.
-
-    Returns
-    -------
-    list of dict
-        ``name``, ``description``, ``python`` and ``dask`` (installed version, or the requirement
-        before the build), ``built`` (None: nothing to build), ``bytes``, ``hash``, ``error``.
-    """
+    """Return a row per environment of these folders; the environment of benchkit is first."""
+    # returned: `name`, `description`, `python` and `dask` (installed version, or the requirement
+    # before the build), `built` (None: nothing to build), `bytes`, `hash`, `error`.
     return [_row(name, folders, check) for name in [CURRENT, *list_environments(folders)]]
 
 
@@ -66,19 +54,7 @@ def _row(name: str, folders: Sequence[Path], check: bool) -> dict[str, Any]:
 
 
 def show_rows(environment: Environment) -> list[dict[str, Any]]:
-    """Return the content of an environment, with `extends` applied.
-
-    Parameters
-    ----------
-    environment : Environment
-        Packages and defaults are those of its build, if it is built.
-
-    Returns
-    -------
-    list of dict
-        ``kind`` (definition, requirement, source, package, config, variable, cluster, shape),
-        ``name``, ``value``, and ``from``: file and line, or "default".
-    """
+    """Return the content of an environment, with `extends` applied."""
     return [
         {"kind": kind, "name": name, "value": value, "from": _origin(environment, kind, name)}
         for (kind, name), value in _content(environment, find_build(environment)).items()
@@ -86,19 +62,7 @@ def show_rows(environment: Environment) -> list[dict[str, Any]]:
 
 
 def differences(first: Environment, second: Environment) -> list[dict[str, Any]]:
-    """Return the differences between two environments.
-
-    Parameters
-    ----------
-    first, second : Environment
-        Packages and defaults are compared if both are built or need no build.
-
-    Returns
-    -------
-    list of dict
-        ``kind``, ``name``, ``a``, ``b``; None where an environment has no such item. Names
-        and descriptions are not compared.
-    """
+    """Return the differences between two environments."""
     builds = (find_build(first), find_build(second))
     comparable = all(built is not None for built in builds)
     a, b = (

@@ -23,47 +23,26 @@ CURRENT = "current"
 
 @dataclass(frozen=True)
 class Environment:
-    """Packages, Dask configuration, variables and cluster of one arm.
+    """Packages, Dask configuration, variables and cluster of one arm."""
 
-    Parameters
-    ----------
-    name : str
-        File name without suffix; "current" is the environment that benchkit runs in.
-    description : str
-        Purpose, in one line.
-    dask : dict
-        Dask configuration, merged into the defaults through ``DASK_CONFIG``.
-    variables : dict of str to str
-        Environment variables of the client and of local workers.
-    cluster : dict
-        Class and options of the cluster; empty is a LocalCluster sized for the machine.
-    clusters : dict of dict
-        Named options that a workload can select; they override `cluster`.
-    path : path or None
-        The file that defines it.
-    python : str or None
-        Version of Python, such as ``3.11`` or ``>=3.10,<3.12``; None for that of this interpreter.
-    packages : tuple of str or None
-        Pip requirement lines; None for the packages that benchkit runs with.
-    conda : path or None
-        A conda environment file, instead of packages.
-    folder : path
-        Base of relative paths in `packages`.
-    origins : dict
-        Path of keys -> ``file:line`` that sets it.
-    """
-
-    name: str
-    description: str = ""
+    name: str  # File name without suffix; "current" is the environment that benchkit runs in
+    description: str = ""  # Purpose, in one line
+    # Dask configuration, merged into the defaults through `DASK_CONFIG`.
     dask: Mapping[str, Any] = field(default_factory=dict)
+    # Environment variables of the client and of local workers.
     variables: Mapping[str, str] = field(default_factory=dict)
+    # Class and options of the cluster; empty is a LocalCluster sized for the machine.
     cluster: Mapping[str, Any] = field(default_factory=dict)
+    # Named options that a workload can select; they override `cluster`.
     clusters: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    path: Path | None = None
+    path: Path | None = None  # The file that defines it
+    # Version of Python, such as `3.11` or `>=3.10,<3.12`; None for that of this interpreter.
     python: str | None = None
+    # Pip requirement lines; None for the packages that benchkit runs with.
     packages: tuple[str, ...] | None = None
-    conda: Path | None = None
-    folder: Path = Path()
+    conda: Path | None = None  # A conda environment file, instead of packages
+    folder: Path = Path()  # Base of relative paths in `packages`
+    # Path of keys -> `file:line` that sets it.
     origins: Mapping[tuple[str, ...], str] = field(default_factory=dict, repr=False, compare=False)
 
     @property
@@ -72,41 +51,18 @@ class Environment:
         return self.packages is not None or self.conda is not None
 
     def requirements(self) -> list[Requirement]:
-        """Return the parsed requirement lines of `packages`.
-
-        Returns
-        -------
-        list of Requirement
-            Empty if the environment defines no packages.
-        """
+        """Return the parsed requirement lines of `packages`."""
         return [parse_requirement(line, self.folder) for line in self.packages or ()]
 
     def where(self, *keys: str) -> str:
-        """Return the place of a key, for messages.
-
-        Parameters
-        ----------
-        *keys : str
-            Path of the key, such as ``"dask", "distributed"``.
-
-        Returns
-        -------
-        str
-            ``file:line`` of the key or of its nearest parent key; else the file or the name.
-        """
+        """Return the place of a key, for messages."""
         for end in range(len(keys), 0, -1):
             if keys[:end] in self.origins:
                 return self.origins[keys[:end]]
         return str(self.path or self.name)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the definition that is recorded with each run, without secrets.
-
-        Returns
-        -------
-        dict
-            JSON types by field.
-        """
+        """Return the definition that is recorded with each run, without secrets."""
         packages = None if self.packages is None else [redacted(line) for line in self.packages]
         return {
             "name": self.name,

@@ -41,35 +41,15 @@ _TAG = "tag:yaml.org,2002:"
 
 @dataclass(frozen=True)
 class EnvironmentFile:
-    """Content of an environment file.
+    """Content of an environment file."""
 
-    Parameters
-    ----------
-    path : path
-        The file.
-    content : dict
-        Values by key; None (``packages:``) removes the value of a base file.
-    lines : dict of tuple to int
-        The line of each key, by its path: ``("dask", "distributed", "scheduler")``.
-    """
-
-    path: Path
-    content: dict[str, Any]
+    path: Path  # The file
+    content: dict[str, Any]  # Values by key; None (`packages:`) removes the value of a base file
+    # The line of each key, by its path: `("dask", "distributed", "scheduler")`.
     lines: Mapping[tuple[str, ...], int] = field(default_factory=dict)
 
     def where(self, *keys: str) -> str:
-        """Return the place of a key, for messages.
-
-        Parameters
-        ----------
-        *keys : str
-            Path of the key.
-
-        Returns
-        -------
-        str
-            ``file:line`` of the key or of its nearest parent key; else the file.
-        """
+        """Return the place of a key, for messages."""
         for end in range(len(keys), 0, -1):
             if keys[:end] in self.lines:
                 return f"{self.path}:{self.lines[keys[:end]]}"
@@ -77,23 +57,7 @@ class EnvironmentFile:
 
 
 def read_environment_file(path: Path) -> EnvironmentFile:
-    """Read and check one file.
-
-    Parameters
-    ----------
-    path : path
-        YAML file.
-
-    Returns
-    -------
-    EnvironmentFile
-        Checked content, without that of base files.
-
-    Raises
-    ------
-    InvalidEnvironmentError
-        One line with the file and the line in it: the problem and the correction.
-    """
+    """Read and check one file."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -118,18 +82,7 @@ def read_environment_file(path: Path) -> EnvironmentFile:
 
 
 def describe_yaml_error(error: Exception) -> str:
-    """Return the place and the reason of an error of a YAML parser, in one line.
-
-    Parameters
-    ----------
-    error : Exception
-        A YAMLError, a ValueError such as that of an impossible date, or a RecursionError.
-
-    Returns
-    -------
-    str
-        Text to append to the name of the file.
-    """
+    """Return the place and the reason of an error of a YAML parser, in one line."""
     mark = getattr(error, "problem_mark", None)
     line = f":{mark.line + 1}" if mark else ""
     problem = getattr(error, "problem", None) or (str(error).splitlines() or ["damaged"])[0]

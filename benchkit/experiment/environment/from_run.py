@@ -21,27 +21,7 @@ _NOT_PINNED = (*OWN_NAMES, "pip", "setuptools", "wheel", "uv")
 def environment_of_run(
     attrs: Mapping[Any, Any], name: str, like: Environment | None = None
 ) -> Environment:
-    """Return an environment with the same package versions as a run.
-
-    Parameters
-    ----------
-    attrs : mapping
-        Root attributes of the run.
-    name : str
-        Name of the environment.
-    like : Environment, optional
-        Source of the cluster options: those of the run are recorded without secrets.
-
-    Returns
-    -------
-    Environment
-        All packages pinned; Dask settings and variables of the run.
-
-    Raises
-    ------
-    EnvironmentBuildError
-        Its packages came from a local folder or from conda, or its settings are not recorded.
-    """
+    """Return an environment with the same package versions as a run."""
     spec = json.loads(attrs.get("environment_spec") or "{}")
     packages = json.loads(attrs.get("packages") or "{}")
     run = str(attrs.get("id", ""))[:13]

@@ -37,39 +37,7 @@ def resolve(
     as_of: date | None = None,
     prefer: Mapping[str, str] | None = None,
 ) -> tuple[str, date | None]:
-    """Resolve requirements to exact versions.
-
-    Parameters
-    ----------
-    requirements : sequence of Requirement
-        Requirements; `ALWAYS` is added.
-    python : Interpreter
-        Interpreter that the packages are for.
-    folder : path
-        A scratch folder.
-    where : str
-        Environment, or file and line, for messages.
-    as_of : date, optional
-        Use only packages uploaded by that day. If they do not satisfy the requirements, or the
-        index has no dates, use current packages below `CEILINGS`.
-    prefer : mapping of str to str, optional
-        Versions to use unless they conflict, if no day is given: arms should differ in Dask
-        only, not in NumPy too.
-
-    Returns
-    -------
-    lock : str
-        One line ``name==version`` per package.
-    day : date or None
-        `as_of` if it was applied.
-
-    Raises
-    ------
-    InvalidEnvironmentError
-        There is no solution; the message gives the reason.
-    EnvironmentBuildError
-        The index cannot be reached.
-    """
+    """Resolve requirements to exact versions."""
     source, lock = folder / "requirements.in", folder / "requirements.txt"
     source.write_text("\n".join([*(r.text for r in requirements), *ALWAYS]) + "\n")
     command = [
@@ -101,29 +69,7 @@ def resolve(
 def newest_release(
     requirement: str, python: Interpreter, *, folder: Path, where: str
 ) -> str | None:
-    """Return the newest version of one package that an index has for this Python.
-
-    Parameters
-    ----------
-    requirement : str
-        A requirement line, such as ``dask>=2024.1.0,<2024.5.0``.
-    python : Interpreter
-        Interpreter that the packages are for.
-    folder : path
-        A scratch folder.
-    where : str
-        Name of the caller, for messages.
-
-    Returns
-    -------
-    str or None
-        None if there is no such release.
-
-    Raises
-    ------
-    EnvironmentBuildError
-        The index cannot be reached.
-    """
+    """Return the newest version of one package that an index has for this Python."""
     source = folder / "newest.in"
     source.write_text(f"{requirement}\n")
     done = run_tool([
@@ -153,33 +99,7 @@ def install(
     prefix: Path,
     where: str,
 ) -> Path:
-    """Make a virtual environment at `prefix` with exactly these packages.
-
-    Parameters
-    ----------
-    lock : str
-        Lines of `resolve`.
-    requirements : sequence of Requirement
-        Their local sources are built again.
-    python : Interpreter
-        Interpreter of the environment.
-    folder : path
-        A scratch folder.
-    prefix : path
-        Folder of the new environment.
-    where : str
-        Environment, or file and line, for messages.
-
-    Returns
-    -------
-    path
-        Executable of its Python.
-
-    Raises
-    ------
-    EnvironmentBuildError
-        A download or the building of a source failed.
-    """
+    """Make a virtual environment at `prefix` with exactly these packages."""
     pinned = folder / "install.txt"
     pinned.write_text(lock)
     uv = uv_command()
@@ -204,18 +124,7 @@ def install(
 
 
 def run_tool(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
-    """Run one command; Ctrl-C ends it too.
-
-    Parameters
-    ----------
-    command : sequence of str
-        Words of the command.
-
-    Returns
-    -------
-    CompletedProcess
-        With its exit code and output.
-    """
+    """Run one command; Ctrl-C ends it too."""
     unset = ("VIRTUAL_ENV", "CONDA_PREFIX", "PYTHONPATH", "PYTHONHOME", "UV_SYSTEM_PYTHON")
     variables = {name: value for name, value in os.environ.items() if name not in unset}
     variables |= {"NO_COLOR": "1", "GIT_TERMINAL_PROMPT": "0"}
@@ -225,24 +134,7 @@ def run_tool(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
 def failure(
     where: str, what: str, problem: str, requirements: Sequence[Requirement] = ()
 ) -> InvalidEnvironmentError | EnvironmentBuildError:
-    """Return the error for the output of a tool, in one line.
-
-    Parameters
-    ----------
-    where : str
-        Environment, or file and line.
-    what : str
-        What failed.
-    problem : str
-        Output of the tool.
-    requirements : sequence of Requirement
-        Requirements whose logins are removed from the text.
-
-    Returns
-    -------
-    InvalidEnvironmentError or EnvironmentBuildError
-        The first one if there is no solution.
-    """
+    """Return the error for the output of a tool, in one line."""
     text = redacted(" ".join(problem.split()), *(r.text for r in requirements))
     text = re.sub(r"^(error|×):? ", "", text).replace(" cause: ", ": ").partition(" hint: ")[0]
     kind = InvalidEnvironmentError if "No solution found" in problem else EnvironmentBuildError

@@ -18,18 +18,7 @@ __all__ = ["as_environment", "environment_files", "find_environment", "list_envi
 
 
 def environment_files(folders: Sequence[Path]) -> list[Path]:
-    """Return the environment files of folders, in their order.
-
-    Parameters
-    ----------
-    folders : sequence of path
-        Folders to search, without those inside of them.
-
-    Returns
-    -------
-    list of path
-        Files; several may have the same name.
-    """
+    """Return the environment files of folders, in their order."""
     return [
         path
         for folder in folders
@@ -38,18 +27,7 @@ def environment_files(folders: Sequence[Path]) -> list[Path]:
 
 
 def list_environments(folders: Sequence[Path]) -> dict[str, Path]:
-    """Return the environment files of folders.
-
-    Parameters
-    ----------
-    folders : sequence of path
-        A name in several folders is taken from the first.
-
-    Returns
-    -------
-    dict of str to path
-        Name -> file.
-    """
+    """Return the environment files of folders."""
     files: dict[str, Path] = {}
     for path in environment_files(folders):
         files.setdefault(path.stem, path)
@@ -57,28 +35,7 @@ def list_environments(folders: Sequence[Path]) -> dict[str, Path]:
 
 
 def find_environment(name: str, folders: Sequence[Path], *, check: bool = True) -> Environment:
-    """Load an environment by name, or by the path of its file.
-
-    Parameters
-    ----------
-    name : str
-        Name, path of a file, or "current".
-    folders : sequence of path
-        Folders with environment files.
-    check : bool, default True
-        Also check settings and cluster if the environment defines no packages. Environments
-        with packages are checked when they are built.
-
-    Returns
-    -------
-    Environment
-        Merged with the files that it extends.
-
-    Raises
-    ------
-    InvalidEnvironmentError
-        No environment has that name, or its file is invalid.
-    """
+    """Load an environment by name, or by the path of its file."""
     if name == CURRENT:
         return Environment(CURRENT, "the environment that benchkit runs in")
     known = list_environments(folders)
@@ -102,25 +59,7 @@ def find_environment(name: str, folders: Sequence[Path], *, check: bool = True) 
 def as_environment(
     environment: str | Environment, folders: str | Path | Sequence[str | Path] = ()
 ) -> Environment:
-    """Return an environment, read by its name if it is a text.
-
-    Parameters
-    ----------
-    environment : str or Environment
-        Its name, or itself.
-    folders : path or sequence of path, optional
-        Folders that the user chose; default as for `benchkit.experiment.paths.folders_of`.
-
-    Returns
-    -------
-    Environment
-        The environment.
-
-    Raises
-    ------
-    InvalidEnvironmentError
-        The environment does not exist, or its file is invalid.
-    """
+    """Return an environment, read by its name if it is a text."""
     if isinstance(environment, Environment):
         return environment
     return find_environment(environment, folders_of("environments", folders))

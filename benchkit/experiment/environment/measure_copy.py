@@ -24,11 +24,6 @@ def measured_folder() -> Path:
 
     These are ``benchkit.measure`` with the recipes, ``benchkit.pytest_plugin``, and
     ``benchkit.simulation``.
-
-    Returns
-    -------
-    path
-        Folder for PYTHONPATH, in the cache.
     """
     package = Path(benchkit.__file__).parent
     names = ("__init__.py", "_compat/__init__.py", "_compat/distributed_internals.py")

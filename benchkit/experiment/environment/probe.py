@@ -28,15 +28,7 @@ CHECKED_MODULES = {
 
 
 def inspect_environment() -> dict[str, Any]:
-    """Return packages, Dask settings, and modules that cannot be imported.
-
-    Returns
-    -------
-    dict
-        ``python``, ``packages`` (name -> version), ``defaults`` (Dask's configuration without user
-        settings), ``known`` (dotted names of settings), ``open`` (settings
-        that accept any name below them), ``broken`` (module -> the error of importing it).
-    """
+    """Return packages, Dask settings, and modules that cannot be imported."""
     broken = {}
     for module, needs in CHECKED_MODULES.items():
         if all(importlib.util.find_spec(name) for name in needs):
@@ -68,13 +60,7 @@ def _packages() -> dict[str, str]:
 
 
 def settings() -> dict[str, Any]:
-    """Return the settings of the Dask configuration.
-
-    Returns
-    -------
-    dict
-        ``defaults``, ``known`` and ``open``, as in `inspect_environment`.
-    """
+    """Return the settings of the Dask configuration."""
     import dask
     import distributed
     import yaml

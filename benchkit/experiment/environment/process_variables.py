@@ -32,20 +32,6 @@ def process_variables(environment: Environment, built: Built, folder: Path) -> d
 
     A file keeps lists, None and spaces, which ``DASK_*`` variables lose. These would override the
     file, so an arm inherits only login variables. "current" inherits all of them.
-
-    Parameters
-    ----------
-    environment : Environment
-        Provides the Dask configuration and the variables.
-    built : Built
-        The environment as built.
-    folder : path
-        Private folder for the Dask configuration, which may hold secrets.
-
-    Returns
-    -------
-    dict of str to str
-        All variables of the process.
     """
     variables = dict(os.environ)
     if environment.name != CURRENT:

@@ -43,65 +43,24 @@ _VERSION_CODE = (
 
 @dataclass(frozen=True)
 class Interpreter:
-    """A working Python.
+    """A working Python."""
 
-    Parameters
-    ----------
-    path : path
-        Executable.
-    version : str
-        Such as ``3.11.7``.
-    """
-
-    path: Path
-    version: str
+    path: Path  # Executable
+    version: str  # Such as `3.11.7`.
 
 
 def venv_python(prefix: Path) -> Path:
-    """Return the path of Python in a virtual environment.
-
-    Parameters
-    ----------
-    prefix : path
-        Folder of the environment.
-
-    Returns
-    -------
-    path
-        The executable; it may not exist.
-    """
+    """Return the path of Python in a virtual environment."""
     return prefix / "Scripts" / "python.exe" if os.name == "nt" else prefix / "bin" / "python"
 
 
 def conda_python(prefix: Path) -> Path:
-    """Return the path of Python in a conda environment.
-
-    Parameters
-    ----------
-    prefix : path
-        Folder of the environment.
-
-    Returns
-    -------
-    path
-        The executable; it may not exist.
-    """
+    """Return the path of Python in a conda environment."""
     return prefix / "python.exe" if os.name == "nt" else prefix / "bin" / "python"
 
 
 def uv_command() -> list[str]:
-    """Return the command of the uv that is installed with benchkit.
-
-    Returns
-    -------
-    list of str
-        Path of the executable.
-
-    Raises
-    ------
-    EnvironmentBuildError
-        uv is not installed.
-    """
+    """Return the command of the uv that is installed with benchkit."""
     with suppress(ImportError, FileNotFoundError):
         from uv import find_uv_bin
 
@@ -110,25 +69,7 @@ def uv_command() -> list[str]:
 
 
 def choose_python(requested: str | None, where: str = "python") -> Interpreter:
-    """Return an interpreter of a version, preferably the running one.
-
-    Parameters
-    ----------
-    requested : str or None
-        ``3.11``, ``3.11.7`` or ``>=3.10,<3.12``; None is this interpreter.
-    where : str
-        File and line, for the message.
-
-    Returns
-    -------
-    Interpreter
-        The running interpreter, else the newest that matches.
-
-    Raises
-    ------
-    InvalidEnvironmentError
-        No interpreter of that version exists; the message lists the available ones.
-    """
+    """Return an interpreter of a version, preferably the running one."""
     own = Interpreter(Path(sys.executable), platform.python_version())
     if requested is None:
         return own
@@ -149,13 +90,7 @@ def choose_python(requested: str | None, where: str = "python") -> Interpreter:
 
 @lru_cache(maxsize=1)
 def find_pythons() -> list[Interpreter]:
-    """Return the interpreters of this machine, the newest first; nothing is downloaded.
-
-    Returns
-    -------
-    list of Interpreter
-        Working interpreters of CPython.
-    """
+    """Return the interpreters of this machine, the newest first; nothing is downloaded."""
     return _working_pythons([*_python_paths(), *_uv_pythons()])
 
 

@@ -48,49 +48,18 @@ _NOT_SOURCE = {".git", "__pycache__", ".venv", "venv", "build", "dist", "node_mo
 
 @dataclass(frozen=True)
 class Requirement:
-    """A parsed requirement line.
+    """A parsed requirement line."""
 
-    Parameters
-    ----------
-    text : str
-        The line for the resolver, with the absolute path of a local source.
-    name : str
-        Normalised name, or "" where only the source defines it.
-    kind : {"index", "path", "git", "url"}
-        Kind of source.
-    specifier : SpecifierSet
-        Allowed versions, for kind "index".
-    source : str
-        Path or address, for the other kinds.
-    """
-
-    text: str
-    name: str = ""
-    kind: str = "index"
+    text: str  # The line for the resolver, with the absolute path of a local source
+    name: str = ""  # Normalised name, or "" where only the source defines it
+    kind: str = "index"  # Kind of source
+    # Allowed versions, for kind "index".
     specifier: SpecifierSet = field(default_factory=SpecifierSet)
-    source: str = ""
+    source: str = ""  # Path or address, for the other kinds
 
 
 def parse_requirement(line: str, folder: Path) -> Requirement:
-    """Read one requirement line as pip does.
-
-    Parameters
-    ----------
-    line : str
-        ``dask==2026.8.0``, ``git+https://...``, ``./dask``, ``-e ../dask``, ``dask @ URL``.
-    folder : path
-        Base of relative paths: the folder of the file.
-
-    Returns
-    -------
-    Requirement
-        The parsed line.
-
-    Raises
-    ------
-    InvalidEnvironmentError
-        The line is invalid, or the local source does not exist.
-    """
+    """Read one requirement line as pip does."""
     text = re.sub(r"(^|\s)#.*$", "", line).strip()
     safe_text = redacted(text)
     option = re.match(r"(-e|--editable)[\s=]+(.*)", text)
@@ -137,20 +106,7 @@ def _from_address(name: str, address: str) -> Requirement:
 
 
 def git_address(address: str) -> tuple[str, str]:
-    """Split the address of a git requirement; an ``@`` before the path is a login.
-
-    Parameters
-    ----------
-    address : str
-        ``git+https://host/path@ref``.
-
-    Returns
-    -------
-    repository : str
-        Address of the repository.
-    ref : str
-        Branch, tag or commit, or "".
-    """
+    """Split the address of a git requirement; an ``@`` before the path is a login."""
     parts = urlsplit(address.removeprefix("git+"))
     path, _, ref = parts.path.partition("@")
     return urlunsplit((parts.scheme, parts.netloc, path, parts.query, "")), ref
@@ -186,23 +142,7 @@ def _project_name(path: Path) -> str:
 
 
 def python_specifier(text: str) -> SpecifierSet:
-    """Return the versions that ``3.11``, ``3.11.7`` or ``>=3.10,<3.12`` allow.
-
-    Parameters
-    ----------
-    text : str
-        Version or specifier of Python.
-
-    Returns
-    -------
-    SpecifierSet
-        Allowed versions.
-
-    Raises
-    ------
-    packaging.specifiers.InvalidSpecifier
-        The text is not a version or specifier.
-    """
+    """Return the versions that ``3.11``, ``3.11.7`` or ``>=3.10,<3.12`` allow."""
     if re.fullmatch(r"\d+(\.\d+)?", text):
         return SpecifierSet(f"=={text}.*")
     if re.fullmatch(r"\d+\.\d+\.\d+", text):
@@ -211,42 +151,13 @@ def python_specifier(text: str) -> SpecifierSet:
 
 
 def redacted(text: str, *others: str) -> str:
-    """Return a text without the user names, passwords and tokens of addresses.
-
-    Parameters
-    ----------
-    text : str
-        Text to show or record.
-    *others : str
-        Texts with addresses (requirement lines) whose secrets are removed from now on.
-
-    Returns
-    -------
-    str
-        The text with ``***`` in place of secrets.
-    """
+    """Return a text without the user names, passwords and tokens of addresses."""
     remember_secrets(others)
     return redact_text(text)
 
 
 def source_states(requirements: Sequence[Requirement]) -> dict[str, str]:
-    """Return the current state of each source: hash of its content, or commit of its branch.
-
-    Parameters
-    ----------
-    requirements : sequence of Requirement
-        Index requirements are skipped.
-
-    Returns
-    -------
-    dict of str to str
-        Requirement line without secrets -> hash or commit.
-
-    Raises
-    ------
-    EnvironmentBuildError
-        A git repository cannot be reached.
-    """
+    """Return the current state of each source: hash of its content, or commit of its branch."""
     return {
         redacted(requirement.text): _state(requirement)
         for requirement in requirements
@@ -314,18 +225,6 @@ def as_of(requirements: Sequence[Requirement], own: Mapping[str, str]) -> date |
 
     Old Dask releases have no upper bounds: 2023.4.1 with a current NumPy cannot be imported. They
     are resolved as of 15 days after the month in their version.
-
-    Parameters
-    ----------
-    requirements : sequence of Requirement
-        Requirements of the environment.
-    own : mapping of str to str
-        Packages of this interpreter: the age of a release is relative to its Dask.
-
-    Returns
-    -------
-    date or None
-        None for a recent release, and for a requirement without a version.
     """
     released = [
         month

@@ -40,51 +40,20 @@ OTHER_SETTINGS = "other-settings"
 
 @lru_cache(maxsize=1)
 def own_settings() -> dict[str, Any]:
-    """Return the Dask settings of this interpreter.
-
-    Returns
-    -------
-    dict
-        As returned by `probe.settings`, with ``packages``.
-    """
+    """Return the Dask settings of this interpreter."""
     packages = {name: metadata.version(name) for name in ("dask", "distributed")}
     return {**probe.settings(), "packages": packages}
 
 
 def check_environment(environment: Environment) -> None:
-    """Check settings and clusters of an environment with the packages of this interpreter.
-
-    Parameters
-    ----------
-    environment : Environment
-        Environment without packages of its own.
-
-    Raises
-    ------
-    InvalidEnvironmentError
-        With file and line: a setting or an option does not exist, or a cluster class cannot
-        be imported.
-    """
+    """Check settings and clusters of an environment with the packages of this interpreter."""
     if environment.dask:
         check_settings(environment, own_settings())
     check_clusters(environment, cluster_problems(environment.cluster, environment.clusters))
 
 
 def check_settings(environment: Environment, settings: Mapping[str, Any]) -> None:
-    """Check the settings below `dask` against the result of `probe.settings`.
-
-    Parameters
-    ----------
-    environment : Environment
-        Environment to check.
-    settings : mapping
-        ``known`` and ``open`` names, and ``packages``, of the Python of the environment.
-
-    Raises
-    ------
-    InvalidEnvironmentError
-        A setting does not exist in the Dask of the environment.
-    """
+    """Check the settings below `dask` against the result of `probe.settings`."""
     known = {_normalize(name): name for name in settings["known"]}
     # Below `logging` are names of loggers, with dots.
     open_ = {_normalize(name) for name in (*settings["open"], "logging")}
@@ -146,21 +115,7 @@ def _hint(name: str, known: Mapping[str, str]) -> str:
 
 
 def check_clusters(environment: Environment, problems: list[tuple[list[str], str]]) -> None:
-    """Raise an error for the first problem, with the file and line of its option.
-
-    Parameters
-    ----------
-    environment : Environment
-        Environment with the clusters.
-    problems : list of (list of str, str)
-        Keys of the cluster and message, as returned by
-        `benchkit.measure.cluster.check.cluster_problems`.
-
-    Raises
-    ------
-    InvalidEnvironmentError
-        `problems` is not empty.
-    """
+    """Raise an error for the first problem, with the file and line of its option."""
     if not problems:
         return
     keys, message = problems[0]

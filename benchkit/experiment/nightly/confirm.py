@@ -47,19 +47,12 @@ GOOD, TONIGHT = "last-good", "tonight"
 
 @dataclass(frozen=True)
 class Confirmation:
-    """Result of measuring proposed events again.
+    """Result of measuring proposed events again."""
 
-    Parameters
-    ----------
-    events : list of dict
-        The proposed events, each with ``confirmed`` (True, False, or None if not decided) and,
-        if measured again, with the ratio and interval of the re-run in ``again``.
-    failures : list of str
-        Re-runs that failed, one line each.
-    """
-
+    # The proposed events, each with `confirmed` (True, False, or None if not decided) and, if
+    # measured again, with the ratio and interval of the re-run in `again`.
     events: list[dict[str, Any]]
-    failures: list[str]
+    failures: list[str]  # Re-runs that failed, one line each
 
 
 #: Displays the events of an experiment and returns them.
@@ -76,32 +69,7 @@ def confirm(
     night: str = "",
     progress: Progress = iter,
 ) -> Confirmation:
-    """Measure the workloads of proposed events again, in the build of the night and the last good.
-
-    Parameters
-    ----------
-    store : Store
-        Store of the runs; the runs of the re-run are added to it.
-    history : History
-        History in which the events were found.
-    proposed : sequence of mapping
-        Events proposed by `benchkit.analysis.regression.judge.judge_night`.
-    environments : mapping of str to Environment
-        Environments measured in this night, by name.
-    folders : sequence of path
-        Folders of workload files.
-    night : str
-        Value of the ``confirm`` tag of the runs.
-    progress : callable
-        Function that takes the events of an experiment, displays and returns them.
-
-    Returns
-    -------
-    Confirmation
-        The events; those of other hosts, of failures and of builds that cannot be rebuilt stay
-        undecided. Three workloads are measured first; if none of them reproduces its change, the
-        events of all others are attributed to the machine.
-    """
+    """Measure the workloads of proposed events again, in tonight's build and the last good one."""
     events = [{**event, "confirmed": event.get("confirmed")} for event in proposed]
     failures: list[str] = []
     workloads = _ordered_workloads(events)
@@ -207,23 +175,7 @@ def _until_decided(
 
 
 def judge_events(runs: pd.DataFrame, events: Sequence[dict[str, Any]], experiment: str) -> set[str]:
-    """Write the result of re-runs into events.
-
-    Parameters
-    ----------
-    runs : DataFrame
-        Runs of the re-run up to now.
-    events : sequence of dict
-        Proposed events; ``confirmed``, ``again``, and of confirmed events ``cause`` and ``reason``
-        are set.
-    experiment : str
-        Id of the re-run.
-
-    Returns
-    -------
-    set of str
-        Workloads with an event for which further blocks are useful.
-    """
+    """Write the result of re-runs into events."""
     waiting = set()
     for event in events:
         if (event.get("again") or {}).get("stopped"):

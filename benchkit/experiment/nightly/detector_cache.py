@@ -23,18 +23,7 @@ _EVENTS = [field.name for field in fields(Events)]
 
 
 def read_checkpoints(store: Store) -> Checkpoints | None:
-    """Return the states of the series of a store after its last judged night.
-
-    Parameters
-    ----------
-    store : Store
-        Store with the runs.
-
-    Returns
-    -------
-    Checkpoints or None
-        None if there are none, or if another version of the rules made them.
-    """
+    """Return the states of the series of a store after its last judged night."""
     with suppress(OSError, ValueError, KeyError, EOFError, BadZipFile):
         with np.load(store_cache_file("detector", store.path, ".npz")) as arrays:
             if str(arrays["rules"]) == _rules():
@@ -44,15 +33,7 @@ def read_checkpoints(store: Store) -> Checkpoints | None:
 
 
 def write_checkpoints(store: Store, checkpoints: Checkpoints) -> None:
-    """Keep the states of the series of a store; those of earlier nights are replaced.
-
-    Parameters
-    ----------
-    store : Store
-        Store with the runs.
-    checkpoints : Checkpoints
-        As in `benchkit.analysis.changepoint.detect.Detection`.
-    """
+    """Keep the states of the series of a store; those of earlier nights are replaced."""
     arrays = {name: getattr(checkpoints, name) for name in ARRAYS}
     arrays |= {f"events_{name}": getattr(checkpoints.events, name) for name in _EVENTS}
     buffer = io.BytesIO()

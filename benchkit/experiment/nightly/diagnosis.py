@@ -31,25 +31,7 @@ _SIDES = {GOOD: "baseline", NULL_ARM: "null", TONIGHT: "contender"}
 
 
 def diagnose(store: Store, history: History, event: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the facts about a regression that the ledger stores.
-
-    Parameters
-    ----------
-    store : Store
-        Store with the runs.
-    history : History
-        History in which the event was detected.
-    event : mapping
-        As `benchkit.analysis.regression.judge.judge_night` proposes it.
-
-    Returns
-    -------
-    dict
-        ``runs`` (ids ``before`` and ``after``); ``unreadable`` (why runs were left out); if runs on
-        both sides are readable also the result of `diagnose_regression` and ``bisect`` (a command,
-        or ""). If both builds were measured again, ``groups`` has sentences about the task groups
-        of the re-runs that changed, which ``explanation`` contains too.
-    """
+    """Return the facts about a regression that the ledger stores."""
     before, after = adjacent_runs(history, event)
     facts: dict[str, Any] = {"runs": {"before": before, "after": after}}
     unreadable: list[str] = []
@@ -96,18 +78,6 @@ def _readable_runs(store: Store, ids: Sequence[str], unreadable: list[str]) -> l
 
 def bisect_command(event: Mapping[str, Any], changed: Sequence[Mapping[str, str]]) -> str:
     """Return the `benchkit bisect` command for a regression.
-
-    Parameters
-    ----------
-    event : mapping
-        Event of the regression.
-    changed : sequence of mapping
-        ``changed`` of `benchkit.analysis.regression.diagnosis.diagnose_regression`.
-
-    Returns
-    -------
-    str
-        Empty if no package changed.
 
     Examples
     --------

@@ -19,21 +19,7 @@ __all__ = ["read_group_totals"]
 def read_group_totals(
     store: Store, ids: Iterable[str]
 ) -> tuple[dict[str, dict[str, GroupTotals]], dict[str, dict[str, float]]]:
-    """Return the totals of the task groups of runs, and the amounts of the whole runs.
-
-    Parameters
-    ----------
-    store : Store
-        Store with the runs; runs do not change, so that each is read once.
-    ids : iterable of str
-        Ids of the runs. The cache keeps these and no others.
-
-    Returns
-    -------
-    tuple of dict
-        Id -> totals by name of group, and id -> amounts without transfers; a run without a
-        readable file is left out.
-    """
+    """Return the totals of the task groups of runs, and the amounts of the whole runs."""
     file = store_cache_file("group-totals", store.path, ".json")
     known: dict[str, list[dict[str, Any]]] = {}
     with suppress(OSError, ValueError):

@@ -36,33 +36,17 @@ CHANGE_KINDS = (
 
 @dataclass(repr=False)
 class Night:
-    """Result of one nightly run.
+    """Result of one nightly run."""
 
-    Parameters
-    ----------
-    night : str
-        Time of the night (ISO 8601, UTC); the value of the ``night`` tag of its runs.
-    store : Store
-        Store of the runs and the ledger.
-    records : list of dict
-        Records of the measured runs, in order.
-    events : list of dict
-        Events added to the ledger.
-    regressions : list of Regression
-        All regressions in the ledger, newest first.
-    failures : list of str
-        Parts that failed, one line each.
-    interrupted : bool
-        Whether Ctrl-C stopped the measurements early.
-    """
-
-    night: str
-    store: Store
+    night: str  # Time of the night (ISO 8601, UTC); the value of the `night` tag of its runs
+    store: Store  # Store of the runs and the ledger
+    # Records of the measured runs, in order.
     records: list[Mapping[str, Any]] = field(default_factory=list)
-    events: list[dict[str, Any]] = field(default_factory=list)
+    events: list[dict[str, Any]] = field(default_factory=list)  # Events added to the ledger
+    # All regressions in the ledger, newest first.
     regressions: list[Regression] = field(default_factory=list)
-    failures: list[str] = field(default_factory=list)
-    interrupted: bool = False
+    failures: list[str] = field(default_factory=list)  # Parts that failed, one line each
+    interrupted: bool = False  # Whether Ctrl-C stopped the measurements early
 
     @property
     def changes(self) -> list[dict[str, Any]]:
@@ -142,25 +126,7 @@ class Night:
 
 
 def read_night(store: Store, night: str = "latest") -> Night:
-    """Return an earlier night, read from the store.
-
-    Parameters
-    ----------
-    store : Store
-        Store that contains the night.
-    night : str, default "latest"
-        Time of the night: the value of the ``night`` tag of its runs.
-
-    Returns
-    -------
-    Night
-        Its runs and events; all regressions in the ledger.
-
-    Raises
-    ------
-    UsageError
-        The store has no judged night with this time.
-    """
+    """Return an earlier night, read from the store."""
     events, marks = store.events(), store.marks()
     judged = sorted({str(event["seen"]) for event in events if event.get("seen")})
     if night == "latest" and judged:

@@ -167,22 +167,6 @@ def judge_and_record(
     """Judge the last night in a store, confirm proposed events, and add all to the ledger.
 
     Judging the same night again adds nothing.
-
-    Parameters
-    ----------
-    result : Night
-        Receives the events, regressions and failures.
-    metrics : sequence of str
-        Metrics to judge.
-    control : str, optional
-        Name of the environment that stays unchanged between nights.
-    arms : mapping of str to Environment, optional
-        Environments measured in this night, to measure suspected regressions again; by default
-        nothing is measured again.
-    folders : sequence of path
-        Folders of workload files.
-    progress : callable
-        Function that takes the events of an experiment, displays and returns them.
     """
     store = result.store
     events, marks = store.events(), store.marks()

@@ -14,23 +14,7 @@ __all__ = ["create_project"]
 
 
 def create_project(folder: Path) -> tuple[list[Path], list[Path]]:
-    """Write the files of a new project; existing files stay as they are.
-
-    Parameters
-    ----------
-    folder : path
-        Folder of the project; created if it is missing.
-
-    Returns
-    -------
-    tuple of list of path
-        The files that were written, and those that exist.
-
-    Raises
-    ------
-    UsageError
-        A file cannot be written.
-    """
+    """Write the files of a new project; existing files stay as they are."""
     sources = dict(_files(files("benchkit.experiment.project") / "files", Path()))
     sources[Path("notebooks/explore.ipynb")] = notebook_path("explore")
     written, kept = [], []

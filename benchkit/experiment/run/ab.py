@@ -117,25 +117,7 @@ def split_names(
     folders: Sequence[str | Path] = (),
     environment_folders: Sequence[str | Path] = (),
 ) -> tuple[list[str], list[str]]:
-    """Return which of the names are environments, and which are workloads.
-
-    Parameters
-    ----------
-    names : sequence of str
-        Names of both kinds.
-    folders, environment_folders : sequence of path
-        Where to look for them.
-
-    Returns
-    -------
-    environments, workloads : list of str
-        A name of neither kind counts as an environment if it is a path or has no dot.
-
-    Raises
-    ------
-    UnknownWorkload, UsageError
-        A variant, or another name with a dot, does not exist.
-    """
+    """Return which of the names are environments, and which are workloads."""
     known = list_environments(folders_of("environments", environment_folders))
     workloads = []
     others = [name for name in names if name not in known and name != CURRENT and "." in name]

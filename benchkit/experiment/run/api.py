@@ -129,36 +129,21 @@ def workloads(select: str | None = None, folders: Sequence[str | Path] = ()) -> 
 
 @dataclass(frozen=True)
 class Selection:
-    """Workloads and arms of an experiment.
+    """Workloads and arms of an experiment."""
 
-    Parameters
-    ----------
-    names : sequence of str
-        Names of workloads or variants, globs allowed; empty for all workloads.
-    select : str, optional
-        Expression that narrows the selection, with the syntax of ``pytest -k``.
-    folders : sequence of path
-        Folders of workload files; by default ``./workloads`` and the shipped ones.
-    params : mapping of str to object
-        Values of workload parameters.
-    environments : sequence of str or Environment
-        The arms, the baseline first.
-    environment_folders : sequence of path
-        Folders of environment files; by default ``./environments`` and the shipped ones.
-    null : bool, default False
-        Add the baseline once more, as the null arm.
-    sweeps : mapping of str to sequence
-        Add the baseline at each point of this grid: values by key, as `parse_sweeps` returns them.
-        If it has parameters of workloads, the points are all arms, the first the baseline.
-    """
-
+    # Names of workloads or variants, globs allowed; empty for all workloads.
     names: Sequence[str] = ()
+    # Expression that narrows the selection, with the syntax of `pytest -k`.
     select: str | None = None
+    # Folders of workload files; by default `./workloads` and the shipped ones.
     folders: Sequence[str | Path] = ()
-    params: Mapping[str, Any] = field(default_factory=dict)
-    environments: Sequence[str | Environment] = (CURRENT,)
+    params: Mapping[str, Any] = field(default_factory=dict)  # Values of workload parameters
+    environments: Sequence[str | Environment] = (CURRENT,)  # The arms, the baseline first
+    # Folders of environment files; by default `./environments` and the shipped ones.
     environment_folders: Sequence[str | Path] = ()
-    null: bool = False
+    null: bool = False  # Add the baseline once more, as the null arm
+    # Add the baseline at each point of this grid: values by key, as `parse_sweeps` returns them. If
+    # it has parameters of workloads, the points are all arms, the first the baseline.
     sweeps: Mapping[str, Sequence[Any]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -168,18 +153,7 @@ class Selection:
 
 
 def check_options(options: Mapping[str, Any]) -> None:
-    """Raise if an option is no field of `Experiment`.
-
-    Parameters
-    ----------
-    options : mapping of str to object
-        Names and values.
-
-    Raises
-    ------
-    UsageError
-        With the most similar name.
-    """
+    """Raise if an option is no field of `Experiment`."""
     known = [item.name for item in fields(Experiment)]
     for name in options:
         if name not in known:
@@ -194,29 +168,6 @@ def plan_experiment(
     """Return an experiment, and the workload files that cannot be loaded.
 
     All arguments are checked before anything is written.
-
-    Parameters
-    ----------
-    selection : Selection
-        Workloads and arms.
-    store : Store or path, optional
-        Store for the runs.
-    **options
-        Fields of `Experiment`: ``repeats``, ``scale``, ``tags``, ...
-
-    Returns
-    -------
-    experiment : Experiment
-        The experiment; `Experiment.run` measures.
-    broken : list of BrokenFile
-        Workload files that cannot be loaded.
-
-    Raises
-    ------
-    UnknownWorkload, InvalidSelectionError, InvalidParameterError
-        A name, selection or parameter does not exist.
-    InvalidEnvironmentError, UsageError
-        An environment or another argument is invalid.
     """
     check_options(options)
     options["repeats"] = check_count(options.get("repeats", 1), "repeats")
@@ -264,27 +215,7 @@ def plan_experiment(
 def resume_experiment(
     store: Store | str | Path | None, experiment: str
 ) -> tuple[Experiment, list[BrokenFile]]:
-    """Return an unfinished experiment to continue; runs in the store are not repeated.
-
-    Parameters
-    ----------
-    store : Store or path
-        Store of the plan and the runs.
-    experiment : str
-        Experiment id, the beginning of one, or "latest".
-
-    Returns
-    -------
-    experiment : Experiment
-        The experiment; its plan has only the measurements without a run.
-    broken : list of BrokenFile
-        Workload files that cannot be loaded.
-
-    Raises
-    ------
-    UsageError
-        The store has no such experiment.
-    """
+    """Return an unfinished experiment to continue; runs in the store are not repeated."""
     run_store = store if isinstance(store, Store) else Store(store, create=False)
     plan = read_plan(run_store, experiment)
     arguments = plan["words"]
@@ -333,26 +264,7 @@ def _is_word(value: Any) -> bool:
 
 
 def with_parameters(variants: Sequence[Variant], params: Mapping[str, Any]) -> list[Variant]:
-    """Return the variants with these parameter values, set where a workload has the parameter.
-
-    Parameters
-    ----------
-    variants : sequence of Variant
-        Selected variants.
-    params : mapping of str to object
-        Values by name of the parameter.
-
-    Returns
-    -------
-    list of Variant
-        Variants that become equal are returned once.
-
-    Raises
-    ------
-    InvalidParameterError
-        No selected workload has the parameter, the value has a wrong type, or is a word where
-        two or more other words are declared.
-    """
+    """Return the variants with these parameter values, set where a workload has the parameter."""
     params = check_mapping(params, "params")
     available = {name for variant in variants for name in variant.workload.parameters}
     for name in params:

@@ -31,35 +31,12 @@ class ClusterStarts:
         self._errors: list[ClusterError | InvalidClusterError] = []
 
     def is_hopeless(self, arm: str, options: Any) -> bool:
-        """Return whether a cluster never opened, and was tried often enough.
-
-        Parameters
-        ----------
-        arm : str
-            Name of the arm.
-        options : str, mapping or None
-            Cluster options of the workload, or its named shape.
-
-        Returns
-        -------
-        bool
-            True after `MAX_FAILURES` failures.
-        """
+        """Return whether a cluster never opened, and was tried often enough."""
         return self._failures[arm, repr(options)] >= MAX_FAILURES
 
     @contextmanager
     def errors_at_end(self, at_end: bool) -> Iterator[None]:
-        """Keep an error of a cluster that the body raises, for `raise_first`.
-
-        Parameters
-        ----------
-        at_end : bool
-            Whether to keep it; else it is raised at once.
-
-        Yields
-        ------
-        None
-        """
+        """Keep an error of a cluster that the body raises, for `raise_first`."""
         try:
             yield
         except (ClusterError, InvalidClusterError) as error:
@@ -75,25 +52,7 @@ class ClusterStarts:
     def error(
         self, arm: Arm, options: Any, attributes: Mapping[Any, Any], error: KernelError | None
     ) -> ClusterError | InvalidClusterError | None:
-        """Return an error if the cluster of a measurement did not open, and never did before.
-
-        Parameters
-        ----------
-        arm : Arm
-            Arm of the measurement.
-        options : str, mapping or None
-            Cluster options of the workload, or its named shape.
-        attributes : mapping
-            ``outcome``, ``phase`` and ``error`` of the measurement.
-        error : KernelError or None
-            Error that ended its notebook.
-
-        Returns
-        -------
-        ClusterError, InvalidClusterError or None
-            The cluster did not start; its class, an option or its login does not exist; or the
-            measurement is a run.
-        """
+        """Return an error if the cluster of a measurement did not open, and never did before."""
         key = arm.name, repr(options)
         is_invalid = error is not None and str(error).startswith(InvalidClusterError.__name__)
         phase = attributes.get("phase", "")

@@ -45,20 +45,7 @@ WORKER_PRICE_KEY = "benchkit.worker-price"
 def known_durations(
     store: Store, shipped: Mapping[str, KnownWorkload] | None = None
 ) -> dict[str, float]:
-    """Return the expected duration of each variant in seconds.
-
-    Parameters
-    ----------
-    store : Store
-        Its runs give the median duration of each variant.
-    shipped : mapping of str to KnownWorkload, optional
-        Values for variants without a run in the store.
-
-    Returns
-    -------
-    dict of str to float
-        Seconds by the name of the variant.
-    """
+    """Return the expected duration of each variant in seconds."""
     durations = {name: workload.duration for name, workload in (shipped or {}).items()}
     if not store.is_new and len(store):
         runs = store.runs(columns=["workload", "duration", "simulated"], outcome="ok")
@@ -68,15 +55,7 @@ def known_durations(
 
 
 class Estimate:
-    """Time that a list of variants will take, corrected after each run.
-
-    Parameters
-    ----------
-    variants : iterable of str
-        Names of the variants that will run; a name is repeated for each run.
-    known : mapping of str to float
-        Durations of earlier runs in seconds.
-    """
+    """Time that a list of variants will take, corrected after each run."""
 
     def __init__(self, variants: Iterable[str], known: Mapping[str, float]) -> None:
         self._remaining = Counter(variants)
@@ -85,17 +64,7 @@ class Estimate:
         self._measured: list[float] = []
 
     def finished(self, name: str, elapsed_s: float, duration_s: float | None) -> None:
-        """Remove one run of a variant from the list and use its times for the rest.
-
-        Parameters
-        ----------
-        name : str
-            The variant.
-        elapsed_s : float
-            Seconds from start to stored run.
-        duration_s : float or None
-            Seconds of the workload itself; None if it failed.
-        """
+        """Remove one run of a variant from the list and use its times for the rest."""
         self.discard(name)
         if duration_s is not None:
             self._durations[name] = duration_s
@@ -103,28 +72,11 @@ class Estimate:
             self._measured.append(duration_s)
 
     def discard(self, name: str) -> None:
-        """Remove one run of a variant from the list; it will not be measured.
-
-        Parameters
-        ----------
-        name : str
-            The variant.
-        """
+        """Remove one run of a variant from the list; it will not be measured."""
         self._remaining[name] -= 1
 
     def run_seconds(self, name: str) -> float:
-        """Return the expected wall time of one run in seconds, cluster start included.
-
-        Parameters
-        ----------
-        name : str
-            The variant.
-
-        Returns
-        -------
-        float
-            Seconds.
-        """
+        """Return the expected wall time of one run in seconds, cluster start included."""
         overhead = fmean(self._overheads) if self._overheads else OVERHEAD_S
         unknown = fmean(self._measured) if self._measured else UNKNOWN_S
         return self._durations.get(name, unknown) + overhead
@@ -136,23 +88,7 @@ class Estimate:
 
 
 def worker_price(environment: Environment) -> float | None:
-    """Return the configured price of a worker on an environment's cluster.
-
-    Parameters
-    ----------
-    environment : Environment
-        Its cluster class selects the price if there are several.
-
-    Returns
-    -------
-    float or None
-        USD per worker and hour; None if no price is configured.
-
-    Raises
-    ------
-    UsageError
-        The configured value is not a price.
-    """
+    """Return the configured price of a worker on an environment's cluster."""
     value: Any = setting("worker-price")
     if isinstance(value, Mapping):
         name = ClusterSpec.from_dict(environment.cluster).label
@@ -176,37 +112,13 @@ _SCALE_CLAUSE = re.compile(r"^Scale:\s*(.+?)(?:;|\.\s|\.$|\n\n|\Z)", re.MULTILIN
 
 
 def size_law(variant: Variant) -> str:
-    """Return the first clause of `Scale:` in the docstring of a workload.
-
-    Parameters
-    ----------
-    variant : Variant
-        A variant of the workload.
-
-    Returns
-    -------
-    str
-        Empty if the docstring has no `Scale:`.
-    """
+    """Return the first clause of `Scale:` in the docstring of a workload."""
     match = _SCALE_CLAUSE.search(variant.workload.description)
     return " ".join(match[1].split()) if match else ""
 
 
 def cluster_memory(variant: Variant, environment: Environment) -> int | None:
-    """Return the memory of the cluster that a variant would get, without starting it.
-
-    Parameters
-    ----------
-    variant : Variant
-        Its workload may need a cluster of its own.
-    environment : Environment
-        Gives the cluster.
-
-    Returns
-    -------
-    int or None
-        Bytes; None for a running scheduler, and for a class with defaults of its own.
-    """
+    """Return the memory of the cluster that a variant would get, without starting it."""
     own: Any = variant.workload.cluster
     if isinstance(own, str):
         own = environment.clusters.get(own)
@@ -221,20 +133,7 @@ def cluster_memory(variant: Variant, environment: Environment) -> int | None:
 
 
 def size_text(variant: Variant, environment: Environment) -> str:
-    """Return the size of a variant's data on the cluster of an environment.
-
-    Parameters
-    ----------
-    variant : Variant
-        Its docstring says how the data scales.
-    environment : Environment
-        Gives the cluster.
-
-    Returns
-    -------
-    str
-        A size such as "246 MiB", or the clause of the docstring if the size is unknown.
-    """
+    """Return the size of a variant's data on the cluster of an environment."""
     law = size_law(variant)
     match = _FACTOR.match(law)
     memory = cluster_memory(variant, environment)

@@ -24,98 +24,49 @@ PROGRESS_LOG = "benchkit.progress"
 
 @dataclass(frozen=True)
 class Planned:
-    """The experiment begins.
+    """The experiment begins."""
 
-    Parameters
-    ----------
-    measurements : tuple of Measurement
-        The plan, without the measurements that are in the store already. Empty for an experiment
-        whose plan is made while it runs.
-    remaining_seconds : float
-        Estimated time until the end of the plan.
-    is_alone : bool, default True
-        Whether no other experiment of this user measures on this machine.
-    """
-
+    # The plan, without the measurements that are in the store already. Empty for an experiment
+    # whose plan is made while it runs.
     measurements: tuple[Measurement, ...]
-    remaining_seconds: float
-    is_alone: bool = True
+    remaining_seconds: float  # Estimated time until the end of the plan
+    is_alone: bool = True  # Whether no other experiment of this user measures on this machine
 
 
 @dataclass(frozen=True)
 class Started:
-    """A measurement starts.
+    """A measurement starts."""
 
-    Parameters
-    ----------
-    measurement : Measurement
-        The entry of the plan.
-    remaining_seconds : float
-        Estimated time until the end of the plan, this measurement included.
-    """
-
-    measurement: Measurement
-    remaining_seconds: float
+    measurement: Measurement  # The entry of the plan
+    remaining_seconds: float  # Estimated time until the end of the plan, this measurement included
 
 
 @dataclass(frozen=True)
 class Finished:
-    """A run is in the store.
+    """A run is in the store."""
 
-    Parameters
-    ----------
-    measurement : Measurement
-        The entry of the plan.
-    record : dict
-        Record of the run.
-    will_retry : bool
-        Whether the infrastructure failed and the measurement is repeated.
-    remaining_seconds : float
-        Estimated time until the end of the plan.
-    """
-
-    measurement: Measurement
-    record: dict[str, Any]
-    will_retry: bool
-    remaining_seconds: float
+    measurement: Measurement  # The entry of the plan
+    record: dict[str, Any]  # Record of the run
+    will_retry: bool  # Whether the infrastructure failed and the measurement is repeated
+    remaining_seconds: float  # Estimated time until the end of the plan
 
 
 @dataclass(frozen=True)
 class Skipped:
-    """A measurement is left out.
+    """A measurement is left out."""
 
-    Parameters
-    ----------
-    measurement : Measurement
-        The entry of the plan.
-    reason : {"settled", "budget", "cluster"}
-        The verdict is decided already, the block does not fit into the budget, or its cluster
-        did not open in earlier measurements.
-    remaining_seconds : float
-        Estimated time until the end of the plan.
-    """
-
-    measurement: Measurement
+    measurement: Measurement  # The entry of the plan
+    # The verdict is decided already, the block does not fit into the budget, or its cluster did not
+    # open in earlier measurements.
     reason: str
-    remaining_seconds: float
+    remaining_seconds: float  # Estimated time until the end of the plan
 
 
 Event: TypeAlias = Planned | Started | Finished | Skipped
 
 
 def finished_records(events: Iterable[Event]) -> Iterator[dict[str, Any]]:
-    """Run through events and yield the record of each run.
-
-    Parameters
-    ----------
-    events : iterable of Event
-        As `Experiment.run` yields them.
-
-    Yields
-    ------
-    dict
-        Record of a run, one for each `Finished`.
-    """
+    """Run through events and yield the record of each run."""
     for event in events:
         if isinstance(event, Finished):
             yield event.record

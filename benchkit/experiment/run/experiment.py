@@ -65,61 +65,31 @@ RETRIES = 1
 
 @dataclass
 class Experiment:
-    """Arms x variants x blocks.
+    """Arms x variants x blocks."""
 
-    Parameters
-    ----------
-    store : Store
-        Receives the runs.
-    arms : sequence of Arm
-        Environments, the baseline first.
-    variants : sequence of Variant
-        Variants to measure.
-    folders : sequence of path
-        Folders from which the measuring processes load the workloads.
-    repeats : int, default 1
-        Number of blocks: runs of each variant in each arm.
-    order, seed
-        See `benchkit.experiment.run.plan.plan_measurements`.
-    scale, capture, deadline_s
-        See `benchkit.measure.runner.execute`.
-    tags : mapping of str to str, optional
-        Tags of the runs.
-    budget_s, budget_usd, adaptive, min_blocks
-        See `benchkit.experiment.run.stopping.StopPolicy`.
-    keep_going : bool, default False
-        If a cluster does not open, measure what needs another cluster before the error is raised.
-    arguments : mapping, optional
-        Arguments of the command, stored with the plan; `resume_experiment` reads them.
-    virtual : VirtualSpec, optional
-        Simulate on this virtual cluster instead of measuring; the block is the draw.
-    id : str
-        Id of the experiment; the id of a stored experiment resumes it.
-
-    Raises
-    ------
-    UsageError
-        Two arms have the same name, or an option is unknown or invalid.
-    """
-
-    store: Store
-    arms: Sequence[Arm]
-    variants: Sequence[Variant]
-    folders: Sequence[Path]
-    repeats: int = 1
-    order: str = "abba"
+    store: Store  # Receives the runs
+    arms: Sequence[Arm]  # Environments, the baseline first
+    variants: Sequence[Variant]  # Variants to measure
+    folders: Sequence[Path]  # Folders from which the measuring processes load the workloads
+    repeats: int = 1  # Number of blocks: runs of each variant in each arm
+    order: str = "abba"  # order, seed: See `benchkit.experiment.run.plan.plan_measurements`.
     seed: int = 0
-    scale: float = 1.0
+    scale: float = 1.0  # scale, capture, deadline_s: See `benchkit.measure.runner.execute`.
     capture: str = "full"
     deadline_s: float | None = None
-    tags: Mapping[str, str] = field(default_factory=dict)
+    tags: Mapping[str, str] = field(default_factory=dict)  # Tags of the runs
+    # budget_s, budget_usd, adaptive, min_blocks: See `benchkit.experiment.run.stopping.StopPolicy`.
     budget_s: float | None = None
     budget_usd: float | None = None
     adaptive: bool = False
     min_blocks: int = MIN_BLOCKS
+    # If a cluster does not open, measure what needs another cluster before the error is raised.
     keep_going: bool = False
+    # Arguments of the command, stored with the plan; `resume_experiment` reads them.
     arguments: Mapping[str, Any] = field(default_factory=dict)
+    # Simulate on this virtual cluster instead of measuring; the block is the draw.
     virtual: VirtualSpec | None = None
+    # Id of the experiment; the id of a stored experiment resumes it.
     id: str = field(default_factory=new_id)
     _kernels: dict[str, MeasuringKernel] = field(default_factory=dict, init=False, repr=False)
     _connected: set[str] = field(default_factory=set, init=False, repr=False)
@@ -207,22 +177,6 @@ class Experiment:
         A measurement that fails is a run with an outcome. Only Ctrl-C and a store that cannot be
         written end the experiment early; the runs measured until then are kept. While an arm
         measures, the processes of the other arms are stopped.
-
-        Parameters
-        ----------
-        plan : iterable of Measurement, optional
-            Measurements instead of `plan`. Each is requested after the one before was stored, so
-            that it may depend on its result, and arms may be added in between.
-
-        Yields
-        ------
-        Planned, Started, Finished or Skipped
-            `Planned` comes first. `Started` is followed by one `Finished` for each attempt.
-
-        Raises
-        ------
-        ClusterError, InvalidClusterError
-            The first cluster of an arm did not open: a mistake in its environment, and no run.
         """
         self.store.create()
         # Before the plan is stored: only the runs of a resumed experiment are read.
@@ -302,13 +256,7 @@ class Experiment:
                 self._connected.add(name)
 
     def retire(self, *keep: str) -> None:
-        """End the processes of all other arms; a later measurement starts a new process.
-
-        Parameters
-        ----------
-        *keep : str
-            Names of the arms whose processes continue.
-        """
+        """End the processes of all other arms; a later measurement starts a new process."""
         for name in [name for name in self._kernels if name not in keep]:
             self._kernels.pop(name).close()
 

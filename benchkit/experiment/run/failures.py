@@ -19,24 +19,7 @@ __all__ = ["write_failure", "write_tail"]
 def write_failure(
     folder: Path, metadata: Mapping[str, Any], variant: Variant, error: KernelError
 ) -> Path:
-    """Write a recording for a process that left none.
-
-    Parameters
-    ----------
-    folder : path
-        Folder for recordings.
-    metadata : mapping
-        Head of the recording; its ``id`` is the id of the run.
-    variant : Variant
-        The variant that was to be measured.
-    error : KernelError
-        The reason.
-
-    Returns
-    -------
-    path
-        Folder of the recording.
-    """
+    """Write a recording for a process that left none."""
     writer = RecordingWriter(folder, metadata["id"])
     writer.head(
         **metadata,
@@ -51,15 +34,7 @@ def write_failure(
 
 
 def write_tail(path: Path, error: KernelError) -> None:
-    """Finish a recording whose process ended before.
-
-    Parameters
-    ----------
-    path : path
-        Folder of the recording.
-    error : KernelError
-        The reason.
-    """
+    """Finish a recording whose process ended before."""
     outcome = "timeout" if error.kind == "timeout" else "infrastructure"
     tail = {"outcome": outcome, "error": str(error), "phase": "kernel"}
     write_whole(path / "tail.json", json.dumps(tail))

@@ -78,15 +78,7 @@ def _is_not_kernel_death(record: logging.LogRecord) -> bool:
 
 
 class KernelError(BenchkitError):
-    """A notebook did not end normally.
-
-    Parameters
-    ----------
-    kind : {"died", "timeout", "raised"}
-        The measuring process died, exceeded the time limit, or a cell raised.
-    message : str
-        The problem in one line.
-    """
+    """A notebook did not end normally."""
 
     def __init__(self, kind: str, message: str) -> None:
         self.kind = kind
@@ -145,18 +137,7 @@ class _Manager(KernelManager):
 
 
 class MeasuringKernel:
-    """A process of the environment under test.
-
-    Parameters
-    ----------
-    environment : Environment
-        Provides the Dask configuration and the variables.
-    folder : path
-        Folder of the log, stored with the experiment; the log is written there, without secrets,
-        when the process has ended.
-    name : str, optional
-        Name of the arm, for its log; default the name of the environment.
-    """
+    """A process of the environment under test."""
 
     def __init__(self, environment: Environment, folder: Path, name: str = "") -> None:
         self.environment = environment
@@ -237,26 +218,7 @@ class MeasuringKernel:
     def execute(
         self, notebook: Path, output: Path, parameters: Mapping[str, Any], *, timeout_s: float
     ) -> None:
-        """Run a notebook in the process; the executed notebook is always saved.
-
-        Parameters
-        ----------
-        notebook : path
-            Notebook to run.
-        output : path
-            File for the executed notebook.
-        parameters : mapping of str to JSON types
-            Values of its parameters.
-        timeout_s : float
-            Time limit of a cell in seconds.
-
-        Raises
-        ------
-        InvalidNotebookError
-            The notebook has no such parameter, or a value cannot be passed unchanged.
-        KernelError
-            The process died, took longer than `timeout_s` for a cell, or a cell raised.
-        """
+        """Run a notebook in the process; the executed notebook is always saved."""
         parameters = checked_parameters(notebook, parameters)
         self.start()
         # Takes 2 s, while the process imports Dask: other commands do not need this import.

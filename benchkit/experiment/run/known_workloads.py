@@ -26,37 +26,17 @@ FILE = "facts.json"
 
 @dataclass(frozen=True)
 class KnownWorkload:
-    """Duration and noise of one variant.
+    """Duration and noise of one variant."""
 
-    Parameters
-    ----------
-    duration : float
-        Median wall time in seconds.
-    noise : float
-        Coefficient of variation of one run; NaN if unknown.
-    n_runs : int
-        Number of runs.
-    """
-
-    duration: float
-    noise: float
-    n_runs: int
+    duration: float  # Median wall time in seconds
+    noise: float  # Coefficient of variation of one run; NaN if unknown
+    n_runs: int  # Number of runs
 
 
 def noise_table(runs: pd.DataFrame) -> pd.DataFrame:
-    """Return the noise of each variant in its newest set of comparable runs.
-
-    Parameters
-    ----------
-    runs : DataFrame
-        As returned by `Store.runs`.
-
-    Returns
-    -------
-    DataFrame
-        A row per variant, sorted by name: ``workload``, ``n_runs``, ``duration`` (s), ``noise``,
-        and the columns ``needed_*`` of `run_noise`: runs per arm that detect a change.
-    """
+    """Return the noise of each variant in its newest set of comparable runs."""
+    # returned: A row per variant, sorted by name: `workload`, `n_runs`, `duration` (s), `noise`,
+    # and the columns `needed_*` of `run_noise`: runs per arm that detect a change.
     table = run_noise(runs).drop_duplicates("workload").sort_values("workload")
     columns = ["workload", "n_runs", "level", "noise"]
     needed = [name for name in table if str(name).startswith("needed_")]
@@ -64,25 +44,7 @@ def noise_table(runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def load_known(folders: Iterable[Path], scale: float = 1.0) -> dict[str, KnownWorkload]:
-    """Read the files `facts.json` in folders of workloads.
-
-    Parameters
-    ----------
-    folders : iterable of path
-        Folders of workload files; the first is preferred.
-    scale : float, default 1.0
-        Scale of the experiment. The files hold for full size only.
-
-    Returns
-    -------
-    dict of str to KnownWorkload
-        By the name of the variant; empty if `scale` is not 1.
-
-    Raises
-    ------
-    UsageError
-        A file is not the output of `benchkit list noise --json`.
-    """
+    """Read the files `facts.json` in folders of workloads."""
     workloads: dict[str, KnownWorkload] = {}
     for folder in reversed(list(folders)) if scale == 1 else ():
         path = Path(folder) / FILE
@@ -105,22 +67,7 @@ def load_known(folders: Iterable[Path], scale: float = 1.0) -> dict[str, KnownWo
 def known_noise(
     store: Store, names: Iterable[str], shipped: Mapping[str, KnownWorkload]
 ) -> dict[str, float]:
-    """Return the noise of variants: from the store, otherwise as shipped.
-
-    Parameters
-    ----------
-    store : Store
-        Its runs are preferred.
-    names : iterable of str
-        Names of the variants.
-    shipped : mapping of str to KnownWorkload
-        As returned by `load_known`.
-
-    Returns
-    -------
-    dict of str to float
-        Coefficient of variation of one run; variants with unknown noise are left out.
-    """
+    """Return the noise of variants: from the store, otherwise as shipped."""
     names = set(names)
     noise = {name: workload.noise for name, workload in shipped.items()}
     if len(store):

@@ -16,26 +16,7 @@ __all__ = ["run_metadata"]
 def run_metadata(
     experiment: str, arm: Arm, entry: Measurement, built: Built, tags: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Return the metadata of a new run.
-
-    Parameters
-    ----------
-    experiment : str
-        Id of the experiment.
-    arm : Arm
-        Arm of the run.
-    entry : Measurement
-        Entry of the plan.
-    built : Built
-        Packages of the environment.
-    tags : mapping of str to str
-        Tags of the run.
-
-    Returns
-    -------
-    dict
-        Fields of the head of its recording, with a new ``id``.
-    """
+    """Return the metadata of a new run."""
     spec = arm.environment.to_dict()
     return {
         "id": new_id(),

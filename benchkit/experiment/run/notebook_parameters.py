@@ -28,44 +28,16 @@ __all__ = ["Parameter", "checked_parameters", "declared_parameters", "publish_ex
 
 @dataclass(frozen=True)
 class Parameter:
-    """One parameter of a notebook.
+    """One parameter of a notebook."""
 
-    Parameters
-    ----------
-    name : str
-        Name of the variable.
-    type : str
-        Annotation as written, or the type of the default.
-    default : object
-        Value of the literal.
-    comment : str
-        Comment at the end of its line, or "".
-    """
-
-    name: str
-    type: str
-    default: Any
-    comment: str
+    name: str  # Name of the variable
+    type: str  # Annotation as written, or the type of the default
+    default: Any  # Value of the literal
+    comment: str  # Comment at the end of its line, or ""
 
 
 def declared_parameters(notebook: str | Path) -> dict[str, Parameter]:
-    """Return the parameters of a notebook, in the order of its parameters cell.
-
-    Parameters
-    ----------
-    notebook : path
-        A notebook with a cell tagged ``parameters`` that holds plain assignments of literals.
-
-    Returns
-    -------
-    dict of str to Parameter
-        Empty for a notebook without such a cell.
-
-    Raises
-    ------
-    InvalidNotebookError
-        The notebook cannot be read, or the cell holds something other than such assignments.
-    """
+    """Return the parameters of a notebook, in the order of its parameters cell."""
     try:
         content = nbformat.read(str(notebook), as_version=4)
     except (OSError, ValueError, nbformat.reader.NotJSONError) as error:
@@ -106,26 +78,7 @@ def _parse(source: str, notebook: str | Path) -> dict[str, Parameter]:
 
 
 def checked_parameters(notebook: str | Path, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values, after checking that the notebook receives them unchanged.
-
-    Parameters
-    ----------
-    notebook : path
-        A parameterised notebook.
-    values : mapping of str to JSON types
-        Strings, numbers, booleans, None, and lists and dictionaries (with string keys) of them.
-
-    Returns
-    -------
-    dict
-        The values by name.
-
-    Raises
-    ------
-    InvalidNotebookError
-        The notebook does not have the parameter, or the value is not of a JSON type or not of the
-        annotated type.
-    """
+    """Return the values, after checking that the notebook receives them unchanged."""
     declared = declared_parameters(notebook)
     for name, value in values.items():
         if name not in declared:
@@ -177,16 +130,6 @@ def publish_executed(draft: Path, output: Path, **metadata: Any) -> None:
 
     Papermill marks the cells of a dead kernel `completed`, and keeps the kernel name of the input
     notebook, so the real status and environment are stored here.
-
-    Parameters
-    ----------
-    draft : path
-        The executed notebook, as papermill wrote it. One that is incomplete because the disk is
-        full is not published.
-    output : path
-        The file to write.
-    **metadata
-        Values of JSON types.
     """
     with suppress(OSError, ValueError):
         notebook = nbformat.read(str(draft), as_version=4)

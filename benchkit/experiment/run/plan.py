@@ -44,20 +44,11 @@ ORDERS = ("abba", "random")
 
 @dataclass(frozen=True)
 class Arm:
-    """An environment in one experiment.
+    """An environment in one experiment."""
 
-    Parameters
-    ----------
-    name : str
-        Name of the arm, stored in its runs.
-    environment : Environment
-        Environment to measure in.
-    point : mapping
-        Values by key of its grid point in a sweep; empty without a sweep.
-    """
-
-    name: str
-    environment: Environment
+    name: str  # Name of the arm, stored in its runs
+    environment: Environment  # Environment to measure in
+    # Values by key of its grid point in a sweep; empty without a sweep.
     point: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -67,30 +58,13 @@ class Arm:
         return {k.removeprefix("param."): v for k, v in values if k.startswith("param.")}
 
     def bind(self, variant: Variant) -> Variant:
-        """Return the variant that the arm measures.
-
-        Parameters
-        ----------
-        variant : Variant
-            A variant of the experiment.
-
-        Returns
-        -------
-        Variant
-            With the parameters of the arm.
-        """
+        """Return the variant that the arm measures."""
         if not self.params:
             return variant
         return variant.workload.bind(**{**variant.params, **self.params})
 
     def row(self) -> dict[str, str]:
-        """Return name, environment and description, for a table.
-
-        Returns
-        -------
-        dict of str to str
-            Texts by column.
-        """
+        """Return name, environment and description, for a table."""
         environment = self.environment
         return {
             "arm": self.name,
@@ -101,27 +75,13 @@ class Arm:
 
 @dataclass(frozen=True)
 class Measurement:
-    """One entry of the plan.
+    """One entry of the plan."""
 
-    Parameters
-    ----------
-    order : int
-        Position in the plan, from 0.
-    block : int
-        Number of the block, from 0.
-    variant : str
-        Name of the variant.
-    arm : str
-        Name of the arm.
-    deadline_s : float
-        Time limit of the workload in seconds.
-    """
-
-    order: int
-    block: int
-    variant: str
-    arm: str
-    deadline_s: float
+    order: int  # Position in the plan, from 0
+    block: int  # Number of the block, from 0
+    variant: str  # Name of the variant
+    arm: str  # Name of the arm
+    deadline_s: float  # Time limit of the workload in seconds
 
     @property
     def key(self) -> tuple[int, str, str]:
@@ -130,20 +90,7 @@ class Measurement:
 
 
 def format_size(arms: Sized, workloads: Sized, repeats: int) -> str:
-    """Return the numbers of arms, workloads and blocks as text.
-
-    Parameters
-    ----------
-    arms, workloads : sized
-        Those of the experiment.
-    repeats : int
-        Number of blocks.
-
-    Returns
-    -------
-    str
-        Such as ``2 arms x 1 workload x 5 blocks``.
-    """
+    """Return the numbers of arms, workloads and blocks as text."""
     sizes = {"arm": len(arms), "workload": len(workloads), "block": repeats}
     return " x ".join(counted(size, noun) for noun, size in sizes.items())
 
@@ -188,33 +135,7 @@ def plan_measurements(
     order: str = "abba",
     seed: int = 0,
 ) -> list[Measurement]:
-    """Return the measurements in the order in which they run.
-
-    Parameters
-    ----------
-    arms : sequence of str
-        Names of the arms, the baseline first.
-    variants : mapping of str to float
-        Variant name -> deadline in seconds.
-    n_blocks : int
-        Number of runs of each variant in each arm.
-    order : {"abba", "random"}, default "abba"
-        "abba": each arm in each place equally often, see `block_order`; with two arms A B, B A.
-        "random": a new order per block and variant, which protects against a disturbance that has
-        the period of the places.
-    seed : int, default 0
-        Seed of the random order.
-
-    Returns
-    -------
-    list of Measurement
-        Each variant in each arm of each block; the arms of a block are adjacent.
-
-    Raises
-    ------
-    UsageError
-        Two arms have the same name, or the order is unknown.
-    """
+    """Return the measurements in the order in which they run."""
     if len(set(arms)) < len(arms):
         raise UsageError(f"two arms have the same name: {', '.join(arms)}")
     if order not in ORDERS:
@@ -236,24 +157,7 @@ def plan_measurements(
 def write_plan(
     store: Store, experiment: str, plan: Iterable[Measurement], settings: Mapping[str, Any]
 ) -> None:
-    """Write the plan of an experiment, unless it is stored: a resumed experiment keeps its plan.
-
-    Parameters
-    ----------
-    store : Store
-        Store of the experiment.
-    experiment : str
-        Id of the experiment.
-    plan : iterable of Measurement
-        Measurements in order.
-    settings : mapping
-        Arms, arguments and options of the experiment, as JSON types.
-
-    Raises
-    ------
-    StoreError
-        The plan could not be written.
-    """
+    """Write the plan of an experiment, unless it is stored: a resumed experiment keeps its plan."""
     content = {**settings, "plan": [asdict(measurement) for measurement in plan]}
     with suppress(AlreadyStored):
         store.files.create(plan_name(experiment), json.dumps(redact(content), indent=1).encode())
@@ -277,48 +181,14 @@ def in_stored_order(
 
 
 def plan_name(experiment: str) -> str:
-    """Return the name of the plan of an experiment.
-
-    Parameters
-    ----------
-    experiment : str
-        Id of the experiment.
-
-    Returns
-    -------
-    str
-        Name of the file in the store.
-    """
+    """Return the name of the plan of an experiment."""
     return f"experiments/{experiment}/plan.json"
 
 
 def read_plan(
     store: Store, experiment: str, *, having: str = "", n_arms: int = 1
 ) -> dict[str, Any]:
-    """Return the stored plan and settings of an experiment.
-
-    Parameters
-    ----------
-    store : Store
-        Store of the experiment.
-    experiment : str
-        Id of the experiment, the beginning of it, or "latest".
-    having : str, optional
-        Return only an experiment with this key in its arguments, such as a bisection.
-    n_arms : int, default 1
-        "latest" is the latest experiment with as many arms or more.
-
-    Returns
-    -------
-    dict
-        ``id``, ``plan`` (a list of `Measurement` as dict) and the settings given to `write_plan`;
-        the arguments are in ``words``.
-
-    Raises
-    ------
-    UsageError
-        No experiment matches, or several match the beginning of the id.
-    """
+    """Return the stored plan and settings of an experiment."""
     check_text(experiment, "experiment")
     if having:
         ids = [plan["id"] for plan in read_plans(store) if having in plan.get("words", {})]
@@ -338,18 +208,7 @@ def read_plan(
 
 
 def read_plans(store: Store) -> list[dict[str, Any]]:
-    """Return the plans of all experiments, oldest first.
-
-    Parameters
-    ----------
-    store : Store
-        Store of the experiments.
-
-    Returns
-    -------
-    list of dict
-        Plans as `read_plan` returns them.
-    """
+    """Return the plans of all experiments, oldest first."""
     return [_read(store, experiment) for experiment in _planned(store)]
 
 

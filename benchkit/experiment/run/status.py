@@ -40,69 +40,27 @@ PAUSE_S = 300.0
 
 @dataclass(frozen=True)
 class Status:
-    """Progress of an experiment.
+    """Progress of an experiment."""
 
-    Parameters
-    ----------
-    id : str
-        Id of the experiment.
-    plan : dict
-        Plan as written at the start.
-    entries : DataFrame
-        A row per planned measurement in order: ``block``, ``variant``, ``arm``, ``state`` (one of
-        planned, running, done, failed), ``run`` (id, or ""), ``outcome`` and ``duration`` (s).
-    runs : DataFrame
-        Rows of the store's index that belong to the experiment.
-    alive : bool
-        Whether a measurement is running, judged by the modification times of files; on another
-        machine than the measuring one, by the time since the last run.
-    remaining_seconds : float
-        Estimated seconds until the whole plan is done; adaptive plans end earlier.
-    """
-
-    id: str
-    plan: dict[str, Any]
+    id: str  # Id of the experiment
+    plan: dict[str, Any]  # Plan as written at the start
+    # A row per planned measurement in order: `block`, `variant`, `arm`, `state` (one of planned,
+    # running, done, failed), `run` (id, or ""), `outcome` and `duration` (s).
     entries: pd.DataFrame
-    runs: pd.DataFrame
+    runs: pd.DataFrame  # Rows of the store's index that belong to the experiment
+    # Whether a measurement is running, judged by the modification times of files; on another
+    # machine than the measuring one, by the time since the last run.
     alive: bool
+    # Estimated seconds until the whole plan is done; adaptive plans end earlier.
     remaining_seconds: float
 
     def count(self, state: str) -> int:
-        """Return the number of planned measurements in a state.
-
-        Parameters
-        ----------
-        state : {"planned", "running", "done", "failed"}
-            State to count.
-
-        Returns
-        -------
-        int
-            Number of measurements.
-        """
+        """Return the number of planned measurements in a state."""
         return int((self.entries["state"] == state).sum())
 
 
 def read_status(store: Store, experiment: str = "latest") -> Status:
-    """Return the progress of an experiment.
-
-    Parameters
-    ----------
-    store : Store
-        Store of the experiment.
-    experiment : str, default "latest"
-        Experiment id, or the beginning of one.
-
-    Returns
-    -------
-    Status
-        Progress at this moment.
-
-    Raises
-    ------
-    UsageError
-        The store has no such experiment.
-    """
+    """Return the progress of an experiment."""
     plan = read_plan(store, experiment)
     runs = store.runs(experiment=plan["id"]) if len(store) else store.runs()
     running, alive = _current_recordings(store.files.workspace(f"{RECORDINGS}/{plan['id']}"))
@@ -138,18 +96,7 @@ def read_status(store: Store, experiment: str = "latest") -> Status:
 
 
 def latest_running(store: Store) -> str:
-    """Return the id of the running experiment.
-
-    Parameters
-    ----------
-    store : Store
-        Store of the experiments.
-
-    Returns
-    -------
-    str
-        The latest, if several are running; "" if none is.
-    """
+    """Return the id of the running experiment."""
     folder = store.files.workspace(RECORDINGS)
     alive = [path.name for path in folder.glob("*") if _current_recordings(path)[1]]
     planned = [name for name in sorted(alive) if store.files.exists(plan_name(name))]

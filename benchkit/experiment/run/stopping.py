@@ -27,23 +27,7 @@ MIN_BLOCKS = 2
 
 
 def parse_budget(text: str) -> tuple[float | None, float | None]:
-    """Return a budget as seconds or as USD: ``20m``, ``90s``, ``1h30m``, ``5USD``, ``$2.50``.
-
-    Parameters
-    ----------
-    text : str
-        Value of ``--budget``.
-
-    Returns
-    -------
-    tuple of float or None
-        Seconds and USD; one of them is None.
-
-    Raises
-    ------
-    UsageError
-        The text is neither a time nor an amount in USD.
-    """
+    """Return a budget as seconds or as USD: ``20m``, ``90s``, ``1h30m``, ``5USD``, ``$2.50``."""
     money = re.fullmatch(r"\$\s*(\d+(?:\.\d+)?)|(\d+(?:\.\d+)?)\s*(?:USD|\$)", text.strip())
     if money:
         return None, float(money[1] or money[2])
@@ -54,51 +38,12 @@ def parse_budget(text: str) -> tuple[float | None, float | None]:
 
 
 def blocks_within(budget_s: float, block_s: float) -> int:
-    """Return the number of blocks that fit into a budget, `MIN_BLOCKS` at least.
-
-    Parameters
-    ----------
-    budget_s : float
-        Budget in seconds.
-    block_s : float
-        Seconds of one block: all variants in all arms.
-
-    Returns
-    -------
-    int
-        Number of blocks.
-    """
+    """Return the number of blocks that fit into a budget, `MIN_BLOCKS` at least."""
     return max(MIN_BLOCKS, int(budget_s // block_s))
 
 
 class StopPolicy:
-    """Decide which measurements are skipped.
-
-    Parameters
-    ----------
-    arms : sequence of str
-        Names of the arms, the baseline first.
-    variants : sequence of str
-        Names of the variants.
-    estimate : Estimate
-        Gives the expected wall time of a run.
-    budget_s : float, optional
-        Budget in seconds from now. A block that would not end in time is skipped.
-    budget_usd : float, optional
-        Budget in USD, compared with the costs of the runs so far.
-    adaptive : bool, default False
-        Skip a workload when its verdict is decided; verdicts are computed after the numbers of
-        blocks in `LOOKS`.
-    min_blocks : int, default `MIN_BLOCKS`
-        Number of first blocks that the budget does not skip.
-
-    Attributes
-    ----------
-    n_settled : int
-        Runs skipped because the verdict was decided.
-    n_over_budget : int
-        Runs skipped because of the budget.
-    """
+    """Decide which measurements are skipped."""
 
     def __init__(
         self,
@@ -123,13 +68,7 @@ class StopPolicy:
         self._durations: dict[tuple[str, str], dict[int, float]] = {}
 
     def record(self, record: dict[str, Any]) -> None:
-        """Add cost and duration of a run.
-
-        Parameters
-        ----------
-        record : dict
-            Record of the run.
-        """
+        """Add cost and duration of a run."""
         if record.get("cost") is not None and np.isfinite(record["cost"]):
             self._costs.append(float(record["cost"]))
         if record["outcome"] == "ok":
@@ -137,18 +76,7 @@ class StopPolicy:
             series[int(record["block"])] = float(record["duration"])
 
     def should_skip(self, measurement: Measurement) -> str:
-        """Decide whether to skip a measurement, and count it if so.
-
-        Parameters
-        ----------
-        measurement : Measurement
-            The next entry of the plan.
-
-        Returns
-        -------
-        {"", "settled", "budget"}
-            The reason to skip it; empty to measure it.
-        """
+        """Decide whether to skip a measurement, and count it if so."""
         is_look = self.adaptive and measurement.block in LOOKS
         if is_look and measurement.block not in self._evaluated_blocks:
             self._evaluated_blocks.add(measurement.block)

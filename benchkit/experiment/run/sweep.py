@@ -23,22 +23,6 @@ _PARTS = ("cluster", "dask", "param", "variables")
 def parse_sweeps(texts: Sequence[str]) -> dict[str, list[Any]]:
     """Return sweeps as values by key.
 
-    Parameters
-    ----------
-    texts : sequence of str
-        ``cluster.n_workers=2,4``, ``dask.distributed.scheduler.worker-saturation=1.0,inf``,
-        ``variables.NAME=a,b`` or ``param.method=apply,sum``; values are read as YAML scalars.
-
-    Returns
-    -------
-    dict of str to list
-        Values by key, in the given order.
-
-    Raises
-    ------
-    UsageError
-        A text is invalid, names a setting that cannot be swept, or occurs twice.
-
     Examples
     --------
     >>> parse_sweeps(["cluster.n_workers=2,4"])
@@ -72,20 +56,7 @@ def _value(text: str, part: str) -> Any:
 
 
 def expand(baseline: Environment, sweeps: Mapping[str, Sequence[Any]]) -> list[Arm]:
-    """Return an arm for each combination of values.
-
-    Parameters
-    ----------
-    baseline : Environment
-        Environment whose settings are varied.
-    sweeps : mapping of str to sequence
-        Values by key, as returned by `parse_sweeps`.
-
-    Returns
-    -------
-    list of Arm
-        The first key varies slowest. Names are short: ``n_workers=4,worker-saturation=inf``.
-    """
+    """Return an arm for each combination of values."""
     arms = []
     for values in itertools.product(*sweeps.values()):
         point = dict(zip(sweeps, values, strict=True))

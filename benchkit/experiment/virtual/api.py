@@ -48,20 +48,11 @@ _METRICS = ("duration", "transfer_bytes", "memory_peak", "n_steals")
 
 @dataclass(frozen=True, repr=False)
 class Simulation:
-    """Simulated runs of one graph on several clusters.
+    """Simulated runs of one graph on several clusters."""
 
-    Parameters
-    ----------
-    runs : list of Run
-        A run per cluster and draw; each is marked as simulated.
-    points : list of dict
-        Workers, threads, bandwidth and latency of each run.
-    replay_error : float or None
-        Relative error of the replay of the measured run; None for a synthetic graph.
-    """
-
-    runs: list[Run]
-    points: list[dict[str, Any]]
+    runs: list[Run]  # A run per cluster and draw; each is marked as simulated
+    points: list[dict[str, Any]]  # Workers, threads, bandwidth and latency of each run
+    # Relative error of the replay of the measured run; None for a synthetic graph.
     replay_error: float | None = None
 
     @property
@@ -121,13 +112,7 @@ class Simulation:
         return "; ".join(parts) or "the scheduler does not limit the duration"
 
     def rows(self) -> list[dict[str, str]]:
-        """Return the table as text.
-
-        Returns
-        -------
-        list of dict
-            Rows for `Table`.
-        """
+        """Return the table as text."""
         return [
             {
                 "workers": f"{row['workers']}x{row['threads']}",
@@ -264,23 +249,7 @@ def _check_config(names: Sequence[str], environment: Environment, built: Built) 
 
 
 def graph_of_name(name: str) -> VirtualGraph:
-    """Return a synthetic graph with its default arguments.
-
-    Parameters
-    ----------
-    name : str
-        Such as ``graph.tree``.
-
-    Returns
-    -------
-    VirtualGraph
-        The graph.
-
-    Raises
-    ------
-    UsageError
-        There is no such graph.
-    """
+    """Return a synthetic graph with its default arguments."""
     try:
         return make_graph(name.partition(".")[2])
     except ValueError as error:
@@ -289,45 +258,15 @@ def graph_of_name(name: str) -> VirtualGraph:
 
 @dataclass
 class Simulator:
-    """Simulate one graph in an environment, in one process per processor core.
+    """Simulate one graph in an environment, in one process per processor core."""
 
-    Parameters
-    ----------
-    graph : VirtualGraph
-        The graph.
-    built : Built
-        The environment as built.
-    environment : Environment
-        The environment.
-    store : Store or path, optional
-        Store for the runs.
-    """
-
-    graph: VirtualGraph
-    built: Built
-    environment: Environment
-    store: Store | str | Path | None
+    graph: VirtualGraph  # The graph
+    built: Built  # The environment as built
+    environment: Environment  # The environment
+    store: Store | str | Path | None  # Store for the runs
 
     def run(self, jobs: Sequence[tuple[VirtualSpec, int]], *, keep: bool = True) -> list[Run]:
-        """Simulate the graph on clusters.
-
-        Parameters
-        ----------
-        jobs : sequence of tuple
-            Cluster and number of the draw.
-        keep : bool, default True
-            Whether to store the runs.
-
-        Returns
-        -------
-        list of Run
-            In the order of the jobs.
-
-        Raises
-        ------
-        UsageError
-            The graph or the release cannot be simulated.
-        """
+        """Simulate the graph on clusters."""
         content, experiment = self.graph.to_dict(), new_id()
         facts = {
             "workload": self.graph.name or "graph",

@@ -22,25 +22,7 @@ MAX_VALUES = 200
 
 
 def costs_of_workload(store: Store, workload: str) -> dict[str, list[list[float]]]:
-    """Return durations and sizes of the tasks of a workload.
-
-    Parameters
-    ----------
-    store : Store
-        Store with measured runs of the workload.
-    workload : str
-        Name of the variant.
-
-    Returns
-    -------
-    dict of str to list
-        Prefix -> seconds and bytes, as pairs of one task each.
-
-    Raises
-    ------
-    UsageError
-        The store has no run of the workload with its tasks.
-    """
+    """Return durations and sizes of the tasks of a workload."""
     with warnings.catch_warnings():  # a workload without runs is an error below
         warnings.simplefilter("ignore", UserWarning)
         runs = store.runs(workload=workload, outcome="ok")

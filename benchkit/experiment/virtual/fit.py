@@ -39,18 +39,10 @@ STEPS = 12
 
 @dataclass(frozen=True)
 class FittedModel:
-    """Constants and how well they replay the runs.
+    """Constants and how well they replay the runs."""
 
-    Parameters
-    ----------
-    model : Model
-        The constants.
-    errors : dict of str to float
-        Id of a run -> relative error of its replay.
-    """
-
-    model: Model
-    errors: dict[str, float]
+    model: Model  # The constants
+    errors: dict[str, float]  # Id of a run -> relative error of its replay
 
     @property
     def error(self) -> float:
@@ -58,13 +50,7 @@ class FittedModel:
         return float(np.median(np.abs(list(self.errors.values()))))
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return a table of the fitted constants and of the errors.
-
-        Returns
-        -------
-        list of dict
-            Rows with name, value and unit.
-        """
+        """Return a table of the fitted constants and of the errors."""
         fitted = [
             {"name": entry.name, "value": f"{getattr(self.model, entry.name):.4g}"}
             | {"unit": entry.metadata["unit"]}
@@ -85,27 +71,7 @@ def fit_model(
     *,
     environment_folders: Sequence[str | Path] = (),
 ) -> FittedModel:
-    """Fit bandwidth, latency and the cost of event loops.
-
-    Parameters
-    ----------
-    runs : sequence of Run
-        Measured runs of one cluster.
-    environment : str or Environment, default "current"
-        Environment in which they are replayed.
-    environment_folders : sequence of path, optional
-        Folders of environment files.
-
-    Returns
-    -------
-    FittedModel
-        Constants and errors.
-
-    Raises
-    ------
-    UnsupportedRun, NotRecorded
-        A run cannot be simulated.
-    """
+    """Fit bandwidth, latency and the cost of event loops."""
     inputs = [(graph_of_run(run), shape_of_run(run)) for run in runs]
     environment = as_environment(environment, environment_folders)
     built = build(environment)
@@ -157,50 +123,14 @@ def _fit_network(runs: Sequence[Run]) -> Model:
 
 
 def model_path(folder: Path, name: str) -> Path:
-    """Return the file of a model.
-
-    Parameters
-    ----------
-    folder : path
-        Folder of environments.
-    name : str
-        Name of the file without suffix.
-
-    Returns
-    -------
-    path
-        The file, which may be missing.
-
-    Raises
-    ------
-    UsageError
-        The name is empty or contains a path.
-    """
+    """Return the file of a model."""
     if not name or Path(name).name != name:
         raise UsageError(f"--model {name!r}: must be a name without folders")
     return folder / f"{name}{SUFFIX}"
 
 
 def read_model(folder: Path, name: str) -> Model:
-    """Return the constants in a file.
-
-    Parameters
-    ----------
-    folder : path
-        Folder of environments.
-    name : str
-        Name of the file without suffix.
-
-    Returns
-    -------
-    Model
-        With defaults for absent constants.
-
-    Raises
-    ------
-    UsageError
-        There is no such file, or it is invalid, or the name contains a path.
-    """
+    """Return the constants in a file."""
     path = model_path(folder, name)
     try:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
@@ -214,27 +144,7 @@ def read_model(folder: Path, name: str) -> Model:
 
 
 def write_model(fitted: FittedModel, folder: Path, name: str) -> Path:
-    """Write constants to a file.
-
-    Parameters
-    ----------
-    fitted : FittedModel
-        Constants and errors.
-    folder : path
-        Folder of environments.
-    name : str
-        Name of the file without suffix.
-
-    Returns
-    -------
-    path
-        The file.
-
-    Raises
-    ------
-    UsageError
-        The name contains a path.
-    """
+    """Write constants to a file."""
     path = model_path(folder, name)
     content = {
         "constants": {

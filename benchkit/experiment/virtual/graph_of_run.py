@@ -21,38 +21,14 @@ _OPTIONS = ("actor", "priority", "resources", "workers")
 
 
 class UnsupportedRun(UsageError):
-    """Raised for a run that cannot be simulated.
-
-    Parameters
-    ----------
-    run : Run
-        The run.
-    reason : str
-        Why it cannot be simulated.
-    """
+    """Raised for a run that cannot be simulated."""
 
     def __init__(self, run: Run, reason: str) -> None:
         super().__init__(f"run {run.id[:13]} ({run.workload}) cannot be simulated: {reason}")
 
 
 def shape_of_run(run: Run) -> ClusterShape:
-    """Return the shape of the cluster of a run.
-
-    Parameters
-    ----------
-    run : Run
-        A kept run.
-
-    Returns
-    -------
-    ClusterShape
-        Workers, threads and memory limit.
-
-    Raises
-    ------
-    UnsupportedRun
-        The workers differ from each other, or joined or left during the run.
-    """
+    """Return the shape of the cluster of a run."""
     workers = run.tree["workers"].to_dataset()
     joined, left = workers["joined"].values, workers["left"].values
     if (joined > 0).any() or (left < run.metrics.get("duration", np.inf)).any():
@@ -71,26 +47,7 @@ def shape_of_run(run: Run) -> ClusterShape:
 
 
 def graph_of_run(run: Run) -> VirtualGraph:
-    """Return the graph of a run with its durations and sizes.
-
-    Parameters
-    ----------
-    run : Run
-        A kept run of format 2.
-
-    Returns
-    -------
-    VirtualGraph
-        The tasks that ran, and the submissions with the client's pauses.
-
-    Raises
-    ------
-    UnsupportedRun
-        The message names the reason: simulated, not ok, no dependencies, P2P shuffle, actors,
-        tasks that submit tasks, failed tasks.
-    NotRecorded
-        The file has no dependencies.
-    """
+    """Return the graph of a run with its durations and sizes."""
     if run.simulated:
         raise UnsupportedRun(run, "it is simulated itself: choose the measured run")
     if run.outcome != "ok":

@@ -35,24 +35,12 @@ class _Arm(Protocol):
 
 @dataclass(frozen=True)
 class VirtualInput:
-    """What is simulated for a variant.
+    """What is simulated for a variant."""
 
-    Parameters
-    ----------
-    variant : Variant
-        The variant.
-    graph : mapping
-        See `benchkit.simulation.entrypoint.simulate_request`.
-    virtual : VirtualSpec
-        Size and constants of the cluster.
-    scale : float
-        Share of the full size of the data.
-    """
-
-    variant: Variant
-    graph: Mapping[str, Any]
-    virtual: VirtualSpec
-    scale: float
+    variant: Variant  # The variant
+    graph: Mapping[str, Any]  # See `benchkit.simulation.entrypoint.simulate_request`.
+    virtual: VirtualSpec  # Size and constants of the cluster
+    scale: float  # Share of the full size of the data
 
     @classmethod
     def of(
@@ -63,31 +51,7 @@ class VirtualInput:
         folders: Sequence[Path],
         scale: float,
     ) -> VirtualInput:
-        """Return the input for a variant.
-
-        Parameters
-        ----------
-        variant : Variant
-            The variant.
-        virtual : VirtualSpec
-            Size and constants of the cluster.
-        store : Store
-            Its runs of the variant give the durations.
-        folders : sequence of path
-            Folders of workload files.
-        scale : float
-            Share of the full size of the data.
-
-        Returns
-        -------
-        VirtualInput
-            For a synthetic graph, its parameter ``workers`` replaces that of the cluster.
-
-        Raises
-        ------
-        UsageError
-            A parameter of a graph is invalid, or the durations of the tasks are unknown.
-        """
+        """Return the input for a variant."""
         workload = variant.workload
         if isinstance(workload, TestWorkload):
             raise UsageError(f"{variant.name}: is a test of pytest: omit --virtual")
@@ -111,24 +75,7 @@ class VirtualInput:
         return cls(variant, content, virtual, scale)
 
     def simulate(self, process: _Arm, draw: int, folder: Path, metadata: Mapping[str, Any]) -> Path:
-        """Simulate one run in an environment.
-
-        Parameters
-        ----------
-        process : MeasuringKernel
-            Its environment is simulated; it is not started.
-        draw : int
-            Number of the draw.
-        folder : path
-            Folder for recordings.
-        metadata : mapping
-            Entries of the head of the recording, with ``id``.
-
-        Returns
-        -------
-        path
-            Folder of the recording.
-        """
+        """Simulate one run in an environment."""
         workload, graph = self.variant.workload, dict(self.graph)
         if "workload" in graph:
             graph["seed"] = draw

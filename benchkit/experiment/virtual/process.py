@@ -38,62 +38,23 @@ _VALUES = {
 
 @dataclass(frozen=True)
 class VirtualSpec:
-    """A virtual cluster: its size and its constants.
+    """A virtual cluster: its size and its constants."""
 
-    Parameters
-    ----------
-    shape : ClusterShape
-        Workers, threads and memory limit.
-    model : Model
-        Constants.
-    durations : {"median", "resample"}
-        How durations of a workload's tasks are taken from kept runs.
-    config : mapping
-        Dask configuration by full name, in addition to that of the environment.
-    """
-
-    shape: ClusterShape = field(default_factory=ClusterShape)
-    model: Model = field(default_factory=Model)
-    durations: str = "median"
+    shape: ClusterShape = field(default_factory=ClusterShape)  # Workers, threads and memory limit
+    model: Model = field(default_factory=Model)  # Constants
+    durations: str = "median"  # How durations of a workload's tasks are taken from kept runs
+    # Dask configuration by full name, in addition to that of the environment.
     config: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> VirtualSpec:
-        """Return the cluster from its fields as dictionaries, as a plan stores them.
-
-        Parameters
-        ----------
-        content : mapping
-            Of ``dataclasses.asdict``.
-
-        Returns
-        -------
-        VirtualSpec
-            Equal to the stored one.
-        """
+        """Return the cluster from its fields as dictionaries, as a plan stores them."""
         model = Model.from_dict(content["model"])
         return cls(ClusterShape(**content["shape"]), model, content["durations"])
 
 
 def parse_shape(text: str) -> VirtualSpec:
-    """Return the virtual cluster that the option ``--virtual`` describes.
-
-    Parameters
-    ----------
-    text : str
-        Such as ``workers=1000,threads=2,memory=4GiB,bandwidth=1e9``: fields of `ClusterShape`, and
-        constants of `Model`.
-
-    Returns
-    -------
-    VirtualSpec
-        With defaults for what is absent.
-
-    Raises
-    ------
-    UsageError
-        A name or a value is invalid.
-    """
+    """Return the virtual cluster that the option ``--virtual`` describes."""
     shape: dict[str, Any] = {}
     constants: dict[str, float] = {}
     durations = "median"
@@ -138,35 +99,7 @@ def simulate_in_environment(
     facts: Mapping[str, Any],
     draw: int = 0,
 ) -> Path:
-    """Simulate one run in a new process of an environment.
-
-    Parameters
-    ----------
-    environment : Environment
-        Provides the Dask configuration and the variables.
-    built : Built
-        The environment as built.
-    graph : mapping
-        See `benchkit.simulation.entrypoint.simulate_request`.
-    virtual : VirtualSpec
-        Size and constants of the cluster.
-    folder : path
-        Folder for recordings.
-    facts : mapping
-        Head of the recording; its ``id`` is the id of the run.
-    draw : int, default 0
-        Number of the draw.
-
-    Returns
-    -------
-    path
-        Folder of the recording.
-
-    Raises
-    ------
-    SimulationProcessError
-        The process ended without a recording.
-    """
+    """Simulate one run in a new process of an environment."""
     request = {
         "graph": dict(graph),
         "shape": asdict(virtual.shape),

@@ -11,20 +11,7 @@ __all__ = ["describe_schedules"]
 
 
 def describe_schedules(store: Store, records: Iterable[Mapping[str, Any]]) -> str:
-    """Return in how many cases the arms of an experiment have the same schedule.
-
-    Parameters
-    ----------
-    store : Store
-        Store of the runs.
-    records : iterable of mapping
-        Records of the simulated runs of one experiment.
-
-    Returns
-    -------
-    str
-        A line that names the workloads whose schedule differs: the start, key or worker of a task.
-    """
+    """Return in how many cases the arms of an experiment have the same schedule."""
     digests: dict[tuple[str, int], set[str]] = {}
     for record in records:
         if record["outcome"] == "ok":

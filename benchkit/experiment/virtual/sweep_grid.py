@@ -26,34 +26,7 @@ def sweep_grid(
     latency: float | None,
     config: Mapping[str, Any],
 ) -> tuple[list[VirtualSpec], list[dict[str, Any]]]:
-    """Return the clusters of a sweep, and what differs between them.
-
-    Parameters
-    ----------
-    base : VirtualSpec
-        Where nothing else is given.
-    workers, threads, bandwidth : number, sequence of numbers, or None
-        Each combination is a cluster.
-    memory_limit : int or None
-        Memory limit of each worker in B.
-    latency : float or None
-        Latency in s.
-    config : mapping
-        Dask configuration by full name; the values of a list are combined as well.
-
-    Returns
-    -------
-    specs : list of VirtualSpec
-        The clusters.
-    points : list of dict
-        Of each cluster ``workers``, ``threads``, ``bandwidth``, ``latency``, and the settings that
-        have several values, by name without ``distributed.``.
-
-    Raises
-    ------
-    UsageError
-        There is no such cluster.
-    """
+    """Return the clusters of a sweep, and what differs between them."""
     swept = {name: value for name, value in config.items() if isinstance(value, (list, tuple))}
     fixed = {name: value for name, value in config.items() if name not in swept}
     specs, points = [], []

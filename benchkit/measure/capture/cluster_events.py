@@ -17,17 +17,7 @@ MAX_EVENTS = 100_000
 
 
 class EventLog:
-    """Collect events and the first failed tasks, from hooks or from the poller.
-
-    Parameters
-    ----------
-    name : str
-        Name of the capture, which is also a topic of the scheduler's event log.
-    workers : dict
-        Worker index by address; it grows.
-    add_memory : callable
-        ``add_memory(index, points)`` takes the last memory samples of a worker that closes.
-    """
+    """Collect events and the first failed tasks, from hooks or from the poller."""
 
     def __init__(
         self, name: str, workers: dict[Any, int], add_memory: Callable[[int, bytes], None]
@@ -44,19 +34,7 @@ class EventLog:
     def add_event(
         self, topic: str, worker: Any, message: dict[str, Any], moment: float | None = None
     ) -> None:
-        """Add an event, up to `MAX_EVENTS` events.
-
-        Parameters
-        ----------
-        topic : str
-            Kind of the event.
-        worker : str or None
-            Address of the worker; None for an event of the whole cluster.
-        message : dict
-            JSON values.
-        moment : float, optional
-            Unix time in s; by default now.
-        """
+        """Add an event, up to `MAX_EVENTS` events."""
         if self.n_events >= MAX_EVENTS:
             self.n_dropped += 1
             return
@@ -65,17 +43,7 @@ class EventLog:
         self.events.append((moment, topic, self.workers.get(worker, -1), json.dumps(message)))
 
     def add_scheduler_event(self, topic: Any, msg: Any, moment: float | None = None) -> None:
-        """Add an entry of the scheduler's event log if the analysis of a run needs it.
-
-        Parameters
-        ----------
-        topic : str
-            Topic of the entry.
-        msg : Any
-            The entry.
-        moment : float, optional
-            Unix time in s; by default now.
-        """
+        """Add an entry of the scheduler's event log if the analysis of a run needs it."""
         if topic == self.name:
             self.retired.add(msg["leaving"])
             self.add_memory(self.workers.get(msg["leaving"], -1), msg["memory"])
@@ -109,17 +77,7 @@ class EventLog:
             self.add_event("worker-removed", msg.get("worker"), message, moment)
 
     def add_failure(self, task: Any, address: Any, error: str, traceback: str) -> None:
-        """Add the error of a failed task, up to `MAX_ERRORS` tasks.
-
-        Parameters
-        ----------
-        task : TaskState or ErredTask
-            The scheduler's record of the task.
-        address : str or None
-            Address of the worker.
-        error, traceback : str
-            Text of the exception and its traceback; if empty, those of `task`.
-        """
+        """Add the error of a failed task, up to `MAX_ERRORS` tasks."""
         self.n_failures += 1
         if self.n_failures > MAX_ERRORS:
             return
@@ -133,14 +91,7 @@ class EventLog:
         self.failures.append((time(), text(task.key), worker, text(error), text(traceback)))
 
     def drain(self) -> dict[str, list[tuple[Any, ...]]]:
-        """Return the tables gathered since the last call.
-
-        Returns
-        -------
-        dict
-            Rows of ``events`` (time, topic, worker index or -1, JSON) and of ``task_errors`` (time,
-            key, worker index or -1, error, traceback).
-        """
+        """Return the tables gathered since the last call."""
         events, self.events = self.events, []
         failures, self.failures = self.failures, []
         return {"events": events, "task_errors": failures}

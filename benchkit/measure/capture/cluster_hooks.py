@@ -36,15 +36,7 @@ class ClusterHooks(SchedulerPlugin):
     _n_handlers = 0
 
     def add_error(self, where: str, what: Any) -> None:
-        """Record an error of the capture itself, up to `MAX_ERRORS` different errors.
-
-        Parameters
-        ----------
-        where : str
-            Part of the capture.
-        what : str or BaseException
-            The error.
-        """
+        """Record an error of the capture itself, up to `MAX_ERRORS` different errors."""
         if isinstance(what, BaseException):
             what = f"{type(what).__name__}: {what}".rstrip(": ")
         line = f"{where}: {text(what, 300)}"
@@ -58,17 +50,7 @@ class ClusterHooks(SchedulerPlugin):
             self.add_error(method.__name__.strip("_"), error)
 
     def add_worker(self, scheduler: Any, worker: str, moment: float | None = None) -> None:
-        """Assign an index to a worker that joins.
-
-        Parameters
-        ----------
-        scheduler : Scheduler
-            The scheduler of this plugin.
-        worker : str
-            Address of the worker.
-        moment : float, optional
-            Unix time in s; by default now.
-        """
+        """Assign an index to a worker that joins."""
         if worker in self.workers:  # another worker may reuse the address
             self._guarded(self.stream.flush)
         self._guarded(self._register_worker, worker, scheduler.workers[worker], moment)
@@ -77,41 +59,19 @@ class ClusterHooks(SchedulerPlugin):
     def remove_worker(
         self, scheduler: Any, worker: str, moment: float | None = None, **kwargs: Any
     ) -> None:
-        """Record the time at which a worker left.
-
-        Parameters
-        ----------
-        scheduler, worker, moment
-            See `add_worker`.
-        **kwargs
-            Arguments of newer releases of distributed, not used.
-        """
+        """Record the time at which a worker left."""
         index = self.workers.get(worker, -1)
         if index >= 0:
             self.worker_info[index]["left"] = moment or time()
         self._guarded(self.event_log.add_event, "remove-worker", worker, {}, moment)
 
     def restart(self, scheduler: Any) -> None:
-        """Mark the workers that the restart retires: they do not count as lost.
-
-        Parameters
-        ----------
-        scheduler : Scheduler
-            The scheduler of this plugin.
-        """
+        """Mark the workers that the restart retires: they do not count as lost."""
         self.event_log.retired |= set(scheduler.workers)
         self._guarded(self.event_log.add_event, "restart", None, {})
 
     def log_event(self, topic: Any, msg: Any) -> None:
-        """Record the scheduler events that the analysis of a run needs.
-
-        Parameters
-        ----------
-        topic : str
-            Topic of the event.
-        msg : Any
-            The event.
-        """
+        """Record the scheduler events that the analysis of a run needs."""
         self._guarded(self.event_log.add_scheduler_event, topic, msg)
 
     def _register_worker(self, address: str, state: Any, moment: float | None = None) -> None:
@@ -154,19 +114,7 @@ _HANDLERS = {
 def listen(
     scheduler: Any, method: str, name: str, listener: Callable[[dict[str, Any]], None]
 ) -> None:
-    """Call a listener before each call of a method, until `stop_listening`.
-
-    Parameters
-    ----------
-    scheduler : Scheduler
-        The scheduler.
-    method : {"update_data", "heartbeat_worker"}
-        Name of the method.
-    name : str
-        Name of the capture.
-    listener : callable
-        Its argument is the dict of the call's arguments. Its errors are ignored.
-    """
+    """Call a listener before each call of a method, until `stop_listening`."""
     listeners = vars(scheduler).setdefault(_LISTENERS, {}).setdefault(method, {})
     listeners[name] = listener
     if len(listeners) > 1:
@@ -183,13 +131,7 @@ def listen(
 
 
 def stop_listening(scheduler: Any, method: str, name: str) -> None:
-    """Remove a listener; safe to call twice.
-
-    Parameters
-    ----------
-    scheduler, method, name
-        As for `listen`.
-    """
+    """Remove a listener; safe to call twice."""
     own = vars(scheduler)
     listeners = own.get(_LISTENERS, {}).get(method, {})
     if listeners.pop(name, None) is not None and not listeners:

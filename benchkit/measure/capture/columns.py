@@ -136,20 +136,9 @@ SCHEDULER_PATHS = [tuple(path.split()) for path in _SCHEDULER_PATHS.values()]
 
 
 def look_up(source: Any, path: tuple[str, ...]) -> float:
-    """Follow a path of items and attributes to a number.
-
-    Parameters
-    ----------
-    source : Any
-        Object or dict to start from.
-    path : tuple of str
-        Names of items of dicts, or of attributes of other objects.
-
-    Returns
-    -------
-    float
-        NaN if a name does not exist in this release of distributed, or the value is no number.
-    """
+    """Follow a path of items and attributes to a number."""
+    # returned: NaN if a name does not exist in this release of distributed, or the value is no
+    # number.
     try:
         for step in path:
             source = source[step] if type(source) is dict else getattr(source, step)
@@ -162,19 +151,6 @@ def pack_columns(codes: dict[str, str], columns: Any) -> dict[str, bytes]:
     """Convert columns of numbers to bytes.
 
     Takes a third of the time of ``array(code, values).tobytes()``.
-
-    Parameters
-    ----------
-    codes : dict of str to str
-        Type code of `struct` by name of the column.
-    columns : iterable of sequence
-        Values of each column in the same order. None becomes -1; a fraction in a column of
-        integers (from a class's own `sizeof`) is cut off.
-
-    Returns
-    -------
-    dict of str to bytes
-        By name of the column.
     """
     out = {}
     for (name, code), values in zip(codes.items(), columns, strict=True):
@@ -187,18 +163,5 @@ def pack_columns(codes: dict[str, str], columns: Any) -> dict[str, bytes]:
 
 
 def text(value: Any, limit: int = TEXT_CHARS) -> str:
-    """Convert a value to text that UTF-8 can encode.
-
-    Parameters
-    ----------
-    value : Any
-        Value to convert.
-    limit : int, default 4096
-        Largest number of characters; of a longer text the end is used.
-
-    Returns
-    -------
-    str
-        Lone surrogates are escaped.
-    """
+    """Convert a value to text that UTF-8 can encode."""
     return str(value)[-limit:].encode("utf-8", "backslashreplace").decode()

@@ -16,11 +16,6 @@ class LoopLag:
     """Mean and maximum delay of an event loop's timer since the last `read`.
 
     `digests_max["tick-duration"]` is not used because each Prometheus scrape resets it.
-
-    Parameters
-    ----------
-    on_tick : callable, optional
-        Called at each measurement.
     """
 
     def __init__(self, on_tick: Callable[[], object] = lambda: None) -> None:
@@ -49,13 +44,7 @@ class LoopLag:
         return self.loop.time() + (rest if rest > LAG_TICK_S / 5 else rest + LAG_TICK_S)
 
     def read(self) -> tuple[float, float]:
-        """Return the delays since the last call, including a pending delay.
-
-        Returns
-        -------
-        mean, longest : float
-            Seconds.
-        """
+        """Return the delays since the last call, including a pending delay."""
         overdue = max(0.0, self.loop.time() - self.due)
         mean = self.total / self.count if self.count else overdue
         longest = max(self.longest, overdue)
@@ -64,13 +53,7 @@ class LoopLag:
         return mean, longest
 
     def blocked(self) -> float:
-        """Return the sum of all delays since the beginning, including a pending delay.
-
-        Returns
-        -------
-        float
-            Seconds.
-        """
+        """Return the sum of all delays since the beginning, including a pending delay."""
         return self.blocked_s + max(0.0, self.loop.time() - self.due)
 
     def stop(self) -> None:

@@ -61,13 +61,8 @@ class MemorySampler:
             self.sample()
 
     def sample(self, peak: float = NAN) -> None:
-        """Add a sample now.
-
-        Parameters
-        ----------
-        peak : float
-            Highest RSS in B since the last sample with a peak; NaN: unknown.
-        """
+        """Add a sample now."""
+        # peak: Highest RSS in B since the last sample with a peak; NaN: unknown.
         rss, moment = self._read(), monotonic()
         if self.samples:
             mean = (self.samples[-1][1] + rss) / 2
@@ -95,18 +90,6 @@ class MemorySampler:
 
         Of each `interval_s` / `POINTS_PER_HEARTBEAT` seconds, counted from the same moment in all
         processes, only the last sample and those with a peak are kept.
-
-        Parameters
-        ----------
-        since : float
-            Unix time in s, as in `samples`.
-        interval_s : float
-            Seconds between two heartbeats.
-
-        Returns
-        -------
-        bytes
-            Rows of `samples` as float64.
         """
         width = max(LAG_TICK_S, interval_s / POINTS_PER_HEARTBEAT)
         out = array("d")
@@ -121,27 +104,14 @@ class MemorySampler:
 
 
 def process_number() -> int:
-    """Return a number of this process.
-
-    Returns
-    -------
-    int
-        The same for all workers in the process, unique in a cluster, below 2**48.
-    """
+    """Return a number of this process."""
     # Kept with the process id: a forked process inherits the module.
     known: dict[int, int] = vars(distributed).setdefault("_benchkit_process", {})
     return known.setdefault(os.getpid(), int.from_bytes(os.urandom(6), "big"))
 
 
 def machine_number() -> int:
-    """Return a number of the machine.
-
-    Returns
-    -------
-    int
-        The same for all processes with the same network counters (a machine or a container), below
-        2**48.
-    """
+    """Return a number of the machine."""
     import hashlib
     import platform
 

@@ -19,13 +19,7 @@ _PARAMETERS = ("self", "id", "shards", "size")
 
 
 def count_p2p_bytes(user: tuple[str, str]) -> None:
-    """Add both counts to the fine metrics of this process, if its release has P2P shuffles.
-
-    Parameters
-    ----------
-    user : tuple of str
-        Name of the capture and address of the worker, for `stop_counting_p2p_bytes`.
-    """
+    """Add both counts to the fine metrics of this process, if its release has P2P shuffles."""
     buffer = _buffer_class()
     if buffer is None:
         return
@@ -48,13 +42,7 @@ def count_p2p_bytes(user: tuple[str, str]) -> None:
 
 
 def stop_counting_p2p_bytes(user: tuple[str, str]) -> None:
-    """Remove a user, and the wrapper with the last one.
-
-    Parameters
-    ----------
-    user : tuple of str
-        As for `count_p2p_bytes`.
-    """
+    """Remove a user, and the wrapper with the last one."""
     state = vars(distributed).get(_STATE, {"users": set()})
     state["users"].discard(user)
     if state["users"] or "replaced" not in state:

@@ -34,20 +34,7 @@ MIN_REST_S = 1e-3
 
 
 def topic_log(scheduler: Any, topic: str) -> tuple[Any, int]:
-    """Return the events of a topic of the scheduler's event log.
-
-    Parameters
-    ----------
-    scheduler : Scheduler
-        The scheduler.
-    topic : str
-        Name of the topic.
-
-    Returns
-    -------
-    tuple of sequence and int
-        The stored events, oldest first, as (time, message), and the number ever logged.
-    """
+    """Return the events of a topic of the scheduler's event log."""
     broker = getattr(scheduler, "_broker", None)  # since 2024.7
     if broker is not None:
         entry = broker._topics.get(topic)
@@ -56,23 +43,7 @@ def topic_log(scheduler: Any, topic: str) -> tuple[Any, int]:
 
 
 class SchedulerPoller:
-    """Find and record changes of the scheduler's state since the last poll.
-
-    Parameters
-    ----------
-    scheduler : Scheduler
-        The scheduler to poll.
-    plugin : SchedulerPlugin
-        Its `add_worker` and `remove_worker` are called for workers that joined and left.
-    groups : TaskGroups
-        Receives task groups and the number of finished tasks in each.
-    event_log : EventLog
-        Receives events and failed tasks.
-    scattered : ScatteredData
-        Keys that are no tasks.
-    tasks : bool
-        Whether to poll task groups and failed tasks; False if the task stream records them.
-    """
+    """Find and record changes of the scheduler's state since the last poll."""
 
     def __init__(
         self,
@@ -214,13 +185,7 @@ class SchedulerPoller:
     # -- counts of tasks ----------------------------------------------------------------------
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return the rows of task groups.
-
-        Returns
-        -------
-        list of dict
-            A row per observed task group, then a row per prefix with tasks in unobserved groups.
-        """
+        """Return the rows of task groups."""
         self._count()
         unattributed = self._unattributed_rows()
         released = [

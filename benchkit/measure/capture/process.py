@@ -47,33 +47,14 @@ GIL_DELAY_S = 0.25
 
 
 def process_cpu() -> tuple[int, int, float]:
-    """Return the CPU seconds of this process, cumulative.
-
-    Returns
-    -------
-    machine, process : int
-        Numbers, see `machine_number` and `process_number`.
-    seconds : float
-        User and system time.
-    """
+    """Return the CPU seconds of this process, cumulative."""
     return machine_number(), process_number(), process_time()
 
 
 def cpu_between(
     before: Sequence[Sequence[float]], after: Sequence[Sequence[float]]
 ) -> list[tuple[int, int, float]]:
-    """Return the CPU seconds that processes used between two moments.
-
-    Parameters
-    ----------
-    before, after : sequence of tuple
-        What `process_cpu` returned in each process; a process may be in it twice.
-
-    Returns
-    -------
-    list of (int, int, float)
-        Numbers of machine and process, and seconds, for each process that is in both.
-    """
+    """Return the CPU seconds that processes used between two moments."""
     first = {(int(row[0]), int(row[1])): row[2] for row in before}
     last = {(int(row[0]), int(row[1])): row[2] for row in after}
     return [(*key, last[key] - first[key]) for key in first if key in last]
@@ -97,13 +78,7 @@ class GcPauses:
             self.longest = max(self.longest, pause)
 
     def read(self) -> tuple[float, float]:
-        """Return the sum of all pauses, and the longest since the last call.
-
-        Returns
-        -------
-        total, longest : float
-            Seconds.
-        """
+        """Return the sum of all pauses, and the longest since the last call."""
         longest, self.longest = self.longest, 0.0
         return self.total, longest
 
@@ -118,13 +93,6 @@ class GilWaits:
 
     While the GIL is held the event loop is blocked, and the monitor reads gilknocker before its
     wait has been counted: the share of a blocked interval is in one of the samples after it.
-
-    Parameters
-    ----------
-    monitor : SystemMonitor
-        The worker's monitor.
-    lag : LoopLag
-        The timer of the worker's event loop.
     """
 
     def __init__(self, monitor: Any, lag: LoopLag) -> None:
@@ -144,13 +112,8 @@ class GilWaits:
         self.read()
 
     def read(self) -> float:
-        """Return the seconds so far.
-
-        Returns
-        -------
-        float
-            Seconds; NaN without gilknocker.
-        """
+        """Return the seconds so far."""
+        # returned: Seconds; NaN without gilknocker.
         if "gil_contention" not in self.monitor.quantities:
             return float("nan")
         new = self.monitor.range_query(self.n_read)
@@ -191,13 +154,7 @@ class ClockWatch:
         self.ahead = self._ahead()
 
     def read(self) -> float:
-        """Return the seconds so far.
-
-        Returns
-        -------
-        float
-            Sum of all steps above `CLOCK_STEP_S`; slower corrections are no steps.
-        """
+        """Return the seconds so far."""
         before, self.ahead = self.ahead, self._ahead()
         if abs(self.ahead - before) > CLOCK_STEP_S:
             self.total += self.ahead - before
@@ -239,20 +196,7 @@ class ErrorTimes:
         return error_message
 
     def seconds_before(self, thread: int, stop: float) -> float:
-        """Return the seconds that the message took if it was made before an attempt ended.
-
-        Parameters
-        ----------
-        thread : int
-            Number of the attempt's thread.
-        stop : float
-            Unix time in s at which the attempt ended, on the worker's own clock.
-
-        Returns
-        -------
-        float
-            0 if it was made afterwards.
-        """
+        """Return the seconds that the message took if it was made before an attempt ended."""
         begin, end = self.of_threads.get(thread, (stop, stop))
         return end - begin if abs(end - stop) < abs(begin - stop) else 0.0
 
@@ -263,15 +207,7 @@ class ErrorTimes:
 
 
 class LoopWatch:
-    """Record the stack of an event loop's thread when the loop is blocked.
-
-    Parameters
-    ----------
-    lag : LoopLag
-        The timer of the loop; this object takes its `on_tick`.
-    add_event : callable
-        ``add_event(topic, worker, message)`` records an event; called by the loop's own thread.
-    """
+    """Record the stack of an event loop's thread when the loop is blocked."""
 
     def __init__(self, lag: LoopLag, add_event: Callable[..., None]) -> None:
         self.lag, self.add_event = lag, add_event

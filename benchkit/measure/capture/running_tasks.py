@@ -23,15 +23,7 @@ MAX_SECEDED = 10_000
 
 
 class RunningTasks:
-    """Correct the seconds of task groups for tasks that run across the clock's edges.
-
-    Parameters
-    ----------
-    scheduler : Scheduler
-        The scheduler of the tasks.
-    name : str
-        Name of the capture.
-    """
+    """Correct the seconds of task groups for tasks that run across the clock's edges."""
 
     def __init__(self, scheduler: Any, name: str) -> None:
         self.scheduler, self.name = scheduler, name
@@ -50,13 +42,7 @@ class RunningTasks:
         self.n_actors = 0
 
     def start(self, t_on: float) -> None:
-        """Note what runs when the clock starts; the workers have just sent a heartbeat.
-
-        Parameters
-        ----------
-        t_on : float
-            Unix time in s on the scheduler's clock.
-        """
+        """Note what runs when the clock starts; the workers have just sent a heartbeat."""
         self.t_on = t_on
         for task, seconds, seen in self._executing():
             self.carried_in[task.key] = (task.group, max(0.0, seconds + t_on - seen))
@@ -66,15 +52,7 @@ class RunningTasks:
             _wrap(self.scheduler, instances)
 
     def stop(self, t_off: float, groups: list[Any]) -> None:
-        """Note the groups' sums and the unfinished tasks when the clock stops.
-
-        Parameters
-        ----------
-        t_off : float
-            Unix time in s on the scheduler's clock.
-        groups : list of TaskGroup
-            Groups of the run.
-        """
+        """Note the groups' sums and the unfinished tasks when the clock stops."""
         self.t_off = t_off
         self.at_off = {group: _compute_seconds(group) for group in groups}
         tasks = self.scheduler.tasks
@@ -105,11 +83,6 @@ class RunningTasks:
         """Return corrections of the groups' compute time.
 
         Call it when the workers have sent a heartbeat after the clock stopped.
-
-        Returns
-        -------
-        dict of TaskGroup to float
-            Seconds to add.
         """
         window = self.t_off - self.t_on
         added: dict[Any, float] = {}
@@ -149,14 +122,7 @@ class RunningTasks:
         return out
 
     def state(self) -> dict[str, Any]:
-        """Return the numbers of tasks that the groups' seconds do not describe.
-
-        Returns
-        -------
-        dict
-            ``n_running_at_on``, ``n_unfinished``, ``n_actors``, ``n_seceded_unknown``, and
-            ``seceded``: key, name of the group, and seconds of computing before the task seceded.
-        """
+        """Return the numbers of tasks that the groups' seconds do not describe."""
         return {
             "n_running_at_on": len(self.carried_in),
             "n_unfinished": self.n_unfinished,
@@ -166,15 +132,8 @@ class RunningTasks:
         }
 
     def add_seceded(self, key: Any, compute_seconds: float | None) -> None:
-        """Note that a task has left its thread.
-
-        Parameters
-        ----------
-        key : hashable
-            Key of the task.
-        compute_seconds : float or None
-            Seconds that it computed before; None: unknown.
-        """
+        """Note that a task has left its thread."""
+        # compute_seconds: Seconds that it computed before; None: unknown.
         task = self.scheduler.tasks.get(key)
         if task is None:
             return

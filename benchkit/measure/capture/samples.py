@@ -30,21 +30,7 @@ MAXIMA = ("rss_peak", "tick_max", "gc_max")
 
 
 class Samples:
-    """Rows of numbers: a row per new heartbeat of a worker, a row per sample of the scheduler.
-
-    Parameters
-    ----------
-    name : str
-        Name of the capture, under which the worker plugin adds metrics to the heartbeat.
-    scheduler : Scheduler
-        The scheduler to sample.
-    workers : dict
-        Worker index by address; it grows.
-    groups : TaskGroups
-        Numbers of task groups.
-    lag : LoopLag
-        Delay of the scheduler's event loop.
-    """
+    """Rows of numbers: a row per new heartbeat of a worker, a row per sample of the scheduler."""
 
     def __init__(
         self,
@@ -112,13 +98,7 @@ class Samples:
             self._read(self.workers.get(address, -1), self.unread.pop(address))
 
     def note_heartbeat(self, arguments: dict[str, Any]) -> None:
-        """Keep the worker plugin's values of a heartbeat until the next sample.
-
-        Parameters
-        ----------
-        arguments : dict
-            Arguments of `Scheduler.heartbeat_worker`.
-        """
+        """Keep the worker plugin's values of a heartbeat until the next sample."""
         probe = arguments["metrics"].get(self.name)
         if probe:
             self.unread.setdefault(arguments["address"], []).append((time(), probe))
@@ -141,15 +121,7 @@ class Samples:
         return {**beats[-1][1], **maxima}
 
     def add_memory(self, index: int, points: bytes) -> None:
-        """Add the memory samples of a worker that are new.
-
-        Parameters
-        ----------
-        index : int
-            Index of the worker.
-        points : bytes
-            What `MemorySampler.points` returned on the worker.
-        """
+        """Add the memory samples of a worker that are new."""
         values = array("d", points)
         last = self.last_memory.get(index, 0.0)
         for place in range(0, len(values), 4):
@@ -205,14 +177,7 @@ class Samples:
         self.next_held = now + max(HELD_EVERY_S, (perf_counter() - begin) / HELD_SHARE)
 
     def drain(self) -> dict[str, bytes]:
-        """Return the tables gathered since the last call.
-
-        Returns
-        -------
-        dict of str to bytes
-            ``samples``, ``scheduler``, ``memory`` and ``held``: float64, row by row, with the
-            columns `SAMPLE_COLUMNS`, `SCHEDULER_COLUMNS`, `MEMORY_COLUMNS` and `HELD_COLUMNS`.
-        """
+        """Return the tables gathered since the last call."""
         tables = {
             "samples": self.worker_values.tobytes(),
             "scheduler": self.scheduler_values.tobytes(),

@@ -14,15 +14,7 @@ __all__ = ["ScatteredData"]
 
 
 class ScatteredData:
-    """Bytes of scattered data, and numbers of their keys by the names of prefix and group.
-
-    Parameters
-    ----------
-    scheduler : Scheduler
-        The scheduler to listen to until `remove`.
-    name : str
-        Name of the capture.
-    """
+    """Bytes of scattered data, and numbers of their keys by the names of prefix and group."""
 
     def __init__(self, scheduler: Any, name: str) -> None:
         self.scheduler, self.name = scheduler, name

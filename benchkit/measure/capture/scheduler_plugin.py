@@ -64,17 +64,7 @@ OPERATIONS = ("on", "off", "drain", "end", "ping")
 
 
 class CapturePlugin(ClusterHooks):
-    """Record one run on the scheduler.
-
-    Parameters
-    ----------
-    name : str
-        Unique per capture; the name of the plugin, the worker plugins and the handlers.
-    level : {"full", "light"}
-        "light" records no task stream and no call stacks.
-    poll_interval_s : float
-        Minimum seconds between two polls of a worker; see `WorkerReportPoller`.
-    """
+    """Record one run on the scheduler."""
 
     def __init__(
         self, name: str, level: str = "full", *, poll_interval_s: float = WORKER_POLL_INTERVAL_S
@@ -88,13 +78,7 @@ class CapturePlugin(ClusterHooks):
     # -- installation -------------------------------------------------------------------------
 
     async def start(self, scheduler: Any) -> None:
-        """Install the handlers and the worker plugin; called by the scheduler on registration.
-
-        Parameters
-        ----------
-        scheduler : Scheduler
-            The scheduler of this plugin.
-        """
+        """Install the handlers and the worker plugin; called by the scheduler on registration."""
         self.scheduler = scheduler
         self.t_on = self.t_off = NAN
         self.last_call = time()
@@ -212,13 +196,7 @@ class CapturePlugin(ClusterHooks):
     # -- handlers, called by the client -------------------------------------------------------
 
     async def handle_on(self) -> dict[str, Any]:
-        """Start the clock; all counters are reset to 0.
-
-        Returns
-        -------
-        dict
-            ``t_on`` (Unix s), ``n_workers`` and ``cpu``, see `process_cpu`.
-        """
+        """Start the clock; all counters are reset to 0."""
         self.last_call = time()
         listen(self.scheduler, "heartbeat_worker", self.name, self.samples.note_heartbeat)
         await await_heartbeats(self.scheduler, self.name, "on", time(), self.add_error)
@@ -240,23 +218,11 @@ class CapturePlugin(ClusterHooks):
         }
 
     async def handle_ping(self) -> dict[str, Any]:
-        """Reply, so that the client knows how long a call takes.
-
-        Returns
-        -------
-        dict
-            ``n_workers``.
-        """
+        """Reply, so that the client knows how long a call takes."""
         return {"n_workers": len(self.scheduler.workers)}
 
     async def handle_off(self) -> dict[str, Any]:
-        """Stop the clock; sampling continues until `handle_end`.
-
-        Returns
-        -------
-        dict
-            ``t_off`` (Unix s), ``n_workers`` and ``cpu``, see `process_cpu`.
-        """
+        """Stop the clock; sampling continues until `handle_end`."""
         self.last_call = self.t_off = time()
         steady, cpu = monotonic(), process_cpu()
         self._stop_recording()
@@ -268,18 +234,6 @@ class CapturePlugin(ClusterHooks):
         """Return the data gathered since the last acknowledged reply.
 
         A reply is kept until the next call acknowledges it, so that a lost reply loses no data.
-
-        Parameters
-        ----------
-        ack : int, default 0
-            Sequence number of the last reply that was received.
-        groups : bool, default False
-            Include the rows of task groups, also if there are many groups.
-
-        Returns
-        -------
-        dict
-            ``sequence`` and ``tables``.
         """
         self.last_call = time()
         if self.pending is not None and self.pending["sequence"] != ack:
@@ -289,18 +243,7 @@ class CapturePlugin(ClusterHooks):
         return self.pending
 
     async def handle_end(self, ack: int = 0) -> dict[str, Any]:
-        """Return the remaining data and uninstall the capture.
-
-        Parameters
-        ----------
-        ack : int, default 0
-            Sequence number of the last reply that was received.
-
-        Returns
-        -------
-        dict
-            ``segments``: replies in the format of `handle_drain`.
-        """
+        """Return the remaining data and uninstall the capture."""
         self.last_call = time()
         stop = self.t_off if self.t_off == self.t_off else time()
         final: dict[str, Any] = {}
@@ -405,21 +348,7 @@ class CapturePlugin(ClusterHooks):
 async def await_heartbeats(
     scheduler: Any, name: str, edge: str, after: float, add_error: Callable[[str, Any], None]
 ) -> None:
-    """Request a heartbeat from each worker and wait: it has the last metrics before the edge.
-
-    Parameters
-    ----------
-    scheduler : Scheduler
-        The scheduler of the workers.
-    name : str
-        Name of the capture.
-    edge : {"on", "off"}
-        Start or stop of the clock.
-    after : float
-        Unix time in s on the scheduler's clock: earlier heartbeats do not count.
-    add_error : callable
-        ``add_error(where, what)`` records the workers whose heartbeat did not arrive.
-    """
+    """Request a heartbeat from each worker and wait: it has the last metrics before the edge."""
     # Call each worker: cancelling Scheduler.broadcast leaves its calls running and logs every
     # unreachable worker.
     calls = [

@@ -37,22 +37,7 @@ _OPTIONS = ("priority", "retries", "workers", "resources", "allow_other_workers"
 
 
 class TaskGraph:
-    """Number the tasks of a run and record their dependencies.
-
-    Parameters
-    ----------
-    scheduler : Scheduler
-        The scheduler to record.
-    name : str
-        Name of the capture.
-    groups : TaskGroups
-        Numbers of task groups.
-    before_reuse : callable
-        Called without arguments before a key gets a new number: rows of the task stream with this
-        key need the old one.
-    add_error : callable
-        ``add_error(where, what)`` records an error, which ends the recording of the graph.
-    """
+    """Number the tasks of a run and record their dependencies."""
 
     def __init__(
         self,
@@ -103,15 +88,7 @@ class TaskGraph:
                 hooks.remove()
 
     def guarded(self, method: Callable[..., None], *args: Any) -> None:
-        """Call a method; an error ends the recording.
-
-        Parameters
-        ----------
-        method : callable
-            Method of this object.
-        *args
-            Its arguments.
-        """
+        """Call a method; an error ends the recording."""
         try:
             method(*args)
         except Exception as error:
@@ -127,21 +104,8 @@ class TaskGraph:
         wanted: Iterable[Any],
         size: int | None,
     ) -> None:
-        """Record a submission after its tasks were added.
-
-        Parameters
-        ----------
-        received : float
-            Unix time in s at which the scheduler began to handle the graph.
-        started : float
-            Unix time in s at which it had handled the graph.
-        first_node : int
-            Number of nodes before.
-        wanted : iterable of hashable
-            Keys whose results the client wants.
-        size : int or None
-            Size of the graph as it arrived, in B; None: unknown.
-        """
+        """Record a submission after its tasks were added."""
+        # size: Size of the graph as it arrived, in B; None: unknown.
         known = self.numbers.get
         nodes = [node for node in map(known, wanted) if node is not None]
         self.wanted += nodes
@@ -150,13 +114,7 @@ class TaskGraph:
         self._add_rows("submissions", *([value] for value in row))
 
     def add_nodes(self, created: list[Any]) -> None:
-        """Assign numbers to new tasks and record their dependencies.
-
-        Parameters
-        ----------
-        created : list of TaskState
-            Tasks that the scheduler created since the last call.
-        """
+        """Assign numbers to new tasks and record their dependencies."""
         if self.n_nodes + len(created) > MAX_NODES:
             self.n_dropped += len(created)
             return
@@ -225,13 +183,7 @@ class TaskGraph:
             self.options.append((node, json.dumps(options, default=text)))
 
     def add_releases(self, keys: Iterable[Any]) -> None:
-        """Record that a client does not want results any more.
-
-        Parameters
-        ----------
-        keys : iterable of hashable
-            Keys of the results.
-        """
+        """Record that a client does not want results any more."""
         nodes = [node for node in map(self.numbers.get, keys) if node is not None]
         self._add_rows("releases", [time()] * len(nodes), nodes)
 
@@ -240,15 +192,7 @@ class TaskGraph:
             self.tables[table][name] += values
 
     def drain(self) -> dict[str, Any]:
-        """Return the tables gathered since the last call.
-
-        Returns
-        -------
-        dict
-            ``nodes``, ``submissions`` and ``releases`` (bytes by name of the column),
-            ``dependencies`` and ``wanted`` (numbers of nodes, node by node and submission by
-            submission), ``producers`` (numbers of nodes), ``node_options`` (rows of node and JSON).
-        """
+        """Return the tables gathered since the last call."""
         hooks = vars(self.scheduler).get(_HOOKS)
         if hooks is not None:
             hooks.flush()

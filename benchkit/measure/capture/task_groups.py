@@ -24,18 +24,7 @@ class TaskGroups:
         self.counts: list[list[int]] = []
 
     def number(self, group: Any) -> int:
-        """Return the number of a group.
-
-        Parameters
-        ----------
-        group : TaskGroup
-            A group of the scheduler.
-
-        Returns
-        -------
-        int
-            A new group gets the next number.
-        """
+        """Return the number of a group."""
         number = self.numbers.get(group)
         if number is None:
             number = self.numbers[group] = len(self.members)
@@ -45,57 +34,23 @@ class TaskGroups:
         return number
 
     def begin(self, groups: Any) -> None:
-        """Store the current totals of the groups as the baseline of the run.
-
-        Parameters
-        ----------
-        groups : iterable of TaskGroup
-            All groups of the scheduler.
-        """
+        """Store the current totals of the groups as the baseline of the run."""
         for group in groups:
             self.number(group)
         self.before = [_totals(group) for group in self.members]
 
     def seconds(self, number: int) -> dict[str, float]:
-        """Return the seconds that the tasks of a group took in this run.
-
-        Parameters
-        ----------
-        number : int
-            Number of the group.
-
-        Returns
-        -------
-        dict of str to float
-            Seconds by action.
-        """
+        """Return the seconds that the tasks of a group took in this run."""
         before, _ = self.before[number]
         now, _ = _totals(self.members[number])
         return {action: value - before.get(action, 0.0) for action, value in now.items()}
 
     def names(self) -> list[str]:
-        """Return the names of the groups.
-
-        Returns
-        -------
-        list of str
-            By number; enough to read a task stream without the sums.
-        """
+        """Return the names of the groups."""
         return [text(group.name) for group in self.members]
 
     def rows(self, *, retries: bool = True) -> list[dict[str, Any]]:
-        """Return the sums of this run.
-
-        Parameters
-        ----------
-        retries : bool, default True
-            Whether retries were counted; if not, their number is None.
-
-        Returns
-        -------
-        list of dict
-            A row per group, by number; see `row_of`.
-        """
+        """Return the sums of this run."""
         rows = []
         for number, (group, counts) in enumerate(zip(self.members, self.counts, strict=True)):
             rows.append(
@@ -114,17 +69,7 @@ class TaskGroups:
     def correct(
         self, rows: list[dict[str, Any]], seconds: dict[Any, float], *, retries: bool
     ) -> None:
-        """Add seconds to the compute time of groups.
-
-        Parameters
-        ----------
-        rows : list of dict
-            What `rows` returned; a group of which no task has ended gets a row at the end.
-        seconds : dict of TaskGroup to float
-            Seconds to add, which can be negative.
-        retries : bool
-            Whether rows contain the number of retries.
-        """
+        """Add seconds to the compute time of groups."""
         for group, added in seconds.items():
             number = self.numbers.get(group)
             if number is None:
@@ -138,24 +83,7 @@ class TaskGroups:
 def row_of(
     name: str, seconds: dict[str, float], counts: list[int], *, retries: bool = True
 ) -> dict[str, Any]:
-    """Return a row without the values that only a scheduler's own group has.
-
-    Parameters
-    ----------
-    name : str
-        Name of the group or prefix.
-    seconds : dict of str to float
-        Seconds by action.
-    counts : list of int
-        Numbers of finished tasks, failed tasks and retries.
-    retries : bool, default True
-        Whether retries were counted.
-
-    Returns
-    -------
-    dict
-        JSON values.
-    """
+    """Return a row without the values that only a scheduler's own group has."""
     ended, erred, retried = counts
     return {
         "name": name,

@@ -37,21 +37,7 @@ _ACTION_IDS = {name: index for index, name in enumerate(ACTIONS)}
 
 
 class TaskStream:
-    """Collect a row per finished task and a row per transfer, spill and other event of each task.
-
-    Parameters
-    ----------
-    scheduler : Scheduler
-        The scheduler of the tasks.
-    groups : TaskGroups
-        Receives the number of finished tasks in each group.
-    workers : dict
-        Worker index by address; it grows.
-    add_error : callable
-        ``add_error(where, what)`` records an error.
-    add_failure : callable
-        ``add_failure(task, address, error, traceback)`` is called for each task that raised.
-    """
+    """Collect a row per finished task, and per transfer, spill and other event of a task."""
 
     def __init__(
         self,
@@ -78,14 +64,7 @@ class TaskStream:
         self.keys: list[Any] = []
 
     def wrappers(self) -> dict[str, Wrapper]:
-        """Return the wrappers that record the end of a task.
-
-        Returns
-        -------
-        dict of str to Wrapper
-            Argument of `transition_table.install`. Each wrapper calls the scheduler's own function
-            and returns its result.
-        """
+        """Return the wrappers that record the end of a task."""
         rows, event_values, tasks = self.rows, self.event_values, self.scheduler.tasks
         extend = rows.extend
         add_event = event_values.extend
@@ -178,13 +157,7 @@ class TaskStream:
         return {"memory": memory, "erred": erred, "released": released}
 
     def transition_hook(self) -> Callable[..., None]:
-        """Return a plugin hook for releases without a supported transition table.
-
-        Returns
-        -------
-        callable
-            To be used as `SchedulerPlugin.transition`.
-        """
+        """Return a plugin hook for releases without a supported transition table."""
         ends = {end: wrapper(_no_op) for end, wrapper in self.wrappers().items()}
         drop_task = self._drop_task
 
@@ -221,13 +194,7 @@ class TaskStream:
         self.add_failure(task, arguments.get("worker"), error or "", trace or "")
 
     def flush(self, at_least: int = 1) -> None:
-        """Convert the flat lists to columns of numbers.
-
-        Parameters
-        ----------
-        at_least : int, default 1
-            Do nothing with fewer tasks than this.
-        """
+        """Convert the flat lists to columns of numbers."""
         if len(self.rows) < at_least * ROW:
             return
         columns = [self.rows[place::ROW] for place in range(ROW)]
@@ -317,13 +284,7 @@ class TaskStream:
         return numbers
 
     def drain(self) -> dict[str, Any]:
-        """Return the tables gathered since the last call.
-
-        Returns
-        -------
-        dict
-            ``tasks`` and ``task_events`` (bytes by name of the column), ``keys`` (a line per task).
-        """
+        """Return the tables gathered since the last call."""
         self.flush()
         keys = "\n".join(map(str, self.keys))
         if keys.count("\n") >= max(1, len(self.keys)):  # a key contains a newline

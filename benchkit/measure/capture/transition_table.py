@@ -39,18 +39,7 @@ _CHECKED_RELEASES = ((2023, 4), (2026, 8))
 
 
 def is_supported(scheduler: Any) -> bool:
-    """Return whether this release has the table and calls its functions as expected.
-
-    Parameters
-    ----------
-    scheduler : Scheduler
-        The scheduler to capture.
-
-    Returns
-    -------
-    bool
-        If False, use the plugin hook `transition` instead.
-    """
+    """Return whether this release has the table and calls its functions as expected."""
     from distributed.scheduler import TaskState
 
     try:
@@ -71,16 +60,6 @@ def ignores_extra_arguments(function: Callable[..., Any]) -> bool:
     The scheduler passes the thread and more to it for the plugins. Passing them on costs half as
     much as recording a task, so they are omitted where the source code of the release shows that
     the function does not use them. A newer release gets all arguments, with a warning.
-
-    Parameters
-    ----------
-    function : callable
-        Entry of the transition table for "processing" to "memory".
-
-    Returns
-    -------
-    bool
-        False for a function of a plugin or of an unchecked release.
     """
     is_own = getattr(function, "__module__", None) == "distributed.scheduler"
     if not is_own or hasattr(function, "__wrapped__"):  # a wrapper has the module of its function
@@ -102,18 +81,7 @@ def ignores_extra_arguments(function: Callable[..., Any]) -> bool:
 
 
 def install(scheduler: Any, name: str, wrappers: dict[str, Wrapper]) -> None:
-    """Wrap the scheduler's own functions for the end of a task.
-
-    Parameters
-    ----------
-    scheduler : Scheduler
-        A scheduler for which `is_supported` is true.
-    name : str
-        Name for `remove`.
-    wrappers : dict
-        By ``memory``, ``erred`` and ``released``: function that takes the scheduler's own function
-        for a task that was processing, and returns the function to call in its place.
-    """
+    """Wrap the scheduler's own functions for the end of a task."""
     own = vars(scheduler)
     if _WRAPPERS not in own:
         own[_WRAPPERS], own[_TABLE_BEFORE] = {}, own.get(_TABLE)
@@ -122,15 +90,7 @@ def install(scheduler: Any, name: str, wrappers: dict[str, Wrapper]) -> None:
 
 
 def remove(scheduler: Any, name: str) -> None:
-    """Remove the wrappers of a capture; does nothing if none are installed.
-
-    Parameters
-    ----------
-    scheduler : Scheduler
-        The scheduler with the wrappers.
-    name : str
-        Name given to `install`.
-    """
+    """Remove the wrappers of a capture; does nothing if none are installed."""
     if vars(scheduler).get(_WRAPPERS, {}).pop(name, None) is not None:
         _rebuild(scheduler)
 

@@ -34,13 +34,6 @@ class WorkerLog:
     with an earlier end is not answered. Windows are in time of the scheduler's clock, and the
     worker's estimate of the clock offset changes with each heartbeat. Therefore the entries that
     were sent are remembered, not their times.
-
-    Parameters
-    ----------
-    worker : Worker
-        The worker whose logs are read.
-    clock : callable, optional
-        The worker's own clock, Unix s.
     """
 
     def __init__(self, worker: Any, clock: Callable[[], float] = time) -> None:
@@ -104,11 +97,6 @@ class WorkerLog:
 
         Times would not do: the worker's estimate of the scheduler's clock can be wrong by more than
         the last step of a run takes.
-
-        Parameters
-        ----------
-        edge : {"on", "off"}
-            Start or stop of the clock.
         """
         self.copy_transfers()
         if edge == "off":
@@ -117,19 +105,7 @@ class WorkerLog:
             self.transfers, self.clock_start = array("d"), -float("inf")
 
     def read_transfers(self, start: float, stop: float) -> list[list[Any]]:
-        """Return the transfers of a window, summed by direction and peer.
-
-        Parameters
-        ----------
-        start, stop : float
-            Window, Unix s on the scheduler's clock.
-
-        Returns
-        -------
-        list of list
-            Rows of direction (`INCOMING`, `OUTGOING` or `ACKNOWLEDGED_LATE`), address of the peer,
-            count, bytes, compressed bytes, seconds.
-        """
+        """Return the transfers of a window, summed by direction and peer."""
         if self._is_late("transfers", stop):
             return []
         self.copy_transfers()
@@ -161,18 +137,7 @@ class WorkerLog:
         return late
 
     def read_log(self, start: float, stop: float) -> list[list[Any]]:
-        """Return the warnings and errors that the worker logged in a window.
-
-        Parameters
-        ----------
-        start, stop : float
-            Window, Unix s on the scheduler's clock.
-
-        Returns
-        -------
-        list of list
-            Rows of time (Unix s on the scheduler's clock), level, text.
-        """
+        """Return the warnings and errors that the worker logged in a window."""
         if self._is_late("logs", stop):
             return []
         ahead = self.worker.scheduler_delay
@@ -187,33 +152,12 @@ class WorkerLog:
         return rows[:room]
 
     def cut_call_stacks(self, edge: str) -> None:
-        """Begin a new tree of call stacks when the clock of the run starts or stops.
-
-        Parameters
-        ----------
-        edge : {"on", "off"}
-            Start or stop of the clock.
-        """
+        """Begin a new tree of call stacks when the clock of the run starts or stops."""
         self.worker.cycle_profile()
         self.cuts.setdefault(edge, self.worker.profile_keys_history[-1])
 
     def read_call_stacks(self, start: float, stop: float, *, last: bool) -> bytes:
-        """Return the call stacks of tasks, sampled by the worker itself, as a flat tree.
-
-        Parameters
-        ----------
-        start, stop : float
-            Window, Unix s on the scheduler's clock.
-        last : bool
-            Include the unfinished tree: the worker keeps a tree per second.
-
-        Returns
-        -------
-        bytes
-            JSON, compressed by zlib: ``frames``, and ``nodes`` as rows of (parent or -1, index of
-            the frame, count), a parent before its children. The frames of the roots are task
-            prefixes. Empty without call stacks.
-        """
+        """Return the call stacks of tasks, sampled by the worker itself, as a flat tree."""
         if self._is_late("profile", stop):
             return b""
         history = list(self.worker.profile_keys_history)
@@ -268,20 +212,7 @@ def _flatten(
 
 
 def warnings_of(server: Any, start: float) -> list[list[Any]]:
-    """Return the warnings and errors that a scheduler or worker has logged.
-
-    Parameters
-    ----------
-    server : Scheduler or Worker
-        The server.
-    start : float
-        Unix s on the server's own clock.
-
-    Returns
-    -------
-    list of list
-        Rows of time (Unix s on the server's own clock), level, text; the newest `MAX_LOG_LINES`.
-    """
+    """Return the warnings and errors that a scheduler or worker has logged."""
     lines = server.get_logs(start=start, timestamps=True)
     kept = [line for line in lines if line[1] not in IGNORED_LEVELS][:MAX_LOG_LINES]
     return [[moment, level, text(line)] for moment, level, line in reversed(kept)]

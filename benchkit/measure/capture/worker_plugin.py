@@ -41,28 +41,14 @@ ACKNOWLEDGE_TIMEOUT_S = 0.5
 
 
 class CaptureWorkerPlugin(WorkerPlugin):
-    """Add metrics to a worker's heartbeat and report data that only the worker has.
-
-    Parameters
-    ----------
-    name : str
-        Name of the capture; the key of the metrics and prefix of the handlers.
-    level : {"full", "light"}
-        "light" reports no call stacks.
-    """
+    """Add metrics to a worker's heartbeat and report data that only the worker has."""
 
     def __init__(self, name: str, level: str) -> None:
         self.name = name
         self.level = level
 
     def setup(self, worker: Any) -> None:
-        """Install the metrics and handlers; called when the worker joins.
-
-        Parameters
-        ----------
-        worker : Worker
-            The worker of this plugin.
-        """
+        """Install the metrics and handlers; called when the worker joins."""
         self.worker = worker
         self.trimmed = False
         #: Maxima since the last heartbeat, see `_update_maxima`.
@@ -93,13 +79,7 @@ class CaptureWorkerPlugin(WorkerPlugin):
         worker.handlers[f"{self.name}_beat"] = self.beat
 
     def teardown(self, worker: Any) -> None:
-        """Remove the metrics and handlers; log the exit of a worker that closes normally.
-
-        Parameters
-        ----------
-        worker : Worker
-            The worker of this plugin.
-        """
+        """Remove the metrics and handlers; log the exit of a worker that closes normally."""
         if worker.status.name.startswith("closing"):
             with contextlib.suppress(Exception):
                 last_samples = self.memory.points(self.last_sent, LAG_TICK_S)
@@ -120,17 +100,7 @@ class CaptureWorkerPlugin(WorkerPlugin):
             vars(distributed).pop("_benchkit_process", None)
 
     def transition(self, key: Any, start: str, finish: str, **kwargs: Any) -> None:
-        """Add the seconds of an attempt that raised; the scheduler does not receive them.
-
-        Parameters
-        ----------
-        key : hashable
-            Key of the task.
-        start, finish : str
-            States of the task on the worker.
-        **kwargs
-            Arguments of other releases of distributed, not used.
-        """
+        """Add the seconds of an attempt that raised; the scheduler does not receive them."""
         if finish != "error" or start not in ("executing", "long-running"):
             return
         for event in self.worker.state.tasks[key].startstops[-1:]:
@@ -142,22 +112,7 @@ class CaptureWorkerPlugin(WorkerPlugin):
                 self.failed_s += max(0.0, stop - max(event["start"], self.on_moment) - message_s)
 
     def heartbeat_metrics(self, worker: Any) -> dict[str, Any]:
-        """Return the metrics for a heartbeat.
-
-        Parameters
-        ----------
-        worker : Worker
-            The worker of this plugin.
-
-        Returns
-        -------
-        dict of str to float
-            Values since the last heartbeat (``rss_peak`` in B, ``tick_max`` and ``gc_max`` in s),
-            totals of the process (``cpu_time``, ``gc_time``, ``gil_time``, ``failed_time``,
-            ``clock_step`` in s, ``io_read``, ``io_write`` in B) and of the machine
-            (``net_read_total``, ``loopback_total`` in B), numbers of both, and ``memory``: samples
-            as bytes, see `MemorySampler.points`.
-        """
+        """Return the metrics for a heartbeat."""
         self.worker_log.copy_transfers()
         heartbeat = worker.periodic_callbacks.get("heartbeat")
         interval_s = heartbeat.callback_time / 1000 if heartbeat is not None else HEARTBEAT_S
@@ -227,11 +182,6 @@ class CaptureWorkerPlugin(WorkerPlugin):
         The new tree excludes samples from before the clock started, or long after it stopped. No
         heartbeat is sent if a metric is a coroutine (as GPU metrics are): a second heartbeat could
         start meanwhile, and Dask then closes the worker.
-
-        Parameters
-        ----------
-        edge : {"on", "off"}
-            Start or stop of the clock.
         """
         self.worker_log.cut_transfers(edge)
         self.machine_cpu_time = _machine_cpu_time()
@@ -250,23 +200,7 @@ class CaptureWorkerPlugin(WorkerPlugin):
             await self.worker.heartbeat()
 
     async def report(self, start: float, stop: float, stacks: bool, last: bool) -> dict[str, Any]:
-        """Return the data of this worker in a window.
-
-        Parameters
-        ----------
-        start, stop : float
-            Window, Unix s on the scheduler's clock.
-        stacks : bool
-            Include call stacks at level "full".
-        last : bool
-            Whether this is the final report of the run, which has more fields.
-
-        Returns
-        -------
-        dict
-            ``transfers``, ``logs``, ``profile`` and ``memory`` as lists, bytes and numbers;
-            ``errors`` lists the fields that failed.
-        """
+        """Return the data of this worker in a window."""
         log = self.worker_log
         give_up = monotonic() + ACKNOWLEDGE_TIMEOUT_S
         while last and self.worker.transfer_outgoing_count and monotonic() < give_up:

@@ -51,18 +51,6 @@ class WorkerReportPoller:
     The window of a request begins where the window of the last reply ended: a lost reply is
     requested again, and no data is sent twice. Each request to a worker ends later than the one
     before, by which the worker recognises requests that arrive late.
-
-    Parameters
-    ----------
-    name : str
-        Name of the capture.
-    scheduler : Scheduler
-        The scheduler whose workers are polled.
-    workers : dict
-        Worker index by address.
-    interval_s : float
-        Minimum seconds between two requests to a worker; longer with hundreds of workers and in
-        long runs.
     """
 
     def __init__(
@@ -82,22 +70,7 @@ class WorkerReportPoller:
         self.pending: dict[int, asyncio.Future[None]] = {}
 
     def request(self, address: str, stop: float, *, last: bool) -> dict[str, Any]:
-        """Return the arguments of a request to a worker.
-
-        Parameters
-        ----------
-        address : str
-            Address of the worker.
-        stop : float
-            End of the window, Unix s on the scheduler's clock.
-        last : bool
-            Whether this is the final report of the run.
-
-        Returns
-        -------
-        dict
-            Arguments of `CaptureWorkerPlugin.report`.
-        """
+        """Return the arguments of a request to a worker."""
         index = self.workers.get(address, -1)
         # Decided once per worker, so that the call stacks of a worker are complete or absent.
         every = max(1, -(-len(self.scheduler.workers) // MAX_PROFILED_WORKERS))
@@ -109,15 +82,7 @@ class WorkerReportPoller:
         return {"start": start, "stop": stop, "stacks": stacks, "last": last}
 
     def send_requests(self, tick_s: float, last_call: float) -> None:
-        """Send requests to workers whose last report is old enough.
-
-        Parameters
-        ----------
-        tick_s : float
-            Seconds until the next call of this method.
-        last_call : float
-            Time of the client's last call, Unix s.
-        """
+        """Send requests to workers whose last report is old enough."""
         now = time()
         if self.stopped or now - last_call > MAX_CLIENT_SILENCE_S:
             return
@@ -153,13 +118,7 @@ class WorkerReportPoller:
             self.parts.append([index, part])
 
     async def stop(self, timeout_s: float) -> None:
-        """Stop polling; the final reports contain the data of cancelled requests.
-
-        Parameters
-        ----------
-        timeout_s : float
-            Seconds to wait for replies before they are cancelled.
-        """
+        """Stop polling; the final reports contain the data of cancelled requests."""
         self.stopped = True
         if self.pending:
             _, unfinished = await asyncio.wait(list(self.pending.values()), timeout=timeout_s)
@@ -174,13 +133,7 @@ class WorkerReportPoller:
             future.cancel()
 
     def drain(self) -> dict[str, list[Any]]:
-        """Return the parts of reports received since the last call.
-
-        Returns
-        -------
-        dict
-            Table ``told`` with rows of worker index and part; empty without parts.
-        """
+        """Return the parts of reports received since the last call."""
         parts, self.parts = self.parts, []
         return {"told": parts} if parts else {}
 
@@ -191,24 +144,7 @@ async def collect_final_reports(
     add_error: AddError,
     window: tuple[float, float],
 ) -> dict[str, Any]:
-    """Request the remaining data of all workers and the logs of nannies and scheduler.
-
-    Parameters
-    ----------
-    poller : WorkerReportPoller
-        The poller of this run, with the window of each worker.
-    groups : TaskGroups
-        The task groups whose spans are returned.
-    add_error : callable
-        ``add_error(where, what)`` records an error.
-    window : tuple of float
-        Start and stop of the clock, Unix s on the scheduler's clock.
-
-    Returns
-    -------
-    dict
-        ``reports`` by worker index, ``spans`` and ``logs``; a table that failed is absent.
-    """
+    """Request the remaining data of all workers and the logs of nannies and scheduler."""
     start, stop = window
     scheduler, workers = poller.scheduler, poller.workers
     states = dict(scheduler.workers)
@@ -285,18 +221,7 @@ def _span_rows(scheduler: Any, groups: TaskGroups) -> list[list[Any]]:
 
 
 def read_fine_metrics(scheduler: Any) -> dict[tuple[Any, ...], float]:
-    """Return the totals of the scheduler's fine performance metrics.
-
-    Parameters
-    ----------
-    scheduler : Scheduler
-        The scheduler.
-
-    Returns
-    -------
-    dict of tuple to float
-        By (span, context, ..., activity, unit); the span is "" for tasks without a span.
-    """
+    """Return the totals of the scheduler's fine performance metrics."""
     totals = scheduler.cumulative_worker_metrics.items()
     metrics = {
         ("", *key): value for key, value in totals if isinstance(key, tuple) and len(key) > 2
@@ -313,18 +238,7 @@ def read_fine_metrics(scheduler: Any) -> dict[tuple[Any, ...], float]:
 def fine_metric_rows(
     now: dict[tuple[Any, ...], float], before: dict[tuple[Any, ...], float]
 ) -> list[tuple[Any, ...]]:
-    """Return the fine metrics of a run.
-
-    Parameters
-    ----------
-    now, before : dict
-        Results of `read_fine_metrics` now and before the run.
-
-    Returns
-    -------
-    list of tuple
-        Rows of context, prefix, activity, unit, value, span.
-    """
+    """Return the fine metrics of a run."""
     rows: dict[tuple[Any, ...], float] = defaultdict(float)
     for key, value in now.items():
         added = value - before.get(key, 0)

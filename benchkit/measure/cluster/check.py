@@ -16,18 +16,7 @@ __all__ = ["cluster_problems"]
 def cluster_problems(
     cluster: Mapping[str, Any], clusters: Mapping[str, Mapping[str, Any]]
 ) -> list[tuple[list[str], str]]:
-    """Return each problem with its place: ``["cluster"]`` or ``["clusters", name]``.
-
-    Parameters
-    ----------
-    cluster, clusters : mapping
-        As in an environment file. Nothing is started, and no login is needed.
-
-    Returns
-    -------
-    list of tuple
-        Place and message.
-    """
+    """Return each problem with its place: ``["cluster"]`` or ``["clusters", name]``."""
     problems: list[tuple[list[str], str]] = []
     try:
         spec = ClusterSpec.from_dict(cluster)

@@ -18,16 +18,6 @@ def worker_infos(client: Client) -> dict[str, dict[str, Any]]:
     """Return the scheduler's information about each worker, by address.
 
     Newer releases of distributed limit the result to five workers by default.
-
-    Parameters
-    ----------
-    client : distributed.Client
-        Client of the cluster.
-
-    Returns
-    -------
-    dict of str to dict
-        As in ``client.scheduler_info()["workers"]``.
     """
     has_limit = "n_workers" in inspect.signature(Client.scheduler_info).parameters
     info: Mapping[str, Any] = client.scheduler_info(**{"n_workers": -1} if has_limit else {})
@@ -37,24 +27,7 @@ def worker_infos(client: Client) -> dict[str, dict[str, Any]]:
 def describe(
     client: Client, workers: str, *, label: str = "", kwargs: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """Return the actual workers, threads, memory in B, hosts and versions of a cluster.
-
-    Parameters
-    ----------
-    client : distributed.Client
-        Client of the cluster.
-    workers : {"new", "restarted", "as found"}
-        State of the workers.
-    label : str
-        Class or address of the cluster; by default those of the client.
-    kwargs : mapping, optional
-        Arguments that the cluster was started with.
-
-    Returns
-    -------
-    dict
-        JSON values for the head of a recording; memory in B.
-    """
+    """Return the actual workers, threads, memory in B, hosts and versions of a cluster."""
     infos = list(worker_infos(client).values())
     limits = [info.get("memory_limit") or 0 for info in infos]
     return {

@@ -15,16 +15,6 @@ def import_cluster_module(name: str) -> ModuleType:
 
     dask_jobqueue sets a handler of SIGINT when it is imported: Ctrl-C would then end a command with
     exit code 0 and without a message.
-
-    Parameters
-    ----------
-    name : str
-        Dotted name of the module.
-
-    Returns
-    -------
-    module
-        The module.
     """
     numbers = [getattr(signal, name, None) for name in ("SIGINT", "SIGTERM", "SIGHUP")]
     handlers = {number: signal.getsignal(number) for number in numbers if number is not None}

@@ -18,15 +18,6 @@ _LOST_WORKER_TIMEOUT = "distributed.deploy.lost-worker-timeout"
 def restart_workers(client: Client, n_workers: int, *, timeout_s: float) -> None:
     """Restart all workers of a cluster and wait for them.
 
-    Parameters
-    ----------
-    client : distributed.Client
-        Client of a cluster whose workers have nannies.
-    n_workers : int
-        Number of workers to wait for.
-    timeout_s : float
-        Limit of the restart, and of the wait after it, in seconds.
-
     Notes
     -----
     A `SpecCluster` looks for each restarted worker 15 s after it left, and closes the nanny of one

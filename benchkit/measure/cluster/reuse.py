@@ -28,20 +28,6 @@ def reused_cluster(spec: ClusterSpec) -> Iterator[RunningCluster]:
     The next call with the same spec gets the same cluster with restarted workers, or a new
     cluster if it does not respond or did not get all its workers back. These clusters are closed
     when the process ends.
-
-    Parameters
-    ----------
-    spec : ClusterSpec
-        Cluster to open.
-
-    Yields
-    ------
-    RunningCluster
-
-    Raises
-    ------
-    InvalidClusterError, ClusterError
-        See `benchkit.measure.cluster.running.open_cluster`.
     """
     if spec.is_local or spec.address is not None:
         with open_cluster(spec) as cluster:

@@ -28,21 +28,11 @@ CLOSE_TIMEOUT_S = 30.0
 
 @dataclass
 class RunningCluster:
-    """A running cluster.
+    """A running cluster."""
 
-    Parameters
-    ----------
-    client : distributed.Client
-        Connected client.
-    cluster : Cluster or None
-        The cluster that was started; None for an address.
-    description : dict
-        See `benchkit.measure.cluster.description.describe`.
-    """
-
-    client: Client
-    cluster: Any
-    description: dict[str, Any]
+    client: Client  # Connected client
+    cluster: Any  # The cluster that was started; None for an address
+    description: dict[str, Any]  # See `benchkit.measure.cluster.description.describe`.
 
 
 @contextmanager

@@ -301,20 +301,7 @@ class ClusterSpec:
 
 
 def takes_option(factory: Callable[..., Any], name: str) -> bool:
-    """Return whether a cluster class declares an option, itself or in a base class.
-
-    Parameters
-    ----------
-    factory : callable
-        The class, or a function that returns a cluster.
-    name : str
-        Name of the option.
-
-    Returns
-    -------
-    bool
-        False also for a class that passes unknown options on, as dask-gateway does.
-    """
+    """Return whether a cluster class declares an option, itself or in a base class."""
     return name in _declared(factory)
 
 

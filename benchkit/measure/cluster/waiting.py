@@ -37,21 +37,7 @@ _LAST_LINES = 2
 
 
 def requested_workers(cluster: Any, spec: ClusterSpec) -> int | None:
-    """Return the number of workers that were requested of a cluster.
-
-    Parameters
-    ----------
-    cluster : Cluster
-        The cluster, which need not be complete.
-    spec : ClusterSpec
-        What it was started from.
-
-    Returns
-    -------
-    int or None
-        From the option ``n_workers`` and the cluster's own list, whichever is more: a job can have
-        more processes than were requested. None if neither has it.
-    """
+    """Return the number of workers that were requested of a cluster."""
     listed = (getattr(cluster, "worker_spec", None) or {}).values()
     option = spec.kwargs.get("n_workers")
     counts = [sum(map(_workers_of, listed)), option if isinstance(option, int) else 0]
@@ -71,11 +57,6 @@ class DeployErrors(logging.Handler):
 
     A context manager: it collects while the cluster starts. Such as of dask-jobqueue, which only
     logs that a job was refused.
-
-    Attributes
-    ----------
-    texts : list of str
-        Message of each error.
     """
 
     def __init__(self) -> None:
@@ -90,13 +71,7 @@ class DeployErrors(logging.Handler):
         logging.getLogger("tornado.application").removeHandler(self)
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keep the error of a record if it comes from the code that deploys clusters.
-
-        Parameters
-        ----------
-        record : logging.LogRecord
-            Record of tornado.
-        """
+        """Keep the error of a record if it comes from the code that deploys clusters."""
         error = record.exc_info[1] if record.exc_info else None
         for frame, _ in traceback.walk_tb(error.__traceback__ if error else None):
             if frame.f_globals.get("__name__", "").startswith("distributed.deploy."):
@@ -113,27 +88,7 @@ def await_workers(
     limit_s: float,
     end: float,
 ) -> None:
-    """Wait until all workers have connected.
-
-    Parameters
-    ----------
-    client : distributed.Client
-        Client of the cluster.
-    cluster : Cluster
-        The cluster.
-    spec : ClusterSpec
-        What it was started from.
-    errors : DeployErrors
-        Errors since its start.
-    limit_s, end : float
-        Limit in s, for messages, and the monotonic time at which it ends.
-
-    Raises
-    ------
-    ClusterError
-        A worker cannot start, or not all workers connected in time, or none; with the last lines
-        of the cluster's errors or logs.
-    """
+    """Wait until all workers have connected."""
     requested = requested_workers(cluster, spec)
     if "n_workers" in spec.kwargs and not takes_option(spec.factory(), "n_workers"):
         cluster.scale(requested)  # dask-gateway accepts the number only after the start

@@ -49,22 +49,13 @@ MANIFEST = "manifest.json"
 
 @dataclass(frozen=True)
 class Dataset:
-    """A dataset on disk.
+    """A dataset on disk."""
 
-    Parameters
-    ----------
-    path : Path
-        Folder of the dataset.
-    manifest : dict
-        Recipe, version, params, made (Unix s), seconds, bytes, files (B by name), and entries of
-        the recipe: rows, tables, seed, generators.
-    url : str, default ""
-        URL from which workers read it; "": they read the folder (see `remote_copy`).
-    """
-
-    path: Path
+    path: Path  # Folder of the dataset
+    # Recipe, version, params, made (Unix s), seconds, bytes, files (B by name), and entries of the
+    # recipe: rows, tables, seed, generators.
     manifest: dict[str, Any]
-    url: str = ""
+    url: str = ""  # URL from which workers read it; "": they read the folder (see `remote_copy`)
 
     @property
     def nbytes(self) -> int:
@@ -87,40 +78,11 @@ class Dataset:
         return html_table(self.label, texts.items())
 
     def at(self, name: str) -> str:
-        """Return the path or URL from which workers read a file or folder of the dataset.
-
-        Parameters
-        ----------
-        name : str
-            Path relative to the folder of the dataset.
-
-        Returns
-        -------
-        str
-            Path on this machine, or URL if the dataset was uploaded.
-        """
+        """Return the path or URL from which workers read a file or folder of the dataset."""
         return f"{self.url}/{name}" if self.url else str(self.path / name)
 
     def files(self, table: str, *, here: bool = False) -> list[str]:
-        """Return the sorted paths or URLs of the files of a table.
-
-        Parameters
-        ----------
-        table : str
-            Name of the table in the manifest.
-        here : bool, default False
-            Return local paths, for code that reads on this machine only.
-
-        Returns
-        -------
-        list of str
-            Paths on this machine, or URLs if the dataset was uploaded.
-
-        Raises
-        ------
-        InvalidParameterError
-            The table does not exist.
-        """
+        """Return the sorted paths or URLs of the files of a table."""
         tables = self.manifest.get("tables", {})
         if table not in tables:
             hint = did_you_mean(table, tables, f"there are {', '.join(tables) or 'none'}")
@@ -133,21 +95,6 @@ class Dataset:
 
         Environments that only read a cached result do not need DuckDB. If the measured environment
         has no DuckDB, the Python of benchkit runs the query.
-
-        Parameters
-        ----------
-        sql : str
-            One select statement; each table of the dataset is a view.
-
-        Returns
-        -------
-        pandas.DataFrame
-            Rows of the result.
-
-        Raises
-        ------
-        MissingPackage
-            The result is not cached and DuckDB is not installed.
         """
         import pandas as pd
 
@@ -248,13 +195,7 @@ def _find_or_make(chosen: Recipe, bound: dict[str, Any]) -> Dataset:
 
 
 def list_datasets() -> list[Dataset]:
-    """Return all datasets on disk, sorted by recipe and size.
-
-    Returns
-    -------
-    list of Dataset
-        Complete datasets in `data_folder`.
-    """
+    """Return all datasets on disk, sorted by recipe and size."""
     folder = data_folder()
     paths = sorted(folder.iterdir()) if folder.is_dir() else []
     datasets = [item for path in paths if (item := _read(path)) is not None]
@@ -262,23 +203,7 @@ def list_datasets() -> list[Dataset]:
 
 
 def clear(name: str | None = None) -> list[Dataset]:
-    """Remove the datasets of a recipe, or all, except those that are being made.
-
-    Parameters
-    ----------
-    name : str, optional
-        Name of the recipe; by default all.
-
-    Returns
-    -------
-    list of Dataset
-        Removed datasets.
-
-    Raises
-    ------
-    UsageError
-        Neither a recipe nor a dataset of this name exists.
-    """
+    """Remove the datasets of a recipe, or all, except those that are being made."""
     chosen = [item for item in list_datasets() if name is None or item.manifest["recipe"] == name]
     if name is not None and not chosen:
         find_recipe(name)
@@ -301,11 +226,6 @@ def data_folder() -> Path:
     ``$BENCHKIT_DATA``, else Dask's configuration ``benchkit.data``, else ``benchkit/data`` in the
     user's cache folder. Workers on other machines must have it under the same path, or read a copy
     (see `benchkit.measure.data.remote_copy.data_url`).
-
-    Returns
-    -------
-    Path
-        Absolute path; the folder may not exist yet.
     """
     chosen = setting("data")
     if chosen:

@@ -29,26 +29,7 @@ _NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP}
 
 @contextmanager
 def dataset_lock(folder: Path, key: str, *, timeout_s: float | None = None) -> Iterator[None]:
-    """Hold the lock of a dataset; the kernel releases it when the process ends.
-
-    Parameters
-    ----------
-    folder : Path
-        Folder of all datasets.
-    key : str
-        Key of the dataset.
-    timeout_s : float, optional
-        Time to wait for another process in s; by default `LOCK_TIMEOUT_S`.
-
-    Yields
-    ------
-    None
-
-    Raises
-    ------
-    DatasetError
-        Another process has held the lock for longer than that.
-    """
+    """Hold the lock of a dataset; the kernel releases it when the process ends."""
     timeout_s = LOCK_TIMEOUT_S if timeout_s is None else timeout_s
     path = folder / "locks" / f"{key}.lock"
     path.parent.mkdir(parents=True, exist_ok=True)

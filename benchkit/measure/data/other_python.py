@@ -35,20 +35,7 @@ Dataset(Path(request["path"]), request["manifest"]).answer(request["sql"])
 
 
 def run_elsewhere(script: str, request: Mapping[str, Any]) -> bool:
-    """Run a script with the Python of benchkit, unless this is that Python.
-
-    Parameters
-    ----------
-    script : {MAKE, ANSWER}
-        Source of the script.
-    request : mapping
-        Input of the script, sent as JSON.
-
-    Returns
-    -------
-    bool
-        Whether the script ran and succeeded.
-    """
+    """Run a script with the Python of benchkit, unless this is that Python."""
     python = os.environ.get(HELPER_VARIABLE)
     if not python or Path(python) == Path(sys.executable):
         return False

@@ -117,25 +117,7 @@ def random_frame(
 def frame_maker(
     columns: Mapping[str, int], rows: int, *, freq: str | None = None, seed: int = 0
 ) -> Callable[[int], Any]:
-    """Return a function that makes partition number i of a random frame, as a pandas DataFrame.
-
-    Parameters
-    ----------
-    columns, freq, seed
-        See `random_frame`.
-    rows : int
-        Rows of one partition.
-
-    Returns
-    -------
-    callable
-        Takes the number of the partition.
-
-    Raises
-    ------
-    InvalidParameterError
-        A kind of column does not exist.
-    """
+    """Return a function that makes partition number i of a random frame, as a pandas DataFrame."""
     for kind in columns:
         if kind not in KINDS:
             raise InvalidParameterError(f"column kind {kind!r}: choose among {', '.join(KINDS)}")

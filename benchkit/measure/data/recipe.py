@@ -26,45 +26,17 @@ _NAME = re.compile(r"[a-z][a-z0-9_]*\Z")
 
 @dataclass(frozen=True)
 class Recipe:
-    """A function that makes a dataset; declare it with `recipe`.
+    """A function that makes a dataset; declare it with `recipe`."""
 
-    Parameters
-    ----------
-    name : str
-        Name of the recipe: a-z, 0-9 and _.
-    version : int
-        Part of the key: a higher number makes all datasets again.
-    function : callable
-        Writes files to a folder and returns entries of the manifest; see `recipe`.
-    sizes : mapping of mapping
-        Parameters of the named sizes.
-    """
-
-    name: str
-    version: int
+    name: str  # Name of the recipe: a-z, 0-9 and _
+    version: int  # Part of the key: a higher number makes all datasets again
+    # Writes files to a folder and returns entries of the manifest; see `recipe`.
     function: Callable[..., Mapping[str, Any]]
+    # Parameters of the named sizes.
     sizes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def bind(self, size: str | None = None, **given: Any) -> dict[str, Any]:
-        """Return all parameters: defaults, replaced by those of the size, replaced by `given`.
-
-        Parameters
-        ----------
-        size : str, optional
-            A name in `sizes`.
-        **given
-            Values of parameters; each is converted to the type of its default.
-
-        Returns
-        -------
-        dict
-            Value of each parameter.
-
-        Raises
-        ------
-        InvalidParameterError
-            The size or a parameter does not exist, or a value has the wrong type.
-        """
+        """Return all parameters: defaults, replaced by those of the size, replaced by `given`."""
         if size is not None and size not in self.sizes:
             hint = did_you_mean(size, self.sizes, f"there are {', '.join(self.sizes) or 'none'}")
             raise InvalidParameterError(f"recipe {self.name}: no size {size!r}: {hint}")
@@ -86,18 +58,7 @@ class Recipe:
         return params
 
     def key(self, params: Mapping[str, Any]) -> str:
-        """Return the folder name of a dataset: recipe and hash of version and parameters.
-
-        Parameters
-        ----------
-        params : mapping
-            All parameters, from `bind`.
-
-        Returns
-        -------
-        str
-            ``<name>-<12 hexadecimal digits>``.
-        """
+        """Return the folder name of a dataset: recipe and hash of version and parameters."""
         text = json.dumps([self.name, self.version, dict(params)], sort_keys=True)
         return f"{self.name}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
 
@@ -153,23 +114,7 @@ def recipe(
 
 
 def find_recipe(name: str) -> Recipe:
-    """Return a recipe by its name; the shipped recipes are declared if there is none yet.
-
-    Parameters
-    ----------
-    name : str
-        Name of the recipe.
-
-    Returns
-    -------
-    Recipe
-        The last declared recipe with this name.
-
-    Raises
-    ------
-    UsageError
-        The recipe does not exist; the message has a similar name.
-    """
+    """Return a recipe by its name; the shipped recipes are declared if there is none yet."""
     if name not in _RECIPES:
         declared = dict(_RECIPES)
         for path in shipped_recipes():
@@ -182,13 +127,7 @@ def find_recipe(name: str) -> Recipe:
 
 
 def shipped_recipes() -> list[Path]:
-    """Return the files of the shipped recipes: in the package, or next to it in a checkout.
-
-    Returns
-    -------
-    list of Path
-        One file per kind of data.
-    """
+    """Return the files of the shipped recipes: in the package, or next to it in a checkout."""
     package = Path(__file__).resolve().parents[2]
     inside = package / "shipped"
     root = inside if inside.is_dir() else package.parent
@@ -196,20 +135,7 @@ def shipped_recipes() -> list[Path]:
 
 
 def need(package: str, name: str) -> None:
-    """Check that a package which a recipe needs is installed.
-
-    Parameters
-    ----------
-    package : str
-        Name of the module.
-    name : str
-        Name of the recipe.
-
-    Raises
-    ------
-    MissingPackage
-        The package is not installed.
-    """
+    """Check that a package which a recipe needs is installed."""
     try:
         import_module(package)
     except ImportError as error:
@@ -219,16 +145,5 @@ def need(package: str, name: str) -> None:
 
 
 def versions_of(*packages: str) -> dict[str, str]:
-    """Return the versions of packages, for a manifest.
-
-    Parameters
-    ----------
-    *packages : str
-        Names of modules.
-
-    Returns
-    -------
-    dict
-        Version by name of the module.
-    """
+    """Return the versions of packages, for a manifest."""
     return {package: str(import_module(package).__version__) for package in packages}

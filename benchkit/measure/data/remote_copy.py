@@ -22,11 +22,6 @@ def data_url() -> str:
     ``$BENCHKIT_DATA_URL``, else Dask's configuration ``benchkit.data-url``. Credentials and
     endpoints are those of fsspec's own configuration (``FSSPEC_S3_KEY`` and so on) or of the
     protocol's packages.
-
-    Returns
-    -------
-    str
-        URL without a trailing slash.
     """
     return str(setting("data-url") or "").rstrip("/")
 
@@ -38,27 +33,6 @@ def upload_dataset(
 
     The manifest is written last: if it exists, the copy is complete. Concurrent uploads write the
     same files.
-
-    Parameters
-    ----------
-    folder : Path
-        Folder of the dataset on this machine.
-    manifest : mapping
-        Manifest of the dataset; its ``files`` are copied.
-    manifest_name : str
-        File name of the manifest.
-    label : str
-        Name of the dataset in error messages.
-
-    Returns
-    -------
-    str
-        URL of the folder.
-
-    Raises
-    ------
-    DatasetError
-        The URL is not writable, or its protocol needs a package that is not installed.
     """
     url = f"{data_url()}/{folder.name}"
     if url in _UPLOADED:

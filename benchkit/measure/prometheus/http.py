@@ -26,15 +26,7 @@ MAX_RESPONSE_BYTES = 512 * 2**20
 
 
 class HttpError(Exception):
-    """A request failed.
-
-    Parameters
-    ----------
-    message : str
-        The reason in one line.
-    body : bytes, default b""
-        Content of the response, if there was one.
-    """
+    """A request failed."""
 
     def __init__(self, message: str, body: bytes = b"") -> None:
         self.body = body
@@ -43,24 +35,13 @@ class HttpError(Exception):
 
 @dataclass(frozen=True)
 class Endpoint:
-    """HTTP endpoint of one process of the cluster.
+    """HTTP endpoint of one process of the cluster."""
 
-    Parameters
-    ----------
-    instance : str
-        ``host:port``, the instance label of Prometheus; empty if the process serves no HTTP.
-    address : str
-        Dask address of the process.
-    name : str
-        Dask name of the worker.
-    role : {"scheduler", "worker"}
-        Kind of the process.
-    """
-
+    # `host:port`, the instance label of Prometheus; empty if the process serves no HTTP.
     instance: str
-    address: str
-    name: str
-    role: str
+    address: str  # Dask address of the process
+    name: str  # Dask name of the worker
+    role: str  # Kind of the process
 
     @property
     def url(self) -> str:
@@ -69,34 +50,12 @@ class Endpoint:
         return f"{'https' if secure else 'http'}://{self.instance}/metrics"
 
     def to_dict(self) -> dict[str, str]:
-        """Return the attributes as a dict.
-
-        Returns
-        -------
-        dict of str to str
-            JSON values.
-        """
+        """Return the attributes as a dict."""
         return asdict(self)
 
 
 def find_endpoints(client: Any) -> list[Endpoint]:
-    """Return the endpoints of scheduler and workers. Do not call it from the client's event loop.
-
-    Parameters
-    ----------
-    client : distributed.Client
-        Client of the cluster.
-
-    Returns
-    -------
-    list of Endpoint
-        The scheduler first; with an empty `instance` for a process without HTTP.
-
-    Raises
-    ------
-    Exception
-        The scheduler does not reply in time.
-    """
+    """Return the endpoints of scheduler and workers; must not run in the client's event loop."""
     future = asyncio.run_coroutine_threadsafe(
         asyncio.wait_for(client.scheduler.identity(), IDENTITY_TIMEOUT_S), client.loop.asyncio_loop
     )
@@ -117,29 +76,7 @@ def _endpoint(address: str, services: Any, name: str, role: str) -> Endpoint:
 def request(
     url: str, *, timeout_s: float, form: dict[str, str] | None = None, direct: bool = False
 ) -> bytes:
-    """Send an HTTP request and return the content of the response.
-
-    Parameters
-    ----------
-    url : str
-        May contain ``user:password@``, which is sent as basic authentication and never shown.
-    timeout_s : float
-        Limit of each step in s.
-    form : dict, optional
-        Form to post; without it the request is a GET.
-    direct : bool, default False
-        Ignore the proxies in the environment variables.
-
-    Returns
-    -------
-    bytes
-        At most `MAX_RESPONSE_BYTES`.
-
-    Raises
-    ------
-    HttpError
-        No response, a timeout, or an error status.
-    """
+    """Send an HTTP request and return the content of the response."""
     address, login = _split_login(url)
     data = urllib.parse.urlencode(form).encode() if form is not None else None
     http_request = urllib.request.Request(address, data)
@@ -179,16 +116,6 @@ def _split_login(url: str) -> tuple[str, str]:
 
 def without_login(url: str) -> str:
     """Return a URL without user and password.
-
-    Parameters
-    ----------
-    url : str
-        URL, possibly with ``user:password@``.
-
-    Returns
-    -------
-    str
-        The rest of the URL is unchanged.
 
     Examples
     --------

@@ -36,18 +36,6 @@ _LOOPBACK = {"127.0.0.1", "localhost", "[::1]"}
 def selector_of(instances: Iterable[str], match: str = "") -> str:
     """Return a PromQL selector for the series of a cluster.
 
-    Parameters
-    ----------
-    instances : iterable of str
-        ``host:port`` of the processes.
-    match : str, default ""
-        Selector to use instead of the instances.
-
-    Returns
-    -------
-    str
-        Without the series that the client library adds to every process.
-
     Examples
     --------
     >>> selector_of(["10.0.0.7:8787"])
@@ -68,28 +56,7 @@ def selector_of(instances: Iterable[str], match: str = "") -> str:
 
 
 def read_range(url: str, selector: str, start: float, stop: float) -> dict[str, Any]:
-    """Return the series of a selector between two times.
-
-    Parameters
-    ----------
-    url : str
-        Address of the server.
-    selector : str
-        PromQL selector of the series.
-    start, stop : float
-        Unix time in s on this machine's clock.
-
-    Returns
-    -------
-    dict
-        ``answer``: response of the server, compressed JSON; ``metadata``: kind and help of the
-        metrics by name; ``step`` in s; ``ahead``: server clock minus local clock in s.
-
-    Raises
-    ------
-    HttpError
-        The server does not exist, returns an error, or has no such series.
-    """
+    """Return the series of a selector between two times."""
     call_time = time()
     now = float(_query(url, "query", query="time()")["result"][0])
     ahead = min(now - call_time, 0.0) + max(now - time(), 0.0)

@@ -36,20 +36,7 @@ NO_METRICS = b"# Prometheus metrics are not available"
 
 
 class Scraper:
-    """Scrape one cluster in a background thread, from `begin` to `end`.
-
-    Parameters
-    ----------
-    client : Client
-        Client of the cluster.
-    writer : RecordingWriter
-        Recording for the tables `scrapes` (local Unix time, instance, compressed text) and
-        `endpoints`.
-    observer : Observer
-        Observer of the run: the difference of the clocks.
-    add_error : callable
-        ``add_error(line)`` is called for each problem.
-    """
+    """Scrape one cluster in a background thread, from `begin` to `end`."""
 
     def __init__(
         self,

@@ -35,23 +35,11 @@ SERVER_TIMEOUT_S = 40.0
 
 @dataclass(frozen=True)
 class Prometheus:
-    """Source of the Prometheus metrics of a run.
+    """Source of the Prometheus metrics of a run."""
 
-    Parameters
-    ----------
-    url : str
-        Address of a Prometheus server, ``scrape``, or empty for none.
-    match : str, default ""
-        Selector of the cluster's series on the server, such as ``{job="dask"}``; by default
-        the instances of its scheduler and workers.
-
-    Raises
-    ------
-    UsageError
-        `url` is neither an address nor ``scrape``, or `match` is not a selector.
-    """
-
-    url: str = ""
+    url: str = ""  # Address of a Prometheus server, `scrape`, or empty for none
+    # Selector of the cluster's series on the server, such as `{job="dask"}`; by default the
+    # instances of its scheduler and workers.
     match: str = ""
 
     def __post_init__(self) -> None:
@@ -74,23 +62,7 @@ class Prometheus:
 
     @classmethod
     def from_environment(cls, url: str | None = None) -> Prometheus:
-        """Return a source; its selector is ``$BENCHKIT_PROMETHEUS_MATCH``.
-
-        Parameters
-        ----------
-        url : str, optional
-            Address of a server, ``scrape``, or "" for none; by default ``$BENCHKIT_PROMETHEUS``.
-
-        Returns
-        -------
-        Prometheus
-            With an empty `url` if no source is chosen.
-
-        Raises
-        ------
-        UsageError
-            `url` or the selector is invalid.
-        """
+        """Return a source; its selector is ``$BENCHKIT_PROMETHEUS_MATCH``."""
         if url is None:
             url = os.environ.get(VARIABLE, "")
         return cls(url.strip(), os.environ.get(MATCH_VARIABLE, "").strip())
@@ -111,21 +83,6 @@ def record_prometheus(
 
     Each scrape resets the maximum tick duration in Dask: with two scrapers on one cluster, each
     reads the maximum since the last scrape of either.
-
-    Parameters
-    ----------
-    client : Client
-        Client of the cluster.
-    source : Prometheus
-        Source of the metrics.
-    observer : Observer
-        Observer of the run, which has its start and end time and collects errors.
-    writer : RecordingWriter
-        Recording for the metrics.
-
-    Yields
-    ------
-    None
     """
     if not source.url:
         yield

@@ -47,16 +47,6 @@ _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 def is_secret_name(name: str) -> bool:
     """Return whether the value of an entry or variable with this name is a secret.
 
-    Parameters
-    ----------
-    name : str
-        Name of a variable, key of a configuration or option of a cluster.
-
-    Returns
-    -------
-    bool
-        Whether it has a word such as ``token`` or ``passwords``, or ends like ``FERNET_KEY``.
-
     Examples
     --------
     >>> is_secret_name("AZURE_STORAGE_KEY"), is_secret_name("sort_key")
@@ -223,18 +213,7 @@ _BEFORE_DATA = re.compile(
 
 
 def find_secrets(text: str) -> Iterator[tuple[int, int]]:
-    """Yield begin and end of each secret that a text shows by its form, in no order.
-
-    Parameters
-    ----------
-    text : str
-        Text to write.
-
-    Yields
-    ------
-    tuple of int
-        Positions of the first character and after the last; they may overlap.
-    """
+    """Yield begin and end of each secret that a text shows by its form, in no order."""
     lower = text.lower()
     for words, form in _RULES:
         if any(word in lower for word in words):

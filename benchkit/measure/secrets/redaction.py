@@ -47,33 +47,12 @@ _known: set[str] = set()
 
 
 def redact(value: Any) -> Any:
-    """Return a JSON value without secrets.
-
-    Parameters
-    ----------
-    value : Any
-        JSON value, possibly nested; bytes are kept, other objects become text.
-
-    Returns
-    -------
-    Any
-        Copy with `REDACTED` as the value of each secret, and ``***`` for secrets inside texts.
-    """
+    """Return a JSON value without secrets."""
     return _Redaction().value(value, "")
 
 
 def redact_text(text: str) -> str:
     """Return a text without secrets.
-
-    Parameters
-    ----------
-    text : str
-        Text to show or to write.
-
-    Returns
-    -------
-    str
-        The text with ``***`` in place of secrets.
 
     Examples
     --------
@@ -84,29 +63,12 @@ def redact_text(text: str) -> str:
 
 
 def has_secret(text: str) -> bool:
-    """Return whether a text has a secret.
-
-    Parameters
-    ----------
-    text : str
-        Text to write.
-
-    Returns
-    -------
-    bool
-        Whether `redact_text` changes it.
-    """
+    """Return whether a text has a secret."""
     return redact_text(text) != text
 
 
 def redact_file(path: Path) -> None:
-    """Remove secrets from a text file, such as the log of a process that has ended.
-
-    Parameters
-    ----------
-    path : Path
-        The file; a missing one is ignored.
-    """
+    """Remove secrets from a text file, such as the log of a process that has ended."""
     with suppress(OSError):
         text = path.read_text(encoding="utf-8", errors="replace")
         clean = redact_text(text)
@@ -115,13 +77,7 @@ def redact_file(path: Path) -> None:
 
 
 def remember_secrets(*values: Any) -> None:
-    """Remove values under names of secrets, and logins in addresses, from all texts from now on.
-
-    Parameters
-    ----------
-    *values : mapping
-        Options of a cluster, variables, configuration, parameters; possibly nested.
-    """
+    """Remove values under names of secrets, and logins in addresses, from all texts from now on."""
     for value in values:
         _known.update(_secrets_in(value))
 

@@ -28,24 +28,7 @@ SETTINGS = {
 
 
 def setting(key: str) -> Any:
-    """Return a setting of benchkit.
-
-    Parameters
-    ----------
-    key : str
-        A key of `SETTINGS`.
-
-    Returns
-    -------
-    object
-        Value of the environment variable, else of Dask's configuration (files such as
-        ``~/.config/dask/benchkit.yaml``, variables such as ``DASK_BENCHKIT__STORE``), else None.
-
-    Raises
-    ------
-    UsageError
-        Dask's configuration has an unknown key below ``benchkit``.
-    """
+    """Return a setting of benchkit."""
     configured = dask.config.get("benchkit", None)
     if configured is None:
         configured = {}

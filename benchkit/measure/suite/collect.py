@@ -37,44 +37,18 @@ _USAGE_ERROR = 4
 
 @dataclass(eq=False)
 class TestWorkload(Workload):
-    """A test as a workload; its category is the file of the test, without the suffix.
-
-    Parameters
-    ----------
-    main : callable
-        Function of the test.
-    category, short_name : str
-        File, and node id, which is the whole name.
-    parameters, tags, requires, max_threads, features, cluster
-        See `benchkit.measure.workload`; the tags are the marks of the test.
-    deadline_s, version, metrics, seed, owner
-        See `benchkit.measure.workload`.
-    steps : dict of str to callable
-        Steps by name, without arguments.
-    """
+    """A test as a workload; its category is the file of the test, without the suffix."""
 
     __test__ = False
 
+    # Steps by name, without arguments.
     steps: dict[str, Callable[..., Any]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.steps.setdefault("run", self.main)
 
     def call(self, step: str, **available: Any) -> Any:
-        """Call a step without arguments.
-
-        Parameters
-        ----------
-        step : str
-            Name of the step.
-        **available
-            Not used: the fixtures of the test give its arguments.
-
-        Returns
-        -------
-        Any
-            Result of the step; None if there is no such step.
-        """
+        """Call a step without arguments."""
         return self.steps[step]() if step in self.steps else None
 
     @property
@@ -84,22 +58,7 @@ class TestWorkload(Workload):
 
     @classmethod
     def of(cls, node_id: str, function: Callable[..., Any], **options: Any) -> TestWorkload:
-        """Return the workload of a test.
-
-        Parameters
-        ----------
-        node_id : str
-            Node id of the test.
-        function : callable
-            Function of the test.
-        **options
-            Further fields of the workload.
-
-        Returns
-        -------
-        TestWorkload
-            The workload.
-        """
+        """Return the workload of a test."""
         return cls(function, node_id.partition(".")[0], node_id, **options)
 
     def _functions(self) -> list[Callable[..., Any]]:
@@ -107,39 +66,12 @@ class TestWorkload(Workload):
 
 
 def is_suite(folder: str | Path) -> bool:
-    """Return whether a folder of workloads is a suite of tests.
-
-    Parameters
-    ----------
-    folder : str or path
-        Folder, or path of pytest with the prefix ``pytest:``.
-
-    Returns
-    -------
-    bool
-        True with the prefix.
-    """
+    """Return whether a folder of workloads is a suite of tests."""
     return str(folder).startswith(PREFIX)
 
 
 def absolute_folder(folder: str | Path) -> str:
-    """Return the absolute path of a folder of workloads or of a suite.
-
-    Parameters
-    ----------
-    folder : str or path
-        Folder, or path of pytest with the prefix ``pytest:``.
-
-    Returns
-    -------
-    str
-        A suite keeps its prefix.
-
-    Raises
-    ------
-    UsageError
-        The file or folder of a suite does not exist.
-    """
+    """Return the absolute path of a folder of workloads or of a suite."""
     if not is_suite(folder):
         return str(Path(folder).resolve())
     path, colons, test = str(folder).removeprefix(PREFIX).partition("::")
@@ -149,25 +81,7 @@ def absolute_folder(folder: str | Path) -> str:
 
 
 def collect_tests(suite: str) -> tuple[list[TestWorkload], list[tuple[str, str]]]:
-    """Collect the tests of a suite as pytest does.
-
-    Parameters
-    ----------
-    suite : str
-        Suite, as `absolute_folder` returns it.
-
-    Returns
-    -------
-    workloads : list of TestWorkload
-        In the order of pytest.
-    broken : list of (str, str)
-        Node ids that cannot be collected, and the reasons.
-
-    Raises
-    ------
-    UsageError
-        pytest is not installed, rejects its arguments, or finds nothing.
-    """
+    """Collect the tests of a suite as pytest does."""
     path = suite.removeprefix(PREFIX)
     collector = _Collector()
     code, text = run_pytest(["--collect-only", path], collector)
@@ -182,26 +96,12 @@ class InProcess:
     """Plugin of pytest for a session in this process that records nothing by itself."""
 
     def pytest_load_initial_conftests(self, early_config: Any, args: list[str]) -> None:
-        """Run the tests in this process, whatever the suite's own options are.
-
-        Parameters
-        ----------
-        early_config : pytest.Config
-            Configuration with the plugins that are installed.
-        args : list of str
-            Arguments of the command, after the suite's own options.
-        """
+        """Run the tests in this process, whatever the suite's own options are."""
         if early_config.pluginmanager.hasplugin("xdist"):
             args += ["-n", "0"]
 
     def pytest_configure(self, config: Any) -> None:
-        """Do not record with the fixtures, which the suite's own options may ask for.
-
-        Parameters
-        ----------
-        config : pytest.Config
-            Configuration with all options.
-        """
+        """Do not record with the fixtures, which the suite's own options may ask for."""
         config.option.benchkit = False
 
 
@@ -231,27 +131,7 @@ class _Collector(InProcess):
 
 
 def run_pytest(arguments: Sequence[str], plugin: InProcess) -> tuple[int, str]:
-    """Run pytest in this process.
-
-    Parameters
-    ----------
-    arguments : sequence of str
-        Arguments of the command.
-    plugin : InProcess
-        Plugin with hooks, in addition to those that are installed.
-
-    Returns
-    -------
-    code : int
-        Exit code of pytest.
-    text : str
-        What pytest printed.
-
-    Raises
-    ------
-    UsageError
-        pytest is not installed.
-    """
+    """Run pytest in this process."""
     try:
         import pytest
     except ImportError:
@@ -267,18 +147,7 @@ def run_pytest(arguments: Sequence[str], plugin: InProcess) -> tuple[int, str]:
 
 
 def error_line(text: str) -> str:
-    """Return the line of pytest's output that has the error.
-
-    Parameters
-    ----------
-    text : str
-        Output, or the representation of a failure.
-
-    Returns
-    -------
-    str
-        The first line that pytest marks as an error; otherwise the last line.
-    """
+    """Return the line of pytest's output that has the error."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     marked = [line[1:].strip() for line in lines if line.startswith("E ")]
     marked += [line.partition(": error: ")[2] for line in lines if ": error: " in line]
@@ -287,25 +156,7 @@ def error_line(text: str) -> str:
 
 
 def node_arguments(node_id: str, suites: Iterable[str | Path]) -> list[str]:
-    """Return the arguments with which pytest selects one test of a suite.
-
-    Parameters
-    ----------
-    node_id : str
-        Node id of the test, relative to the root folder of the suite.
-    suites : iterable of str or path
-        Suites, as `absolute_folder` returns them.
-
-    Returns
-    -------
-    list of str
-        Arguments of the command.
-
-    Raises
-    ------
-    UnknownWorkload
-        No suite has the file of the test.
-    """
+    """Return the arguments with which pytest selects one test of a suite."""
     file = node_id.partition("::")[0]
     for root in _roots(suites):
         if (root / file).is_file():

@@ -34,18 +34,12 @@ PLUGIN_NAME = "benchkit-arm"
 
 @dataclass(frozen=True)
 class ArmEnvironment:
-    """What the fixtures of benchkit know of the environment that is measured.
+    """What the fixtures of benchkit know of the environment that is measured."""
 
-    Parameters
-    ----------
-    cluster, clusters : mapping
-        Class and options of the cluster, and named shapes.
-    dask : mapping
-        Empty: the process has the configuration of the environment.
-    """
-
+    # cluster, clusters: Class and options of the cluster, and named shapes.
     cluster: Mapping[str, Any]
     clusters: Mapping[str, Mapping[str, Any]]
+    # Empty: the process has the configuration of the environment.
     dask: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -56,29 +50,6 @@ def execute_test(
 
     The cluster is that of a client among the fixtures, of the current client, or that of the
     environment. A fixture or a file that fails is a run that fails before its clock.
-
-    Parameters
-    ----------
-    node_id : str
-        Node id of the test.
-    suites : sequence of str or path
-        Suites of tests.
-    environment : ArmEnvironment
-        Cluster of the fixtures.
-    **options
-        See `benchkit.measure.runner.execute`.
-
-    Returns
-    -------
-    Path
-        Folder of the recording.
-
-    Raises
-    ------
-    UnknownWorkload
-        No suite has the file of the test.
-    KeyboardInterrupt
-        The user interrupted the run.
     """
     arguments = node_arguments(node_id, suites)
     arm = _Arm(environment, partial(_execute, environment, options))

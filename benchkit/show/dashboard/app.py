@@ -52,13 +52,7 @@ _NAVIGATION = (
 
 
 def application() -> pn.Template:
-    """Return the page for the address of the session.
-
-    Returns
-    -------
-    panel.Template
-        The page, ready to serve.
-    """
+    """Return the page for the address of the session."""
     state = _state()
     name = state.get("view") or ("follow" if os.environ.get(live.FOLLOW_VARIABLE) else "overview")
     pn.extension(*(["tabulator"] if name in _WITH_LATER_TABLES else []), notifications=False)

@@ -50,18 +50,7 @@ MOST_WORKLOADS = 60
 
 
 def view(state: dict[str, str]) -> pn.Column:
-    """Return the page of an experiment, updated while it runs.
-
-    Parameters
-    ----------
-    state : dict
-        Keys of the address: ``experiment``, by default the running experiment.
-
-    Returns
-    -------
-    panel.Column
-        The page.
-    """
+    """Return the page of an experiment, updated while it runs."""
     body = ui.column()
     shown: Any = None
     followed: list[str] = []  # an ended experiment stays on the page until the next starts

@@ -56,48 +56,7 @@ def serve(
     num_procs: int = 1,
     ready: Callable[[str], None] = lambda url: None,
 ) -> None:
-    """Serve the dashboard until it is interrupted.
-
-    Parameters
-    ----------
-    store : str, optional
-        The store to show; it must exist.
-    port : int, default 5006
-        Port to listen on; 0 selects a free port.
-    address : str, default "127.0.0.1"
-        Address to listen on.
-    prefix : str, optional
-        Path of the pages on their host.
-    use_xheaders : bool, default False
-        Trust the address and protocol of visitors in the headers of a proxy.
-    show : bool, default False
-        Open a browser.
-    origins : sequence of str
-        ``host:port`` of allowed origins.
-    login : mapping of str to str, optional
-        Login options of `panel serve`, without the dashes: ``basic-auth``, ``oauth-provider``, ...
-    oauth_users : sequence of str
-        Allowed accounts, by login name or e-mail address; if empty, all accounts.
-    allow_marks : bool, default False
-        Allow users to write marks into the store.
-    insecure : bool, default False
-        Accept that everybody who can reach a public address reads the store.
-    follow : str, optional
-        Running experiment for the first page: its id, the start of the id, or "latest".
-    num_procs : int, default 1
-        Server processes that listen on the port (`panel.serve` option of the same name).
-    ready : callable
-        Called with the address of the page once it can be opened.
-
-    Raises
-    ------
-    InvalidStoreError
-        The store does not exist.
-    UsageError
-        The port is in use, or the options contradict each other.
-    MissingExtra
-        Panel is not installed.
-    """
+    """Serve the dashboard until it is interrupted."""
     run_store = Store(store, create=False)
     login = dict(login or {})
     _check_origins(origins)
@@ -216,16 +175,6 @@ def account_filter(users: Sequence[str]) -> Callable[[Mapping[str, Any] | None],
     """Return Panel's authorization callback for a list of accounts.
 
     Compares the fields that the provider verifies, not the display name, which users can change.
-
-    Parameters
-    ----------
-    users : sequence of str
-        Login names or e-mail addresses, in any case.
-
-    Returns
-    -------
-    callable
-        Takes the user information from the provider; returns whether the user is allowed.
     """
     allowed = {user.casefold() for user in users}
     fields = ("login", "email", "username", "upn")

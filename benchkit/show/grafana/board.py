@@ -25,33 +25,12 @@ def grafana_board() -> str:
 
     Its variables are the data source, the jobs that scrape the cluster, and the workers. Runs that
     were posted as annotations with the tag ``benchkit`` are marked on every panel.
-
-    Returns
-    -------
-    str
-        The dashboard as JSON.
     """
     return (Path(__file__).parent / "board.json").read_text(encoding="utf-8").rstrip()
 
 
 def annotation(run: Run) -> dict[str, Any]:
-    """Return a run as an annotation for Grafana's HTTP API.
-
-    Parameters
-    ----------
-    run : Run
-        A run whose clock was on.
-
-    Returns
-    -------
-    dict of str to JSON types
-        ``time`` and ``timeEnd`` in Unix ms, ``tags``, and ``text`` as HTML.
-
-    Raises
-    ------
-    UsageError
-        The clock of the run was never on, so it has no time range.
-    """
+    """Return a run as an annotation for Grafana's HTTP API."""
     attrs = run.tree.attrs
     if "clock_on" not in attrs:
         raise UsageError(f"run {run.id}: has no time range, because its clock was never started")

@@ -19,29 +19,7 @@ _FIELDS = ("from_ms", "to_ms", "scheduler", *_ATTRIBUTES)
 
 
 def grafana_link(run: Run, template: str | None = None) -> str:
-    """Return the URL of a dashboard at the time of a run; empty if there is no template.
-
-    Parameters
-    ----------
-    run : Run
-        The run.
-    template : str, optional
-        A URL with fields in braces: ``from_ms`` and ``to_ms`` (Unix time in ms at which the
-        clock was on and off), ``scheduler`` (``host:port`` as labelled in Prometheus),
-        ``id``, ``workload``, ``environment``, ``experiment``, ``arm``, ``host``, ``cluster``,
-        ``outcome``. By default ``$BENCHKIT_GRAFANA``, else Dask's configuration
-        ``benchkit.grafana``.
-
-    Returns
-    -------
-    str
-        The URL; empty without a template, and for a run whose clock was never on.
-
-    Raises
-    ------
-    UsageError
-        The template is not a URL, or has an unknown field.
-    """
+    """Return the URL of a dashboard at the time of a run; empty if there is no template."""
     if template is None:
         template = chosen_template()
     else:
@@ -59,18 +37,7 @@ def grafana_link(run: Run, template: str | None = None) -> str:
 
 
 def chosen_template() -> str:
-    """Return the configured URL template of a Grafana dashboard.
-
-    Returns
-    -------
-    str
-        ``$BENCHKIT_GRAFANA``, else Dask's configuration ``benchkit.grafana``, else "".
-
-    Raises
-    ------
-    UsageError
-        The template is invalid, see `check_template`.
-    """
+    """Return the configured URL template of a Grafana dashboard."""
     template = str(setting("grafana") or "")
     if template:
         check_template(template)
@@ -78,18 +45,7 @@ def chosen_template() -> str:
 
 
 def check_template(template: str) -> None:
-    """Check that a text is a valid URL template.
-
-    Parameters
-    ----------
-    template : str
-        A URL with fields in braces, see `grafana_link`.
-
-    Raises
-    ------
-    UsageError
-        The template is not http or https, cannot be parsed, or has an unknown field.
-    """
+    """Check that a text is a valid URL template."""
     example = "https://grafana.example/d/dask/dask?from={from_ms}&to={to_ms}"
     try:
         fields = [field[1:] for field in string.Formatter().parse(template)]

@@ -35,93 +35,33 @@ _REPORTED = ("opened", "grown", "eased", "recovered", "ended")
 
 @dataclass
 class Issue:
-    """The fields of an issue that benchkit uses.
+    """The fields of an issue that benchkit uses."""
 
-    Parameters
-    ----------
-    number : int or str
-        Identifies the issue in its tracker.
-    title, body : str
-        Texts; the body is Markdown and starts with the hidden markers.
-    is_open : bool
-        Whether the issue is open.
-    labels : sequence of str
-        Names of its labels.
-    """
-
-    number: int | str
-    title: str
+    number: int | str  # Identifies the issue in its tracker
+    title: str  # title, body: Texts; the body is Markdown and starts with the hidden markers
     body: str
-    is_open: bool
-    labels: Sequence[str] = field(default_factory=tuple)
+    is_open: bool  # Whether the issue is open
+    labels: Sequence[str] = field(default_factory=tuple)  # Names of its labels
 
 
 class Tracker(Protocol):
     """Interface of a service or folder that stores issues."""
 
     def issues(self) -> list[Issue]:
-        """Return the issues of benchkit.
-
-        Returns
-        -------
-        list of Issue
-            All issues with benchkit's label, open and closed.
-        """
+        """Return the issues of benchkit."""
 
     def create(self, title: str, body: str, labels: Sequence[str]) -> Issue:
-        """Open an issue.
-
-        Parameters
-        ----------
-        title, body : str
-            Texts of the issue; the body is Markdown.
-        labels : sequence of str
-            Names of its labels.
-
-        Returns
-        -------
-        Issue
-            The new issue.
-        """
+        """Open an issue."""
 
     def edit(self, issue: Issue, *, body: str | None = None, is_open: bool | None = None) -> None:
-        """Change the body or the state of an issue.
-
-        Parameters
-        ----------
-        issue : Issue
-            The issue; its fields are updated.
-        body : str, optional
-            The new body; None keeps the body.
-        is_open : bool, optional
-            The new state; None keeps the state.
-        """
+        """Change the body or the state of an issue."""
 
     def comment(self, issue: Issue, body: str) -> None:
-        """Add a comment to an issue.
-
-        Parameters
-        ----------
-        issue : Issue
-            The issue.
-        body : str
-            Markdown.
-        """
+        """Add a comment to an issue."""
 
 
 def marker(workload: str, metric: str) -> str:
-    """Return the hidden text that identifies an issue.
-
-    Parameters
-    ----------
-    workload, metric : str
-        Subject of the issue.
-
-    Returns
-    -------
-    str
-        A comment of HTML.
-    """
+    """Return the hidden text that identifies an issue."""
     name = hashlib.sha256(f"{workload}\n{metric}".encode()).hexdigest()[:16]
     return f"<!-- benchkit:regression:{name} -->"
 
@@ -130,20 +70,6 @@ def sync_issues(
     regressions: Sequence[Regression], tracker: Tracker, *, site: str | None = None
 ) -> list[str]:
     """Update the issues of a tracker to match the ledger.
-
-    Parameters
-    ----------
-    regressions : sequence of Regression
-        All regressions in the ledger.
-    tracker : Tracker
-        The tracker that stores the issues.
-    site : str, optional
-        Address of the published site, for links.
-
-    Returns
-    -------
-    list of str
-        One line for each action.
 
     Notes
     -----
@@ -200,18 +126,7 @@ def _sync_issue(
 
 
 def issue_title(members: Sequence[Regression]) -> str:
-    """Return the title of the issue of one workload and metric.
-
-    Parameters
-    ----------
-    members : sequence of Regression
-        Its regressions; the title is about the first one.
-
-    Returns
-    -------
-    str
-        At most 200 characters: workload, metric, change and first night.
-    """
+    """Return the title of the issue of one workload and metric."""
     first = members[0]
     if first.metric == FAILING:
         change = "fails"
@@ -222,20 +137,7 @@ def issue_title(members: Sequence[Regression]) -> str:
 
 
 def issue_body(members: Sequence[Regression], *, site: str | None = None) -> str:
-    """Return the text of the issue of regressions of one workload and metric.
-
-    Parameters
-    ----------
-    members : sequence of Regression
-        Open regressions first. Open regressions get a full section, the others one line.
-    site : str, optional
-        Address of the published site.
-
-    Returns
-    -------
-    str
-        At most 65,000 bytes of Markdown, with the hidden markers first.
-    """
+    """Return the text of the issue of regressions of one workload and metric."""
     current = [regression for regression in members if regression.is_open] or members[:1]
     metric = members[0].metric
     body = render_template(

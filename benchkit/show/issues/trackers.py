@@ -29,40 +29,14 @@ class TrackerError(BenchkitError):
 
 
 def tracker_for(kind: str, folder: str | Path) -> GitHubTracker | FileTracker | None:
-    """Return a tracker.
-
-    Parameters
-    ----------
-    kind : {"github", "file", "none"}
-        Value of ``--issues``.
-    folder : path
-        Folder of the issues of kind "file".
-
-    Returns
-    -------
-    GitHubTracker, FileTracker or None
-        None for "none".
-    """
+    """Return a tracker."""
     if kind == "github":
         return GitHubTracker()
     return FileTracker(folder) if kind == "file" else None
 
 
 class GitHubTracker:
-    """Issues of a repository on GitHub.
-
-    Parameters
-    ----------
-    repository : str, optional
-        ``owner/name``; by default ``$GITHUB_REPOSITORY``, as GitHub Actions sets it.
-
-    Raises
-    ------
-    UsageError
-        There is no token (``$GITHUB_TOKEN``) or no repository.
-    MissingExtra
-        PyGithub is not installed.
-    """
+    """Issues of a repository on GitHub."""
 
     def __init__(self, repository: str | None = None) -> None:
         with needs_extra("github", "PyGithub"):
@@ -90,13 +64,7 @@ class GitHubTracker:
         self._issues: dict[int | str, Any] = {}
 
     def issues(self) -> list[Issue]:
-        """Return the issues of benchkit.
-
-        Returns
-        -------
-        list of Issue
-            All issues with benchkit's label, open and closed.
-        """
+        """Return the issues of benchkit."""
         return [
             self._add(issue)
             for issue in self._send(
@@ -106,36 +74,13 @@ class GitHubTracker:
         ]
 
     def create(self, title: str, body: str, labels: Sequence[str]) -> Issue:
-        """Open an issue; GitHub creates missing labels.
-
-        Parameters
-        ----------
-        title, body : str
-            Texts of the issue; the body is Markdown.
-        labels : sequence of str
-            Names of its labels.
-
-        Returns
-        -------
-        Issue
-            The new issue.
-        """
+        """Open an issue; GitHub creates missing labels."""
         return self._add(
             self._send(lambda: self._repository.create_issue(title, body=body, labels=list(labels)))
         )
 
     def edit(self, issue: Issue, *, body: str | None = None, is_open: bool | None = None) -> None:
-        """Change the body or the state of an issue.
-
-        Parameters
-        ----------
-        issue : Issue
-            The issue; its fields are updated.
-        body : str, optional
-            The new body; None keeps the body.
-        is_open : bool, optional
-            The new state; None keeps the state.
-        """
+        """Change the body or the state of an issue."""
         changes: dict[str, Any] = {}
         if body is not None and body != issue.body:
             changes["body"] = issue.body = body
@@ -147,15 +92,7 @@ class GitHubTracker:
             self._send(lambda: self._issues[issue.number].edit(**changes))
 
     def comment(self, issue: Issue, body: str) -> None:
-        """Add a comment to an issue.
-
-        Parameters
-        ----------
-        issue : Issue
-            The issue.
-        body : str
-            Markdown.
-        """
+        """Add a comment to an issue."""
         self._send(lambda: self._issues[issue.number].create_comment(body))
 
     def _add(self, issue: github.Issue.Issue) -> Issue:
@@ -176,42 +113,17 @@ class GitHubTracker:
 
 
 class FileTracker:
-    """Issues as Markdown files in a folder; the first line is JSON for scripts.
-
-    Parameters
-    ----------
-    folder : path
-        Folder of the files, one ``.md`` file per issue.
-    """
+    """Issues as Markdown files in a folder; the first line is JSON for scripts."""
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
 
     def issues(self) -> list[Issue]:
-        """Return the issues of the folder.
-
-        Returns
-        -------
-        list of Issue
-            All issues, open and closed.
-        """
+        """Return the issues of the folder."""
         return [self._read(path) for path in sorted(self.folder.glob("*.md"))]
 
     def create(self, title: str, body: str, labels: Sequence[str]) -> Issue:
-        """Open an issue; its file name contains its marker, which is unique.
-
-        Parameters
-        ----------
-        title, body : str
-            Texts of the issue; the body is Markdown.
-        labels : sequence of str
-            Names of its labels.
-
-        Returns
-        -------
-        Issue
-            The new issue.
-        """
+        """Open an issue; its file name contains its marker, which is unique."""
         stem = re.sub(r"[^\w.-]+", "-", title.partition(":")[0]).strip("-")[:80]
         name = body.partition("regression:")[2][:16]
         issue = Issue(f"{stem}-{name}", title, body, True, tuple(labels))
@@ -219,31 +131,13 @@ class FileTracker:
         return issue
 
     def edit(self, issue: Issue, *, body: str | None = None, is_open: bool | None = None) -> None:
-        """Change the body or the state of an issue.
-
-        Parameters
-        ----------
-        issue : Issue
-            The issue; its fields are updated.
-        body : str, optional
-            The new body; None keeps the body.
-        is_open : bool, optional
-            The new state; None keeps the state.
-        """
+        """Change the body or the state of an issue."""
         issue.body = issue.body if body is None else body
         issue.is_open = issue.is_open if is_open is None else is_open
         self._write(issue, self._comments(issue))
 
     def comment(self, issue: Issue, body: str) -> None:
-        """Append a comment to the file of an issue.
-
-        Parameters
-        ----------
-        issue : Issue
-            The issue.
-        body : str
-            Markdown.
-        """
+        """Append a comment to the file of an issue."""
         self._write(issue, f"{self._comments(issue)}\n---\n\n{body}")
 
     def _path(self, issue: Issue) -> Path:

@@ -34,23 +34,7 @@ class WebhookError(BenchkitError):
 
 
 def webhook_for(form: str) -> Webhook | None:
-    """Return the webhook at the URL in ``$BENCHKIT_WEBHOOK``, or in ``$BENCHKIT_WEBHOOK_FILE``.
-
-    Parameters
-    ----------
-    form : {"json", "slack", "none"}
-        Value of ``--webhook``.
-
-    Returns
-    -------
-    Webhook or None
-        None for "none".
-
-    Raises
-    ------
-    UsageError
-        There is no URL, or it is no URL of HTTP; the message does not contain it.
-    """
+    """Return the webhook at the URL in ``$BENCHKIT_WEBHOOK``, or in ``$BENCHKIT_WEBHOOK_FILE``."""
     if form == "none":
         return None
     url, source = os.environ.get(URL, ""), f"${URL}"
@@ -80,17 +64,7 @@ def _is_http(url: str) -> bool:
 
 
 class Webhook:
-    """A URL that accepts messages by POST.
-
-    Parameters
-    ----------
-    url : str
-        The URL; no message and no ``repr`` contains it.
-    form : {"json", "slack"}
-        Whether the message is an object with all facts, or ``{"text": ...}``.
-    timeout_s : float, default 10
-        Longest time without an answer, in s.
-    """
+    """A URL that accepts messages by POST."""
 
     def __init__(self, url: str, form: str, *, timeout_s: float = 10.0) -> None:
         remember_secrets({"webhook": url})
@@ -105,29 +79,7 @@ class Webhook:
         *,
         site: str | None = None,
     ) -> str:
-        """Post the news of a night; if there are none, nothing is posted.
-
-        Parameters
-        ----------
-        sentence : str
-            Summary of the night.
-        changes : sequence of mapping
-            Rows of the changes: ``kind``, ``workload``, ``metric``, ``ratio``, ``regression``, ...
-        failures : sequence of str
-            Runs and parts that failed, a line each.
-        site : str, optional
-            URL of the published site.
-
-        Returns
-        -------
-        str
-            What was done.
-
-        Raises
-        ------
-        WebhookError
-            The webhook did not accept the message.
-        """
+        """Post the news of a night; if there are none, nothing is posted."""
         if not changes and not failures:
             return "nothing to report"
         message: dict[str, Any]

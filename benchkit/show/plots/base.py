@@ -52,22 +52,7 @@ _LEFT_BORDER, _TITLE_MARGIN = 64, 6
 
 
 def make_figure(title: str, x: str, y: str, **options: Any) -> figure:
-    """Return an empty figure.
-
-    Parameters
-    ----------
-    title : str
-        Title, also for screen readers.
-    x, y : str
-        Labels of the axes, with units.
-    **options : object
-        Options of `bokeh.plotting.figure`.
-
-    Returns
-    -------
-    figure
-        A figure without data.
-    """
+    """Return an empty figure."""
     look: dict[str, Any] = {
         "height": 260,
         "sizing_mode": "stretch_width",
@@ -135,28 +120,6 @@ def add_glyph(
 
     Bokeh's own methods (``figure.line``) add two copies of each glyph (unselected, muted), which
     are most of the models of a page and are not used here.
-
-    Parameters
-    ----------
-    fig : figure
-        The figure.
-    glyph : Glyph
-        The glyph.
-    source : ColumnDataSource or mapping of str to array
-        The columns of the glyph.
-    legend : str, optional
-        Text of its legend entry; by default it has none.
-    tips : sequence of (str, str), optional
-        Label and text of each line of its tooltip; by default it has none.
-    hover : mapping of str to object, optional
-        Further properties of the `HoverTool`.
-    **options : object
-        Properties of the renderer.
-
-    Returns
-    -------
-    GlyphRenderer
-        The renderer of the glyph.
     """
     if not isinstance(source, ColumnDataSource):
         source = ColumnDataSource(source)
@@ -177,19 +140,7 @@ def add_glyph(
 def add_stack(
     fig: figure, source: ColumnDataSource, names: list[str], colours: list[str], legend: list[str]
 ) -> None:
-    """Add columns over ``time`` to a figure as stacked areas.
-
-    Parameters
-    ----------
-    fig : figure
-        The figure.
-    source : ColumnDataSource
-        Data with the column ``time``.
-    names : list of str
-        Columns to stack, the lowest area first.
-    colours, legend : list of str
-        Colour and legend entry of each column.
-    """
+    """Add columns over ``time`` to a figure as stacked areas."""
     sums = [expr(Stack(fields=names[:count])) for count in range(len(names) + 1)]
     for i, (colour, label) in enumerate(zip(colours, legend, strict=True)):
         area = VArea(x="time", y1=sums[i], y2=sums[i + 1], fill_color=colour, fill_alpha=0.85)
@@ -197,24 +148,7 @@ def add_stack(
 
 
 def add_colour_bar(fig: figure, mapper: ColorMapper, unit: str, **options: Any) -> ColorBar:
-    """Add the scale of a colour mapper to the right of a figure.
-
-    Parameters
-    ----------
-    fig : figure
-        The figure.
-    mapper : ColorMapper
-        The colours.
-    unit : str
-        Title of the scale.
-    **options : object
-        Further properties of the scale.
-
-    Returns
-    -------
-    ColorBar
-        The scale.
-    """
+    """Add the scale of a colour mapper to the right of a figure."""
     look: dict[str, Any] = {"major_label_text_color": INK, "background_fill_alpha": 0.0}
     bar = ColorBar(
         color_mapper=mapper, title=unit, title_text_color=INK, width=10, **look, **options
@@ -224,17 +158,7 @@ def add_colour_bar(fig: figure, mapper: ColorMapper, unit: str, **options: Any) 
 
 
 def add_limit(fig: figure, heights: Iterable[float], legend: str) -> None:
-    """Add dashed horizontal lines to a figure.
-
-    Parameters
-    ----------
-    fig : figure
-        The figure.
-    heights : iterable of float
-        Positions of the lines on the y axis.
-    legend : str
-        Text of their legend entry.
-    """
+    """Add dashed horizontal lines to a figure."""
     look: dict[str, Any] = {"line_color": OTHER, "line_dash": "dashed"}
     spans = [Span(location=height, dimension="width", **look) for height in heights]
     for span in spans:
@@ -245,15 +169,7 @@ def add_limit(fig: figure, heights: Iterable[float], legend: str) -> None:
 
 
 def place_legend(fig: figure, place: Literal["right", "below"] = "right") -> None:
-    """Move the legend of a figure, if it has one, out of the plot area.
-
-    Parameters
-    ----------
-    fig : figure
-        The figure.
-    place : {"right", "below"}
-        Side of the plot area.
-    """
+    """Move the legend of a figure, if it has one, out of the plot area."""
     if not fig.legend:
         return
     legend = fig.legend[0]
@@ -276,20 +192,7 @@ def place_legend(fig: figure, place: Literal["right", "below"] = "right") -> Non
 
 
 def empty_figure(title: str, text: str = "Nothing was recorded.") -> figure:
-    """Return a figure that contains a text only: missing data are never drawn as 0.
-
-    Parameters
-    ----------
-    title : str
-        Title of the figure.
-    text : str, default "Nothing was recorded."
-        What is missing.
-
-    Returns
-    -------
-    figure
-        A figure without axes.
-    """
+    """Return a figure that contains a text only: missing data are never drawn as 0."""
     fig = make_figure(
         title, "", "", height=90, tools="", toolbar_location=None, x_range=[0, 1], y_range=[0, 1]
     )
@@ -303,15 +206,7 @@ def empty_figure(title: str, text: str = "Nothing was recorded.") -> figure:
 
 
 def retitle(fig: figure, title: str) -> None:
-    """Set the title of a figure and its label for screen readers.
-
-    Parameters
-    ----------
-    fig : figure
-        The figure.
-    title : str
-        The new title.
-    """
+    """Set the title of a figure and its label for screen readers."""
     assert isinstance(fig.title, Title)
     fig.title.text = title
     fig.html_attributes = {**fig.html_attributes, "aria-label": title}
@@ -319,80 +214,23 @@ def retitle(fig: figure, title: str) -> None:
 
 @lru_cache
 def read_script(name: str) -> str:
-    """Return a JavaScript file of the folder ``js``, as code of a Bokeh callback.
-
-    Parameters
-    ----------
-    name : str
-        Name of the file without its suffix.
-
-    Returns
-    -------
-    str
-        The code.
-    """
+    """Return a JavaScript file of the folder ``js``, as code of a Bokeh callback."""
     return (Path(__file__).parent / "js" / f"{name}.js").read_text(encoding="utf-8")
 
 
 def has(tree: xr.DataTree, group: str, dim: str) -> bool:
-    """Return whether a run has a group with at least one entry along a dimension.
-
-    Parameters
-    ----------
-    tree : DataTree
-        A run.
-    group : str
-        Name of a group, such as ``workers``.
-    dim : str
-        A dimension of the group.
-
-    Returns
-    -------
-    bool
-        False also if the group is missing.
-    """
+    """Return whether a run has a group with at least one entry along a dimension."""
     return group in tree.children and bool(tree[group].sizes.get(dim))
 
 
 def read_group(run: Run | xr.DataTree, group: str, dim: str) -> xr.Dataset | None:
-    """Return one group of a run.
-
-    Parameters
-    ----------
-    run : Run or DataTree
-        A run.
-    group : str
-        Name of a group, such as ``workers``.
-    dim : str
-        The dimension that must have entries.
-
-    Returns
-    -------
-    Dataset or None
-        The group; None if it is missing or has no entries along `dim`.
-    """
+    """Return one group of a run."""
     tree = to_tree(run)
     return tree[group].to_dataset() if has(tree, group, dim) else None
 
 
 def to_tree(run: Run | xr.DataTree) -> xr.DataTree:
-    """Return the DataTree of a run.
-
-    Parameters
-    ----------
-    run : Run or DataTree
-        A run.
-
-    Returns
-    -------
-    DataTree
-        The recorded data.
-
-    Raises
-    ------
-    UsageError
-        `run` is something else.
-    """
+    """Return the DataTree of a run."""
     tree = run.tree if isinstance(run, Run) else run
     if not isinstance(tree, xr.DataTree):
         raise UsageError(f"plots take a Run, not {run!r}: open runs with Store.open")

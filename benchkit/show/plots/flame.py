@@ -39,17 +39,6 @@ _OWNERS = ("dask", "distributed", "numpy", "pandas", "pyarrow", "scipy", "xarray
 def flame_frames(profile: pd.DataFrame) -> pd.DataFrame:
     """Compute positions of frames: each frame above its caller, callees ordered widest first.
 
-    Parameters
-    ----------
-    profile : DataFrame
-        Return value of `Run.profile`.
-
-    Returns
-    -------
-    DataFrame
-        The same rows with ``left`` and ``right`` (samples), ``depth`` (0: prefix of the tasks) and
-        ``own``, the samples in the frame itself.
-
     Notes
     -----
     After B. Gregg, "The Flame Graph", Communications of the ACM 59(6), 2016.
@@ -124,20 +113,7 @@ def flame_graph(run: Run | xr.DataTree, prefix: str | None = None, find: str = "
 
 
 def keep_frames(profile: pd.DataFrame, keep: np.ndarray) -> pd.DataFrame:
-    """Return some frames of a profile, with the new rows of their callers.
-
-    Parameters
-    ----------
-    profile : DataFrame
-        A row per frame; ``parent`` is the row of its caller, or -1.
-    keep : ndarray of bool
-        Frames to keep; with a frame, its callers are kept.
-
-    Returns
-    -------
-    DataFrame
-        The frames, numbered from 0.
-    """
+    """Return some frames of a profile, with the new rows of their callers."""
     row = np.cumsum(keep) - 1
     kept = profile[keep].reset_index(drop=True)
     parents = kept["parent"].to_numpy()
@@ -145,18 +121,7 @@ def keep_frames(profile: pd.DataFrame, keep: np.ndarray) -> pd.DataFrame:
 
 
 def widest(frames: pd.DataFrame) -> pd.DataFrame:
-    """Return the frames that are wide enough to be visible.
-
-    Parameters
-    ----------
-    frames : DataFrame
-        Return value of `flame_frames`.
-
-    Returns
-    -------
-    DataFrame
-        At most `MOST_FRAMES` frames, widest first.
-    """
+    """Return the frames that are wide enough to be visible."""
     total = float(frames["right"].max())
     return frames[frames["count"] >= LEAST_SHARE * total].nlargest(MOST_FRAMES, "count")
 
@@ -170,27 +135,7 @@ def draw_frames(
     *,
     marks: Sequence[str] = (),
 ) -> figure:
-    """Draw frames with positions as clickable boxes.
-
-    Parameters
-    ----------
-    title, unit : str
-        Title of the figure, and unit of its axis.
-    wide : DataFrame
-        Return value of `widest`.
-    columns : mapping
-        Additional columns of the frames, with ``colour``.
-    tips : list of tuple of str
-        Additional lines of the tooltip, after name and place.
-    marks : sequence of str, optional
-        Prefix of the label of each frame.
-
-    Returns
-    -------
-    figure
-        One box per frame. A click on a box makes it as wide as the figure; a double click on the
-        background shows all frames.
-    """
+    """Draw frames with positions as clickable boxes."""
     total = float(wide["right"].max())
     names = [_name(row) for row in wide.itertuples()]
     if marks:
@@ -260,20 +205,7 @@ def _colour(row: Any) -> str:
 
 
 def pale(colour: str, share: float = 0.55) -> str:
-    """Mix a colour with white, so that text on it can be read.
-
-    Parameters
-    ----------
-    colour : str
-        A colour as ``#rrggbb``.
-    share : float, default 0.55
-        Share of the colour, from 0 (white) to 1 (the colour).
-
-    Returns
-    -------
-    str
-        The mixed colour as ``#rrggbb``.
-    """
+    """Mix a colour with white, so that text on it can be read."""
     parts = (int(colour[place : place + 2], 16) for place in (1, 3, 5))
     return "#" + "".join(f"{round(255 - share * (255 - part)):02x}" for part in parts)
 

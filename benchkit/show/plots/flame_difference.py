@@ -103,19 +103,7 @@ def flame_difference(
 
 
 def merged_frames(a: pd.DataFrame, b: pd.DataFrame) -> pd.DataFrame:
-    """Merge the call stacks of two runs.
-
-    Parameters
-    ----------
-    a, b : DataFrame
-        Return values of `Run.profile`.
-
-    Returns
-    -------
-    DataFrame
-        Columns ``parent``, ``prefix``, ``function``, ``file``, ``line``, and the seconds that a
-        call took in each run, ``a`` and ``b``: 0 if absent. A parent precedes its children.
-    """
+    """Merge the call stacks of two runs."""
     row_of: dict[tuple[int, str, str], int] = {}
     rows: list[dict[str, Any]] = []
     for side, profile in (("a", a), ("b", b)):

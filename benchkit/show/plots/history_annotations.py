@@ -49,31 +49,15 @@ _SELECTORS = ("runs", "workload", "where", "since", "before")
 
 @dataclass(frozen=True)
 class SeriesFigure:
-    """A figure of one series, and what is needed to draw on it.
+    """A figure of one series, and what is needed to draw on it."""
 
-    Parameters
-    ----------
-    figure : figure
-        The figure, with nights on the x axis.
-    history : History
-        The history with the series.
-    row : int
-        Position of the series in ``history.series``.
-    divisor : float
-        Number by which values are divided to get the unit of the y axis.
-    low, high : float
-        Ends of the y axis.
-    small : bool
-        Whether to omit legends, labels and tooltips.
-    """
-
-    figure: figure
-    history: History
-    row: int
-    divisor: float
-    low: float
+    figure: figure  # The figure, with nights on the x axis
+    history: History  # The history with the series
+    row: int  # Position of the series in `history.series`.
+    divisor: float  # Number by which values are divided to get the unit of the y axis
+    low: float  # low, high: Ends of the y axis
     high: float
-    small: bool
+    small: bool  # Whether to omit legends, labels and tooltips
 
     @property
     def metric(self) -> str:
@@ -88,15 +72,7 @@ class SeriesFigure:
 
 
 def draw_changes(series: SeriesFigure, regressions: Iterable[Regression] = ()) -> None:
-    """Draw changes of the level with their sizes; symbol and colour show worse or better.
-
-    Parameters
-    ----------
-    series : SeriesFigure
-        The figure.
-    regressions : iterable of Regression
-        Regressions of the ledger, whose sizes the changes have.
-    """
+    """Draw changes of the level with their sizes; symbol and colour show worse or better."""
     fig, history, small = series.figure, series.history, series.small
     bottom, height = series.low, series.high - series.low
     regressions, about = list(regressions), history.series.iloc[series.row].to_dict()
@@ -165,15 +141,7 @@ def _change_text(change: ChangePoint, history: History) -> str:
 
 
 def draw_builds(series: SeriesFigure, runs: pd.DataFrame) -> None:
-    """Draw a tick on the axis at each night with changed packages or code.
-
-    Parameters
-    ----------
-    series : SeriesFigure
-        The figure.
-    runs : DataFrame
-        The runs of the series, with the columns in `BUILD`.
-    """
+    """Draw a tick on the axis at each night with changed packages or code."""
     times, bottom = series.history.times, series.low
     names = [name for name in BUILD if name in runs]
     nights = runs.drop_duplicates("night", keep="last").sort_values("night")
@@ -213,17 +181,7 @@ def draw_builds(series: SeriesFigure, runs: pd.DataFrame) -> None:
 def draw_restarts(
     series: SeriesFigure, runs: pd.DataFrame, marks: Iterable[Mapping[str, Any]]
 ) -> None:
-    """Draw the restarts of a series and the marks of kind "bankruptcy", with the reasons.
-
-    Parameters
-    ----------
-    series : SeriesFigure
-        The figure.
-    runs : DataFrame
-        The runs of the series.
-    marks : iterable of mapping
-        Marks, from `Store.marks`.
-    """
+    """Draw the restarts of a series and the marks of kind "bankruptcy", with the reasons."""
     times = series.history.times
     restarts = [(times[row.night], str(row.reason)) for row in series.restarts.itertuples()]
     for mark in marks:

@@ -48,34 +48,14 @@ Tips = Sequence[tuple[str, str]]
 
 
 class Matrix:
-    """Heat map of numbers of pairs: senders as rows, receivers as columns.
-
-    Parameters
-    ----------
-    title : str
-        Title of the figure.
-    cells : mapping of str to ndarray of float, shape (n_names, n_names)
-        ``value``, which is drawn, and other columns named in `tips`. NaN is hatched; in the image
-        for hundreds of workers it is blank.
-    unit : str
-        Unit of ``value``.
-    tips : sequence of (str, str)
-        Lines of the tooltip of a pair: label and format.
-    names : list of str
-        Unique names of senders and receivers.
-    signed : bool, default False
-        Whether values are differences: positive is red, negative is blue.
-
-    Attributes
-    ----------
-    figure : figure
-        The figure; `show` draws other numbers into it.
-    """
+    """Heat map of numbers of pairs: senders as rows, receivers as columns."""
 
     def __init__(
         self, title: str, cells: Cells, unit: str, tips: Tips, *, names: list[str],
         signed: bool = False,
     ) -> None:  # fmt: skip
+        # cells: (n_names, n_names), `value`, which is drawn, and other columns named in `tips`. NaN
+        # is hatched; in the image for hundreds of workers it is blank.
         self._names, self._signed = names, signed
         self._mapper = LinearColorMapper(
             palette=_DIVERGING if signed else _PALETTE, nan_color=(0, 0, 0, 0)
@@ -91,19 +71,8 @@ class Matrix:
         self._bar = add_colour_bar(self.figure, self._mapper, unit)
 
     def show(self, title: str, cells: Cells, unit: str, tips: Tips) -> None:
-        """Draw other numbers of the same pairs.
-
-        Parameters
-        ----------
-        title : str
-            Title of the figure.
-        cells : mapping of str to ndarray of float, shape (n_names, n_names)
-            ``value``, which is drawn, and other columns named in `tips`.
-        unit : str
-            Unit of ``value``.
-        tips : sequence of (str, str)
-            Lines of the tooltip of a pair: label and format.
-        """
+        """Draw other numbers of the same pairs."""
+        # cells: (n_names, n_names), `value`, which is drawn, and other columns named in `tips`.
         self._fill(cells)
         self._bar.title = unit
         retitle(self.figure, self._title(title))

@@ -119,22 +119,7 @@ def _order(value: Any) -> tuple[int, Any]:
 
 
 def simulation_curves(table: pd.DataFrame, name: str) -> GridPlot:
-    """Draw a simulation as curves over what differs: workers, bandwidth, a setting or threads.
-
-    Parameters
-    ----------
-    table : DataFrame
-        As `benchkit.experiment.virtual.api.Simulation.table`.
-    name : str
-        Name of the workload or graph.
-
-    Returns
-    -------
-    GridPlot
-        Four figures over the first of workers, bandwidth, settings and threads that has several
-        values; a curve per combination of the others. The band of the duration is the interval
-        from the draws and the error of the replay.
-    """
+    """Draw a simulation as curves over what differs: workers, bandwidth, a setting or threads."""
     axes = ["workers", "bandwidth", *_settings(table), "threads"]
     several = [axis for axis in axes if table[axis].astype(str).nunique() > 1] or ["workers"]
     x, others = several[0], several[1:]
@@ -188,14 +173,6 @@ def _level_text(axis: str, value: Any) -> str:
 
 
 def save_simulation_curves(table: pd.DataFrame, name: str, path: str | Path) -> None:
-    """Write the curves of a simulation as a page that needs no network.
-
-    Parameters
-    ----------
-    table, name
-        See `simulation_curves`.
-    path : path
-        HTML file.
-    """
+    """Write the curves of a simulation as a page that needs no network."""
     page = file_html(simulation_curves(table, name), INLINE, f"{name}: simulated")
     write_whole(Path(path), page)

@@ -158,20 +158,7 @@ class BusyThreads:
 
 
 def whole_time(run: Run | xr.DataTree, timeline: TaskTimeline) -> tuple[float, float]:
-    """Return the first and the last time of the data of a run.
-
-    Parameters
-    ----------
-    run : Run or DataTree
-        A run.
-    timeline : TaskTimeline
-        Its tasks.
-
-    Returns
-    -------
-    tuple of float
-        Times in s after clock on; the second is greater than the first.
-    """
+    """Return the first and the last time of the data of a run."""
     tree = to_tree(run)
     ends = [0.0]
     if "duration" in tree.data_vars:
@@ -187,22 +174,7 @@ def whole_time(run: Run | xr.DataTree, timeline: TaskTimeline) -> tuple[float, f
 
 
 def window_strip(run: Run | xr.DataTree, whole: tuple[float, float], window: Range1d) -> figure:
-    """Draw the whole run as a thin strip with a box for the window, which users can move or redraw.
-
-    Parameters
-    ----------
-    run : Run or DataTree
-        A run.
-    whole : tuple of float
-        First and last time, in s.
-    window : Range1d
-        The range of the box; figures that share it are updated.
-
-    Returns
-    -------
-    figure
-        Process memory of the cluster over the whole run.
-    """
+    """Draw the whole run as a thin strip with a box for the window, which users can move."""
     title = "Window of time (s) over the cluster's memory: drag across this strip or any plot below"
     left, right = whole
     # No ticks and labels: the plots below have the same time axis.
@@ -233,17 +205,7 @@ def window_strip(run: Run | xr.DataTree, whole: tuple[float, float], window: Ran
 
 
 def mark_events(fig: figure, run: Run, worker: int | None = None) -> None:
-    """Add vertical lines to a figure over time where workers were paused, restarted or lost.
-
-    Parameters
-    ----------
-    fig : figure
-        A figure with an x axis in s after clock on.
-    run : Run
-        The run with the events.
-    worker : int, optional
-        Index of the worker of the figure; by default all workers.
-    """
+    """Add vertical lines to a figure over time where workers were paused, restarted or lost."""
     events = run.events()
     events = events[events["topic"].isin(list(_EVENT_COLOURS))] if len(events) else events
     if worker is not None and len(events):

@@ -107,18 +107,7 @@ def worker_heat(run: Run | xr.DataTree, name: str = "process") -> figure:
 
 
 def process_note(workers: xr.Dataset) -> str:
-    """Return the end of a title: the values of a worker are those of its process.
-
-    Parameters
-    ----------
-    workers : Dataset
-        Group ``workers`` of a run.
-
-    Returns
-    -------
-    str
-        Empty if each worker has its own process.
-    """
+    """Return the end of a title: the values of a worker are those of its process."""
     if not share_processes(workers):
         return ""
     return " (values of the process that workers share)"

@@ -33,42 +33,17 @@ MOST_ONE_SIDED = 5
 
 @dataclass(frozen=True)
 class ExplainedChange:
-    """A workload with a changed duration, and the explanation of the change.
+    """A workload with a changed duration, and the explanation of the change."""
 
-    Parameters
-    ----------
-    workload, contender : str
-        The row of the comparison.
-    explanation : Explanation
-        The task groups and activities that took the extra seconds.
-    """
-
-    workload: str
+    workload: str  # workload, contender: The row of the comparison
     contender: str
-    explanation: Explanation
+    explanation: Explanation  # The task groups and activities that took the extra seconds
 
 
 def explain_changes(
     store: Store, runs: pd.DataFrame, comparison: Comparison, *, most: int = 3
 ) -> Iterator[ExplainedChange]:
-    """Open the runs of the workloads with a changed duration and explain each change.
-
-    Parameters
-    ----------
-    store : Store
-        The store with the runs.
-    runs : DataFrame
-        The runs that were compared, with their arms.
-    comparison : Comparison
-        The comparison of the runs.
-    most : int, default 3
-        Maximum number of workloads, largest changes first.
-
-    Yields
-    ------
-    ExplainedChange
-        One for each workload and contender.
-    """
+    """Open the runs of the workloads with a changed duration and explain each change."""
     rows = comparison.frame[
         comparison.frame["changed"] & (comparison.frame["metric"] == "duration")
     ]
@@ -79,29 +54,7 @@ def explain_changes(
 def explain_change(
     store: Store, runs: pd.DataFrame, comparison: Comparison, workload: str, contender: str
 ) -> ExplainedChange:
-    """Open the runs of a workload in the baseline and in a contender, and explain the difference.
-
-    Parameters
-    ----------
-    store : Store
-        The store with the runs.
-    runs : DataFrame
-        The runs that were compared, with their arms.
-    comparison : Comparison
-        The comparison of the runs.
-    workload, contender : str
-        A row of the comparison.
-
-    Returns
-    -------
-    ExplainedChange
-        The explanation of the difference in duration.
-
-    Raises
-    ------
-    NotEnoughRuns
-        The baseline or the contender has no run with outcome ok.
-    """
+    """Open the runs of a workload in the baseline and a contender, and explain the difference."""
     ok = ok_runs(runs, workload)
     sides = [
         store.load(ok.loc[ok["arm"] == arm, "id"], GROUPS_READ)
@@ -112,20 +65,8 @@ def explain_change(
 
 
 def ok_runs(runs: pd.DataFrame, workload: str) -> pd.DataFrame:
-    """Return the runs of a workload with outcome ok.
-
-    Parameters
-    ----------
-    runs : DataFrame
-        Runs with the columns ``workload``, ``outcome``, ``block`` and ``started``.
-    workload : str
-        Full name of a variant.
-
-    Returns
-    -------
-    DataFrame
-        Its rows, sorted by block, then by start time.
-    """
+    """Return the runs of a workload with outcome ok."""
+    # returned: Its rows, sorted by block, then by start time.
     runs = pair_workloads(runs)
     ok = runs[(runs["workload"] == workload) & (runs["outcome"] == "ok")]
     return ok.sort_values(["block", "started"])
@@ -134,23 +75,7 @@ def ok_runs(runs: pd.DataFrame, workload: str) -> pd.DataFrame:
 def arm_differences(
     store: Store, runs: pd.DataFrame, comparison: Comparison
 ) -> dict[str, pd.DataFrame]:
-    """Return the differences between the latest runs of the baseline and of each contender.
-
-    Parameters
-    ----------
-    store : Store
-        The store with the runs.
-    runs : DataFrame
-        The runs that were compared, with their arms.
-    comparison : Comparison
-        The comparison of the runs.
-
-    Returns
-    -------
-    dict of str to DataFrame
-        Contender -> differences in packages, configuration, variables and cluster. Packages of
-        one side only are one row if there are many.
-    """
+    """Return the differences between the latest runs of the baseline and of each contender."""
     tables = {}
     for contender in comparison.contenders:
         sides = [store.load(_latest_ok(runs, arm), ()) for arm in (comparison.baseline, contender)]
@@ -178,18 +103,7 @@ def _join_one_sided(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def arms_table(plan: Mapping[str, Any]) -> pd.DataFrame:
-    """Return the definitions of the arms of an experiment as text.
-
-    Parameters
-    ----------
-    plan : mapping
-        Return value of `read_plan`.
-
-    Returns
-    -------
-    DataFrame
-        One row per arm; values are YAML on one line, and columns without values are omitted.
-    """
+    """Return the definitions of the arms of an experiment as text."""
     names = ("description", "python", "packages", "dask", "variables", "cluster", "clusters")
     rows = {}
     for arm in plan["arms"]:
@@ -211,20 +125,7 @@ def _yaml_text(value: Any) -> str:
 
 
 def experiment_facts(plan: Mapping[str, Any], runs: pd.DataFrame) -> pd.Series:
-    """Return what was measured in an experiment, and when, where and at what cost.
-
-    Parameters
-    ----------
-    plan : mapping
-        Return value of `read_plan`.
-    runs : DataFrame
-        The runs of the experiment.
-
-    Returns
-    -------
-    Series of str
-        Values as text, with units; unknown values are omitted.
-    """
+    """Return what was measured in an experiment, and when, where and at what cost."""
     n_planned, n_done = len(plan["plan"]), len(runs)
     ended = (runs["started"] + pd.to_timedelta(runs["duration"].fillna(0), unit="s")).max()
     facts = {

@@ -18,22 +18,7 @@ _ADDRESSES = re.compile(r"https://(?:cdn\.jsdelivr\.net|maps\.googleapis\.com)[^
 
 
 def notebook_page(notebook: str | Path, output: str | Path, *, title: str) -> Path:
-    """Write an executed notebook as one HTML file that makes no network requests.
-
-    Parameters
-    ----------
-    notebook : path
-        An executed notebook; its figures include their scripts (Bokeh's inline resources).
-    output : path
-        The file to write; its folder is created if missing.
-    title : str
-        Title of the page.
-
-    Returns
-    -------
-    Path
-        `output`.
-    """
+    """Write an executed notebook as one HTML file that makes no network requests."""
     content = nbformat.read(str(notebook), as_version=4)
     # Drop stderr: warnings and logs are for the person who executes the notebook.
     for cell in content.cells:
@@ -54,18 +39,7 @@ def notebook_page(notebook: str | Path, output: str | Path, *, title: str) -> Pa
 
 
 def silent(page: str) -> str:
-    """Remove the addresses from which Bokeh's scripts would load libraries.
-
-    Parameters
-    ----------
-    page : str
-        A page as HTML.
-
-    Returns
-    -------
-    str
-        The page with the addresses replaced by ``about:blank``.
-    """
+    """Remove the addresses from which Bokeh's scripts would load libraries."""
     return _ADDRESSES.sub("about:blank", page)
 
 

@@ -14,18 +14,7 @@ MOST_BYTES = 900_000
 
 
 def night_markdown(night: Night) -> str:
-    """Return the results of a night as Markdown, changed rows first, cut to a maximum size.
-
-    Parameters
-    ----------
-    night : Night
-        Return value of `benchkit.nightly`.
-
-    Returns
-    -------
-    str
-        Markdown.
-    """
+    """Return the results of a night as Markdown, changed rows first, cut to a maximum size."""
     text = render_template(
         "reports/night.md",
         night=night,
@@ -36,22 +25,9 @@ def night_markdown(night: Night) -> str:
 
 
 def open_series(night: Night, history: History, *, most: int = 6) -> list[tuple[str, int]]:
-    """Return the title and the series of each open regression, for its figure.
-
-    Parameters
-    ----------
-    night : Night
-        The night; its regressions are ordered newest first.
-    history : History
-        History that contains the series.
-    most : int, default 6
-        Maximum number of regressions.
-
-    Returns
-    -------
-    list of (str, int)
-        Title in Markdown and position of the series in the history. Failures have no series.
-    """
+    """Return the title and the series of each open regression, for its figure."""
+    # returned: Title in Markdown and position of the series in the history. Failures have no
+    # series.
     series = []
     for regression in night.regressions:
         row = history.find(regression.about) if regression.is_open else None
@@ -61,18 +37,7 @@ def open_series(night: Night, history: History, *, most: int = 6) -> list[tuple[
 
 
 def workflow_commands(night: Night) -> list[str]:
-    """Return a night as workflow commands of GitHub Actions.
-
-    Parameters
-    ----------
-    night : Night
-        Return value of `benchkit.nightly`.
-
-    Returns
-    -------
-    list of str
-        One error for each metric that got worse, one warning for each failed run or step.
-    """
+    """Return a night as workflow commands of GitHub Actions."""
     by_id = {regression.id: regression for regression in night.regressions}
     lines = []
     for event in night.worse:

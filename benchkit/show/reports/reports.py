@@ -24,29 +24,7 @@ CELL_TIMEOUT_S = 600.0
 
 
 def run_report(store: Store, run_id: str = "latest", output: str | Path | None = None) -> Path:
-    """Write the detailed report of one run as an HTML page.
-
-    Parameters
-    ----------
-    store : Store
-        The store with the run.
-    run_id : str, default "latest"
-        Its id, or the first characters of its id.
-    output : path, optional
-        File to write; by default ``experiments/<experiment>/reports/run-<id>.html`` in the store.
-
-    Returns
-    -------
-    Path
-        The page. The executed notebook is in the same folder.
-
-    Raises
-    ------
-    UnknownRun
-        The run does not exist.
-    MissingExtra
-        The plotting packages are not installed.
-    """
+    """Write the detailed report of one run as an HTML page."""
     run_id = store.resolve(run_id)
     attrs = store.open(run_id).tree.attrs
     title = f"{attrs.get('workload', 'run')}: {attrs.get('outcome', '')}"
@@ -63,33 +41,7 @@ def ab_report(
     folder: str | Path | None = None,
     texts: Mapping[str, str] | None = None,
 ) -> Path:
-    """Write the comparison of the arms of an experiment as an HTML page.
-
-    Parameters
-    ----------
-    store : Store
-        The store with the experiment.
-    experiment : str, default "latest"
-        Its id, or the first characters of its id; by default the latest with two arms.
-    metrics : sequence of str, optional
-        Metrics to compare; by default those of the notebook.
-    folder : path, optional
-        Target folder; by default ``experiments/<experiment>/reports`` in the store.
-    texts : mapping of str to str, optional
-        Suffix -> content of other files ``ab.<suffix>`` in that folder.
-
-    Returns
-    -------
-    Path
-        The page, ``ab.html``. The executed notebook is in the same folder.
-
-    Raises
-    ------
-    UsageError
-        The experiment does not exist.
-    MissingExtra
-        The plotting packages are not installed.
-    """
+    """Write the comparison of the arms of an experiment as an HTML page."""
     plan = read_plan(store, experiment, n_arms=2)
     plan_id, arms = plan["id"], ", ".join(arm["name"] for arm in plan["arms"])
     parameters: dict[str, Any] = {"experiment": plan_id}
@@ -101,22 +53,7 @@ def ab_report(
 
 
 def nightly_report(store: Store, night: str, output: str | Path) -> Path:
-    """Write the results of a night as an HTML page.
-
-    Parameters
-    ----------
-    store : Store
-        The store with the night; its ledger must be up to date.
-    night : str
-        Time of the night, as in the tag of its runs.
-    output : path
-        The page to write.
-
-    Returns
-    -------
-    Path
-        `output`. The executed notebook is in the same folder.
-    """
+    """Write the results of a night as an HTML page."""
     parameters = {"night": night, "measure": False}
     return _report(store, "nightly", parameters, f"Night {night[:16]}", output=output)
 
@@ -124,27 +61,7 @@ def nightly_report(store: Store, night: str, output: str | Path) -> Path:
 def bisect_report(
     store: Store, bisection: str = "latest", folder: str | Path | None = None
 ) -> Path:
-    """Write the steps of a bisection as an HTML page.
-
-    Parameters
-    ----------
-    store : Store
-        The store with the bisection.
-    bisection : str, default "latest"
-        Its id, or the first characters of its id.
-    folder : path, optional
-        Target folder; by default ``experiments/<bisection>/reports`` in the store.
-
-    Returns
-    -------
-    Path
-        The page, ``bisect.html``. The executed notebook is in the same folder.
-
-    Raises
-    ------
-    UsageError
-        The bisection does not exist.
-    """
+    """Write the steps of a bisection as an HTML page."""
     bisection = read_bisection(store, bisection).id
     parameters = {"bisection": bisection}
     return _report(store, "bisect", parameters, "Bisection", folder=folder, experiment=bisection)
@@ -183,33 +100,7 @@ def _report(
 def notebook_report(
     name: str, parameters: Mapping[str, Any], output: str | Path, *, title: str
 ) -> Path:
-    """Execute a notebook; write the HTML page and the executed notebook into the same folder.
-
-    Parameters
-    ----------
-    name : str
-        Name of a notebook in ``./notebooks`` or of a notebook shipped with benchkit.
-    parameters : mapping of str to JSON types
-        Values of its parameters.
-    output : path
-        The page to write.
-    title : str
-        Title of the page.
-
-    Returns
-    -------
-    Path
-        `output`.
-
-    Raises
-    ------
-    InvalidNotebookError
-        The notebook does not have one of the parameters.
-    KernelError
-        A cell raised; the executed notebook is kept and contains the error.
-    MissingExtra
-        The plotting packages are not installed.
-    """
+    """Execute a notebook; write the HTML page and the executed notebook into the same folder."""
     with needs_extra("show"):
         from benchkit.show.reports.html import notebook_page
     output = Path(output)

@@ -19,18 +19,7 @@ LEGEND_ROW = 22
 
 
 def align_time_axes(figures: Iterable[figure]) -> list[figure]:
-    """Give figures over the time of a run the same left and right end, in pixels and in seconds.
-
-    Parameters
-    ----------
-    figures : iterable of figure
-        Figures whose x axis is the time of the run; figures without axes are not changed.
-
-    Returns
-    -------
-    list of figure
-        The same figures; their legends are below them.
-    """
+    """Give figures over the time of a run the same left and right end, in pixels and in seconds."""
     figures = list(figures)
     drawn = [fig for fig in figures if fig.xaxis[0].visible]
     left = max((int(fig.min_border_left or 0) for fig in drawn), default=0)

@@ -51,33 +51,7 @@ def build_site(
     title: str = TITLE,
     address: str | None = None,
 ) -> Path:
-    """Write the site of a store.
-
-    Parameters
-    ----------
-    store : Store
-        The store with the runs and the ledger.
-    folder : path
-        Target folder; an earlier site in it is replaced when the new site is complete.
-    metrics : sequence of str
-        Metrics with figures.
-    title : str
-        Name of the site.
-    address : str, optional
-        URL at which the site will be served; feed readers need it to resolve links.
-
-    Returns
-    -------
-    Path
-        The first page, ``index.html``.
-
-    Raises
-    ------
-    UsageError
-        The folder contains files but no site.
-    SiteError
-        The site could not be written (disk full, no permission); an earlier site is unchanged.
-    """
+    """Write the site of a store."""
     folder = Path(folder).resolve()
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"{folder}: is a file; expected a folder")

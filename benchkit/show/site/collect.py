@@ -54,30 +54,14 @@ SPARK_NIGHTS = 60
 
 @dataclass(frozen=True)
 class SiteData:
-    """All data that the site shows.
+    """All data that the site shows."""
 
-    Parameters
-    ----------
-    store : Store
-        The store from which the data were read.
-    history : History
-        Series of the shown metrics.
-    regressions : list of Regression
-        Regressions in the ledger, newest first.
-    marks : list of dict
-        The active marks.
-    events : list of dict
-        All events of the ledger, as they are stored.
-    metrics : sequence of str
-        Metrics with figures, in the order of the menu.
-    """
-
-    store: Store
-    history: History
-    regressions: list[Regression]
-    marks: Sequence[Mapping[str, Any]]
-    events: Sequence[Mapping[str, Any]]
-    metrics: Sequence[str]
+    store: Store  # The store from which the data were read
+    history: History  # Series of the shown metrics
+    regressions: list[Regression]  # Regressions in the ledger, newest first
+    marks: Sequence[Mapping[str, Any]]  # The active marks
+    events: Sequence[Mapping[str, Any]]  # All events of the ledger, as they are stored
+    metrics: Sequence[str]  # Metrics with figures, in the order of the menu
 
     @cached_property
     def nights(self) -> list[Mapping[str, Any]]:
@@ -96,18 +80,7 @@ class SiteData:
         return sorted(self.history.runs["workload"].unique())
 
     def workload(self, name: str) -> dict[str, Any]:
-        """Return the data of the page of a workload.
-
-        Parameters
-        ----------
-        name : str
-            Full name of a variant.
-
-        Returns
-        -------
-        dict
-            Runs, changes, segments, regressions and marks, as JSON types.
-        """
+        """Return the data of the page of a workload."""
         runs = self._by_workload[name]
         keys = sorted(runs["key"].unique())
         series = [self._about(key) for key in keys]
@@ -152,18 +125,7 @@ class SiteData:
         }
 
     def source(self, name: str) -> dict[str, str]:
-        """Return the source code and the description of a workload, from its last readable run.
-
-        Parameters
-        ----------
-        name : str
-            Full name of a variant.
-
-        Returns
-        -------
-        dict of str to str
-            ``source`` and ``description``; empty if no run is readable.
-        """
+        """Return the source code and the description of a workload, from its last readable run."""
         attributes = ("source", "description")
         for run_id in reversed(self._by_workload[name]["id"].tolist()):
             path = self.store.files.path(run_name(run_id))
@@ -175,13 +137,7 @@ class SiteData:
         return dict.fromkeys(attributes, "")
 
     def overview(self) -> dict[str, Any]:
-        """Return the data of the overview.
-
-        Returns
-        -------
-        dict
-            ``rows``, one per workload, environment and host, and the ``metrics`` with units.
-        """
+        """Return the data of the overview."""
         latest = self.history.latest_night()
         opened = {
             series_name(regression.about): regression
@@ -222,13 +178,7 @@ class SiteData:
         }
 
     def improvements(self) -> list[dict[str, str]]:
-        """Return the lasting changes for the better as text.
-
-        Returns
-        -------
-        list of dict
-            Newest first.
-        """
+        """Return the lasting changes for the better as text."""
         return [
             {
                 "change": format_change(change.ratio),
@@ -240,13 +190,7 @@ class SiteData:
         ]
 
     def failures(self) -> dict[str, Any]:
-        """Return the outcomes by night of each series in which at least one run failed.
-
-        Returns
-        -------
-        dict
-            ``nights`` and ``rows``, most failures first.
-        """
+        """Return the outcomes by night of each series in which at least one run failed."""
         outcomes = self.history.outcomes[:, -FAILURE_NIGHTS:]
         bad = ~np.isin(outcomes, ("", "ok", "skipped"))
         rows = [
@@ -257,13 +201,7 @@ class SiteData:
         return {"nights": nights, "rows": sorted(rows, key=lambda row: -row["n"])}
 
     def machines(self) -> list[dict[str, Any]]:
-        """Return the data of the page of machines.
-
-        Returns
-        -------
-        list of dict
-            One per host: numbers of runs, failures, alarms and excluded changes.
-        """
+        """Return the data of the page of machines."""
         rows = []
         for host, runs in self.history.runs.groupby("host", sort=True):
             nights = [night for night in self.nights if night.get("host") == host]
@@ -342,20 +280,7 @@ class SiteData:
 
 
 def collect_site(store: Store, *, metrics: Sequence[str] = SITE_METRICS) -> SiteData:
-    """Collect the data of the site from a store.
-
-    Parameters
-    ----------
-    store : Store
-        The store with the runs and the ledger.
-    metrics : sequence of str
-        Metrics with figures.
-
-    Returns
-    -------
-    SiteData
-        The data of all pages.
-    """
+    """Collect the data of the site from a store."""
     events, marks = store.events(), store.marks()
     history = build_history(store.runs(), metrics=metrics, marks=marks)
     return SiteData(
@@ -365,16 +290,6 @@ def collect_site(store: Store, *, metrics: Sequence[str] = SITE_METRICS) -> Site
 
 def page_name(workload: str) -> str:
     """Return the file name of the page of a workload, without its suffix.
-
-    Parameters
-    ----------
-    workload : str
-        Full name of a variant.
-
-    Returns
-    -------
-    str
-        A readable and unique name.
 
     Examples
     --------

@@ -20,20 +20,7 @@ _REPORTED = ("opened", "grown", "eased", "recovered", "ended")
 
 
 def feed_items(regressions: Sequence[Regression], address: str) -> list[dict[str, Any]]:
-    """Return the reportable events of a ledger as feed items, newest first.
-
-    Parameters
-    ----------
-    regressions : sequence of Regression
-        All regressions in the ledger.
-    address : str
-        URL of the site; "" for relative links.
-
-    Returns
-    -------
-    list of dict
-        At most 100 items with ``id``, ``url``, ``title``, ``content_text`` and ``date``.
-    """
+    """Return the reportable events of a ledger as feed items, newest first."""
     items = []
     for regression in regressions:
         for event in regression.events:
@@ -58,22 +45,7 @@ def _text(regression: Regression, event: Mapping[str, Any]) -> str:
 
 
 def json_feed(items: Sequence[Mapping[str, Any]], *, title: str, address: str) -> str:
-    """Return items as a JSON Feed 1.1 (https://www.jsonfeed.org/version/1.1/).
-
-    Parameters
-    ----------
-    items : sequence of mapping
-        Return value of `feed_items`.
-    title : str
-        Name of the site.
-    address : str
-        URL of the site; may be empty.
-
-    Returns
-    -------
-    str
-        JSON.
-    """
+    """Return items as a JSON Feed 1.1 (https://www.jsonfeed.org/version/1.1/)."""
     feed = {
         "version": "https://jsonfeed.org/version/1.1",
         "title": title,
@@ -91,22 +63,7 @@ def json_feed(items: Sequence[Mapping[str, Any]], *, title: str, address: str) -
 
 
 def rss_feed(items: Sequence[Mapping[str, Any]], *, title: str, address: str) -> str:
-    """Return items as RSS 2.0.
-
-    Parameters
-    ----------
-    items : sequence of mapping
-        Return value of `feed_items`.
-    title : str
-        Name of the site.
-    address : str
-        URL of the site; may be empty.
-
-    Returns
-    -------
-    str
-        XML.
-    """
+    """Return items as RSS 2.0."""
     functions = {"format_datetime": format_datetime, "printable": _printable}
     return render_template(
         "site/files/feed.xml", items=items, title=title, address=address, **functions

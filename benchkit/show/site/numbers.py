@@ -14,20 +14,8 @@ __all__ = ["distinct_rows", "seconds", "short_number", "short_numbers"]
 
 
 def distinct_rows(table: pd.DataFrame) -> tuple[list[list[Any]], list[int]]:
-    """Return the distinct rows of a table and, for each row, the index of its distinct row.
-
-    Parameters
-    ----------
-    table : DataFrame
-        The table.
-
-    Returns
-    -------
-    rows : list of list
-        Distinct rows, as JSON types.
-    places : list of int
-        For each row of `table`, its position in `rows`.
-    """
+    """Return the distinct rows of a table and, for each row, the index of its distinct row."""
+    # places: For each row of `table`, its position in `rows`.
     rows = [tuple(json_safe(value) for value in row) for row in table.itertuples(index=False)]
     distinct = list(dict.fromkeys(rows))
     places = {row: place for place, row in enumerate(distinct)}
@@ -35,37 +23,13 @@ def distinct_rows(table: pd.DataFrame) -> tuple[list[list[Any]], list[int]]:
 
 
 def short_numbers(values: Any) -> list[float | None]:
-    """Return values with five digits.
-
-    Parameters
-    ----------
-    values : array_like
-        The values.
-
-    Returns
-    -------
-    list of float or None
-        Missing values are None.
-    """
+    """Return values with five digits."""
     numbers = np.asarray(pd.to_numeric(pd.Series(values), errors="coerce"), float)
     return [short_number(value) for value in numbers.tolist()]
 
 
 def short_number(value: float, digits: int = 5) -> float | None:
-    """Return a value with few digits, whole numbers as integers.
-
-    Parameters
-    ----------
-    value : float
-        The value.
-    digits : int, default 5
-        Significant digits.
-
-    Returns
-    -------
-    float or None
-        None if the value is not finite.
-    """
+    """Return a value with few digits, whole numbers as integers."""
     if value is None or not math.isfinite(value):
         return None
     short = float(f"{value:.{digits}g}")
@@ -73,16 +37,5 @@ def short_number(value: float, digits: int = 5) -> float | None:
 
 
 def seconds(time: np.datetime64) -> int:
-    """Return a moment as seconds since 1970.
-
-    Parameters
-    ----------
-    time : datetime64
-        The moment.
-
-    Returns
-    -------
-    int
-        Seconds.
-    """
+    """Return a moment as seconds since 1970."""
     return int(time.astype("datetime64[s]").astype(int))

@@ -15,43 +15,21 @@ __all__ = ["CaptureFacts"]
 
 @dataclass(frozen=True)
 class CaptureFacts:
-    """Facts that decide which metrics of a run are known.
+    """Facts that decide which metrics of a run are known."""
 
-    Parameters
-    ----------
-    full : bool
-        Whether each task was recorded.
-    n_running_at_on : int
-        Tasks that ran when the clock started.
-    n_unfinished : int
-        Tasks still to do when the clock stopped.
-    n_actors : int
-        Actors on the workers; their calls are not tasks.
-    n_seceded : int
-        Tasks that left their thread while they waited.
-    has_waits : bool
-        Whether the seconds that these tasks waited are known, so that the rest is computing.
-    n_other_captures : int
-        Other measurements on the same scheduler.
-    clock_step_s : float
-        Seconds by which the scheduler's clock was set during the run.
-    own_cpu_s : float, optional
-        CPU seconds of scheduler and client on the workers' machines, without processes that also
-        run workers.
-    scattered_bytes : float, optional
-        Bytes of data that clients put on the workers.
-    """
-
-    full: bool = True
-    n_running_at_on: int = 0
-    n_unfinished: int = 0
-    n_actors: int = 0
-    n_seceded: int = 0
+    full: bool = True  # Whether each task was recorded
+    n_running_at_on: int = 0  # Tasks that ran when the clock started
+    n_unfinished: int = 0  # Tasks still to do when the clock stopped
+    n_actors: int = 0  # Actors on the workers; their calls are not tasks
+    n_seceded: int = 0  # Tasks that left their thread while they waited
+    # Whether the seconds that these tasks waited are known, so that the rest is computing.
     has_waits: bool = True
-    n_other_captures: int = 0
-    clock_step_s: float = 0.0
+    n_other_captures: int = 0  # Other measurements on the same scheduler
+    clock_step_s: float = 0.0  # Seconds by which the scheduler's clock was set during the run
+    # CPU seconds of scheduler and client on the workers' machines, without processes that also run
+    # workers.
     own_cpu_s: float | None = None
-    scattered_bytes: float | None = None
+    scattered_bytes: float | None = None  # Bytes of data that clients put on the workers
 
     @property
     def clock_was_set(self) -> bool:
@@ -60,18 +38,7 @@ class CaptureFacts:
 
     @classmethod
     def of(cls, recording: Recording) -> CaptureFacts:
-        """Return the facts of a recording.
-
-        Parameters
-        ----------
-        recording : Recording
-            As read from disk.
-
-        Returns
-        -------
-        CaptureFacts
-            Defaults for what an older capture did not record.
-        """
+        """Return the facts of a recording."""
         state = recording.last("state", {})
         full = str(recording.head.get("capture", "full")).startswith("full")
         seceded = state.get("seceded") or ()

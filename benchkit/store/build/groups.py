@@ -47,38 +47,15 @@ MIN_SPILLING_S = 1e-3
 
 
 class RecomputedTask(NamedTuple):
-    """A task that ran again because the worker with its result left.
+    """A task that ran again because the worker with its result left."""
 
-    Parameters
-    ----------
-    row : int
-        Row of the second success in the group ``tasks``.
-    key : str
-        Key of the task.
-    lost_worker : int
-        Index of the worker that left.
-    """
-
-    row: int
-    key: str
-    lost_worker: int
+    row: int  # Row of the second success in the group `tasks`
+    key: str  # Key of the task
+    lost_worker: int  # Index of the worker that left
 
 
 def assemble_groups(recording: Recording, window: Window) -> dict[str, xr.Dataset]:
-    """Return the Datasets of a run file by group name; empty if the clock never started.
-
-    Parameters
-    ----------
-    recording : Recording
-        As read from disk.
-    window : Window
-        Start and end of the measured time.
-
-    Returns
-    -------
-    dict of str to Dataset
-        Only prometheus if the capture was off.
-    """
+    """Return the Datasets of a run file by group name; empty if the clock never started."""
     if not window.started:
         return {}
     prometheus = assemble_prometheus(recording, window)
@@ -101,20 +78,9 @@ def assemble_groups(recording: Recording, window: Window) -> dict[str, xr.Datase
 
 
 def recomputed_tasks(tasks: xr.Dataset, left: np.ndarray) -> list[RecomputedTask]:
-    """Return tasks that succeeded again after the worker of their first success had left.
-
-    Parameters
-    ----------
-    tasks : Dataset
-        The group ``tasks`` of a run, ordered by end time.
-    left : ndarray, shape (workers,)
-        Time at which each worker left, in s after the clock started; NaN if it stayed.
-
-    Returns
-    -------
-    list of RecomputedTask
-        In the order of `tasks`.
-    """
+    """Return tasks that succeeded again after the worker of their first success had left."""
+    # left: (workers,), time at which each worker left, in s after the clock started; NaN if it
+    # stayed.
     if not np.isfinite(left).any() or not tasks.sizes["task"]:
         return []
     keys = zlib.decompress(tasks["key_blob"].values.tobytes()).decode().split("\n")

@@ -72,22 +72,7 @@ class _Process:
 
 
 def cluster_memory(groups: Mapping[str, xr.Dataset], duration: float) -> dict[str, float]:
-    """Return mean and peak of the cluster's memory.
-
-    Parameters
-    ----------
-    groups : mapping of str to Dataset
-        Groups ``workers`` and ``memory_samples`` of a run.
-    duration : float
-        Seconds between clock on and clock off.
-
-    Returns
-    -------
-    dict of str to float
-        ``memory_mean`` and ``memory_peak`` in B, unless too little was sampled.
-        ``memory_peak_bound`` in B: the peak was not higher. ``memory_peak_worker`` in B: the peak
-        of one process.
-    """
+    """Return mean and peak of the cluster's memory."""
     workers = groups["workers"]
     ids = process_ids(workers)
     processes = _processes(workers, groups["memory_samples"], ids, duration)
@@ -119,20 +104,7 @@ def cluster_memory(groups: Mapping[str, xr.Dataset], duration: float) -> dict[st
 
 
 def sampled_share(groups: Mapping[str, xr.Dataset], duration: float) -> float:
-    """Return the part of the processes' time in the cluster that lies between two samples.
-
-    Parameters
-    ----------
-    groups : mapping of str to Dataset
-        Groups ``workers`` and ``memory_samples`` of a run.
-    duration : float
-        Seconds between clock on and clock off.
-
-    Returns
-    -------
-    float
-        From 0 to 1; 1 if there was no worker while the clock ran.
-    """
+    """Return the part of the processes' time in the cluster that lies between two samples."""
     workers = groups["workers"]
     ids = process_ids(workers)
     held = _held_s(workers, ids, duration)
@@ -141,20 +113,7 @@ def sampled_share(groups: Mapping[str, xr.Dataset], duration: float) -> float:
 
 
 def mean_uncertainty(groups: Mapping[str, xr.Dataset], duration: float) -> float:
-    """Return the largest error of ``memory_mean`` in B, if memory changes once between samples.
-
-    Parameters
-    ----------
-    groups : mapping of str to Dataset
-        Groups ``workers`` and ``memory_samples`` of a run.
-    duration : float
-        Seconds between clock on and clock off.
-
-    Returns
-    -------
-    float
-        0 if memory is constant.
-    """
+    """Return the largest error of ``memory_mean`` in B, if memory changes once between samples."""
     workers = groups["workers"]
     processes = _processes(workers, groups["memory_samples"], process_ids(workers), duration)
     return sum(process.uncertainty() for process in processes.values()) / duration

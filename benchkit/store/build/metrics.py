@@ -48,24 +48,7 @@ def compute_metrics(
     facts: CaptureFacts = CaptureFacts(),  # noqa: B008 (frozen)
     n_steals: int | None = None,
 ) -> dict[str, float]:
-    """Return the metrics that can be computed from the groups.
-
-    Parameters
-    ----------
-    groups : mapping of str to Dataset
-        The groups of a run file, times in s after clock on.
-    duration : float
-        Seconds between clock on and clock off.
-    facts : CaptureFacts, optional
-        What else the capture knows.
-    n_steals : int, optional
-        Tasks stolen while the clock ran.
-
-    Returns
-    -------
-    dict of str to float
-        By metric name, in the units of `METRICS`.
-    """
+    """Return the metrics that can be computed from the groups."""
     metrics: dict[str, float] = {"duration": duration}
     if "workers" in groups:
         workers = groups["workers"]
@@ -89,18 +72,7 @@ def compute_metrics(
 
 
 def biggest_group(groups: Mapping[str, xr.Dataset]) -> tuple[str, float]:
-    """Return the task group with most thread-seconds and its share; ("", nan) if none.
-
-    Parameters
-    ----------
-    groups : mapping of str to Dataset
-        The groups of a run file.
-
-    Returns
-    -------
-    tuple of str and float
-        Name, and share of all thread-seconds from 0 to 1.
-    """
+    """Return the task group with most thread-seconds and its share; ("", nan) if none."""
     if "task_groups" not in groups or not groups["task_groups"].sizes["task_group"]:
         return "", float("nan")
     # Fetches overlap with computing and with each other; rows without tasks are spilling.

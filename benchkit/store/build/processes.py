@@ -21,18 +21,8 @@ __all__ = [
 
 
 def process_ids(workers: xr.Dataset) -> NDArray[np.int64]:
-    """Return the number of each worker's process; where it is unknown, one for each worker.
-
-    Parameters
-    ----------
-    workers : Dataset
-        Group ``workers`` of a run.
-
-    Returns
-    -------
-    ndarray of int, shape (workers,)
-        Workers of the same process have the same number.
-    """
+    """Return the number of each worker's process; where it is unknown, one for each worker."""
+    # returned: (workers,), workers of the same process have the same number.
     n_workers = workers.sizes["worker"]
     if "process_id" not in workers:
         return np.arange(n_workers)
@@ -41,18 +31,7 @@ def process_ids(workers: xr.Dataset) -> NDArray[np.int64]:
 
 
 def share_processes(workers: xr.Dataset) -> bool:
-    """Return whether several workers run in one process, as with ``processes: false``.
-
-    Parameters
-    ----------
-    workers : Dataset
-        Group ``workers`` of a run.
-
-    Returns
-    -------
-    bool
-        Then memory and CPU of a worker are those of its process and must not be summed.
-    """
+    """Return whether several workers run in one process, as with ``processes: false``."""
     ids = process_ids(workers)
     return len(np.unique(ids)) < len(ids)
 
@@ -61,17 +40,6 @@ def add_up_memory(scheduler: xr.Dataset, workers: xr.Dataset) -> xr.Dataset:
     """Return the scheduler's samples with the memory of each process counted once.
 
     Dask adds up the memory of all workers, as if each had its own process.
-
-    Parameters
-    ----------
-    scheduler, workers : Dataset
-        Groups of a run.
-
-    Returns
-    -------
-    Dataset
-        `scheduler`, unchanged unless workers share a process. Unmanaged is then what the process
-        has in addition to the results of all its workers.
     """
     if not share_processes(workers) or not workers.sizes["time"]:
         return scheduler
@@ -94,18 +62,7 @@ def add_up_memory(scheduler: xr.Dataset, workers: xr.Dataset) -> xr.Dataset:
 
 
 def rows_by_process(ids: NDArray[np.int64]) -> dict[int, NDArray[np.intp]]:
-    """Return the positions of each process in a column of process numbers.
-
-    Parameters
-    ----------
-    ids : ndarray of int
-        Number of a process in each row.
-
-    Returns
-    -------
-    dict of int to ndarray
-        Positions in order, by number; one sort, because large clusters have a million samples.
-    """
+    """Return the positions of each process in a column of process numbers."""
     if not len(ids):
         return {}
     order = np.argsort(ids, kind="stable")
@@ -114,21 +71,11 @@ def rows_by_process(ids: NDArray[np.int64]) -> dict[int, NDArray[np.intp]]:
 
 
 def increases(values: NDArray[np.float64], owners: NDArray[Any]) -> NDArray[np.float64]:
-    """Return the increase of each owner's counter.
-
-    Parameters
-    ----------
-    values : ndarray, shape (times, workers)
-        Values of a counter that never falls; NaN: unknown. Workers of one owner report the same
-        counter at different times.
-    owners : ndarray, shape (workers,)
-        Process or machine of each worker.
-
-    Returns
-    -------
-    ndarray
-        One value per owner, in sorted order; NaN if no value is known.
-    """
+    """Return the increase of each owner's counter."""
+    # values: (times, workers), values of a counter that never falls; NaN: unknown. Workers of one
+    # owner report the same counter at different times.
+    # owners: (workers,), process or machine of each worker.
+    # returned: One value per owner, in sorted order; NaN if no value is known.
     out = []
     for owner in np.unique(owners):
         columns = values[:, owners == owner]
@@ -138,20 +85,8 @@ def increases(values: NDArray[np.float64], owners: NDArray[Any]) -> NDArray[np.f
 
 
 def increases_by_worker(workers: xr.Dataset, name: str) -> NDArray[np.float64]:
-    """Return the increase of each worker's own counter.
-
-    Parameters
-    ----------
-    workers : Dataset
-        Group ``workers`` of a run.
-    name : str
-        Name of the variable.
-
-    Returns
-    -------
-    ndarray, shape (workers,)
-        NaN where it is unknown, or the run has no such variable.
-    """
+    """Return the increase of each worker's own counter."""
+    # returned: (workers,), NaN where it is unknown, or the run has no such variable.
     n_workers = workers.sizes["worker"]
     if name not in workers:
         return np.full(n_workers, np.nan)
@@ -159,40 +94,15 @@ def increases_by_worker(workers: xr.Dataset, name: str) -> NDArray[np.float64]:
 
 
 def held_seconds(workers: xr.Dataset, duration: float) -> NDArray[np.float64]:
-    """Return the seconds that each worker was there while the clock ran.
-
-    Parameters
-    ----------
-    workers : Dataset
-        Group ``workers`` of a run.
-    duration : float
-        Seconds between clock on and clock off.
-
-    Returns
-    -------
-    ndarray, shape (workers,)
-        Seconds.
-    """
+    """Return the seconds that each worker was there while the clock ran."""
+    # returned: (workers,), seconds.
     left = np.where(np.isnan(workers["left"].values), np.inf, workers["left"].values)
     held = np.minimum(left, duration) - np.maximum(workers["joined"].values, 0.0)
     return np.asarray(np.maximum(held, 0.0))
 
 
 def monitored_seconds(workers: xr.Dataset, duration: float) -> tuple[float, float]:
-    """Return the seconds for which the workers' waits for the GIL are known.
-
-    Parameters
-    ----------
-    workers : Dataset
-        Group ``workers`` of a run.
-    duration : float
-        Seconds between clock on and clock off.
-
-    Returns
-    -------
-    known, held : float
-        Up to the last sample of each worker's monitor, and while the workers were there.
-    """
+    """Return the seconds for which the workers' waits for the GIL are known."""
     held = held_seconds(workers, duration)
     measured = np.isfinite(increases_by_worker(workers, "gil_time"))
     ends = np.fmax.reduce(workers["monitor_time"].values, axis=0, initial=-np.inf)

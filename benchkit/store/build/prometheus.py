@@ -45,16 +45,6 @@ _RESERVED_NAMES = {"time", "instance", "address", "name", "role"}
 def unit_of(metric: str) -> str:
     """Return the unit that is the suffix of a metric's name.
 
-    Parameters
-    ----------
-    metric : str
-        Name of a Prometheus metric.
-
-    Returns
-    -------
-    str
-        Unit, such as "s" or "B"; "1" for counts and for names without a unit.
-
     Examples
     --------
     >>> unit_of("dask_worker_spill_time_seconds_total"), unit_of("dask_scheduler_tasks")
@@ -87,20 +77,7 @@ class _Series:
 
 
 def assemble_prometheus(recording: Recording, window: Window) -> dict[str, xr.Dataset]:
-    """Return the group `prometheus` of a run file.
-
-    Parameters
-    ----------
-    recording : Recording
-        As read from disk. Data that cannot be read adds a line to its `problems`.
-    window : Window
-        The measured interval; times are seconds since its start.
-
-    Returns
-    -------
-    dict of str to Dataset
-        The Dataset as ``prometheus``; empty if the recording has no readable Prometheus data.
-    """
+    """Return the group `prometheus` of a run file."""
     try:
         if recording.last("prometheus"):
             times, metrics, attrs = _read_response(recording.last("prometheus"))

@@ -77,21 +77,11 @@ BY_WORKER_CLOCK = (
 
 
 class Note(NamedTuple):
-    """One limit of a run.
+    """One limit of a run."""
 
-    Parameters
-    ----------
-    kind : str
-        See `quality_notes`.
-    metrics : tuple of str
-        Names of the metrics that it concerns.
-    text : str
-        A sentence for the reader.
-    """
-
-    kind: str
-    metrics: tuple[str, ...]
-    text: str
+    kind: str  # See `quality_notes`
+    metrics: tuple[str, ...]  # Names of the metrics that it concerns
+    text: str  # A sentence for the reader
 
 
 def quality_notes(
@@ -100,26 +90,7 @@ def quality_notes(
     duration: float,
     facts: CaptureFacts,
 ) -> list[Note]:
-    """Return what the reader of a run's metrics must know.
-
-    Parameters
-    ----------
-    groups : mapping of str to Dataset
-        The groups of a run file.
-    metrics : mapping of str to float
-        The metrics of the run.
-    duration : float
-        Seconds between clock on and clock off.
-    facts : CaptureFacts
-        What else the capture knows.
-
-    Returns
-    -------
-    list of Note
-        Kinds are "absent" (the metrics have no value), "cut" (their values lack a part),
-        "estimated", "unfinished", "disturbed", and "unmeasured" for what no run with this capture
-        level, release and cluster has.
-    """
+    """Return what the reader of a run's metrics must know."""
     notes = _clock(facts)
     if "workers" in groups:
         notes += _sampling(groups, metrics, duration, facts)
@@ -134,18 +105,7 @@ def quality_notes(
 
 
 def simulated_note(metrics: Mapping[str, float]) -> Note:
-    """Return what the reader of a simulated run must know, in place of `quality_notes`.
-
-    Parameters
-    ----------
-    metrics : mapping of str to float
-        The metrics of the run.
-
-    Returns
-    -------
-    Note
-        Names the metrics that a virtual cluster does not model.
-    """
+    """Return what the reader of a simulated run must know, in place of `quality_notes`."""
     absent = tuple(name for name in METRICS if name not in metrics and name not in OPTIONAL)
     return Note("unmeasured", absent, "this run is simulated: a virtual cluster does not model it")
 
@@ -421,18 +381,8 @@ def _unmeasured(metrics: Mapping[str, float], notes: list[Note], facts: CaptureF
 
 
 def kinds_by_metric(notes: list[Note]) -> dict[str, str]:
-    """Return the kinds of notes on each metric, for the run's record.
-
-    Parameters
-    ----------
-    notes : list of Note
-        What `quality_notes` returned.
-
-    Returns
-    -------
-    dict of str to str
-        Kinds, sorted and separated by spaces, by name of the metric; without "unmeasured".
-    """
+    """Return the kinds of notes on each metric, for the run's record."""
+    # returned: Kinds, sorted and separated by spaces, by name of the metric; without "unmeasured".
     kinds: dict[str, set[str]] = {}
     for note in notes:
         for metric in note.metrics if note.kind != "unmeasured" else ():
@@ -441,16 +391,5 @@ def kinds_by_metric(notes: list[Note]) -> dict[str, str]:
 
 
 def as_rows(notes: list[Note]) -> list[dict[str, Any]]:
-    """Return notes as JSON objects, for the run's attribute ``quality``.
-
-    Parameters
-    ----------
-    notes : list of Note
-        What `quality_notes` returned.
-
-    Returns
-    -------
-    list of dict
-        Keys ``kind``, ``metrics`` and ``text``.
-    """
+    """Return notes as JSON objects, for the run's attribute ``quality``."""
     return [{"kind": n.kind, "metrics": list(n.metrics), "text": n.text} for n in notes]

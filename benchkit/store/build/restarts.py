@@ -17,39 +17,14 @@ RESTART_S = 5.0
 
 
 def messages_of(events: xr.Dataset, topic: str) -> Iterator[dict[str, Any]]:
-    """Yield the messages of a topic.
-
-    Parameters
-    ----------
-    events : Dataset
-        Group ``events`` of a run.
-    topic : str
-        Kind of event.
-
-    Yields
-    ------
-    dict
-        The message of one event.
-    """
+    """Yield the messages of a topic."""
     for message in events["message"].values[events["topic"].values == topic]:
         yield json.loads(str(message))
 
 
 def restarted_workers(events: xr.Dataset, left: NDArray[np.float64]) -> set[int]:
-    """Return the workers that a restart ended.
-
-    Parameters
-    ----------
-    events : Dataset
-        Group ``events`` of a run.
-    left : ndarray, shape (workers,)
-        Seconds after clock on at which each worker left; NaN if it stayed.
-
-    Returns
-    -------
-    set of int
-        Indices of workers.
-    """
+    """Return the workers that a restart ended."""
+    # left: (workers,), seconds after clock on at which each worker left; NaN if it stayed.
     workers = {
         worker
         for message in messages_of(events, "restart-workers")

@@ -51,22 +51,6 @@ def run_from_recording(path: str | Path) -> xr.DataTree:
 
     A recording without a tail comes from a process that was killed: its run has the outcome
     `infrastructure` and all data that reached the disk.
-
-    Parameters
-    ----------
-    path : path
-        Folder of the recording.
-
-    Returns
-    -------
-    DataTree
-        The content of a run file: metrics as scalars and metadata as attributes of the root, and
-        the groups ``workers``, ``scheduler``, ``task_groups``, ``tasks``, ...
-
-    Raises
-    ------
-    FileNotFoundError
-        There is no recording at `path`.
     """
     recording = Recording.read(path)
     window = Window(recording)
@@ -147,18 +131,7 @@ def _workers_requested(head: dict[str, Any]) -> int | None:
 
 
 def versions_of(metrics: Mapping[str, float]) -> dict[str, int]:
-    """Return the versions of the metrics' definitions, where they are not 1.
-
-    Parameters
-    ----------
-    metrics : mapping of str to float
-        Metrics of a run.
-
-    Returns
-    -------
-    dict of str to int
-        By name of the metric.
-    """
+    """Return the versions of the metrics' definitions, where they are not 1."""
     return {name: METRICS[name].version for name in metrics if METRICS[name].version > 1}
 
 

@@ -24,20 +24,7 @@ __all__ = ["assemble_held", "assemble_memory", "assemble_scheduler", "assemble_w
 
 
 def assemble_workers(recording: Recording, window: Window) -> xr.Dataset:
-    """Align heartbeats on one time axis: a value holds until the next heartbeat of the worker.
-
-    Parameters
-    ----------
-    recording : Recording
-        As read from disk.
-    window : Window
-        Start and end of the measured time.
-
-    Returns
-    -------
-    Dataset
-        Group ``workers`` of a run file.
-    """
+    """Align heartbeats on one time axis: a value holds until the next heartbeat of the worker."""
     infos = recording.last("workers", [])
     width = len(SAMPLE_COLUMNS)
     block = np.asarray(recording.block("samples", width)).reshape(-1, width)
@@ -96,20 +83,7 @@ def _dense_ids(numbers: np.ndarray) -> np.ndarray:
 
 
 def assemble_memory(recording: Recording, window: Window) -> xr.Dataset:
-    """Return the memory samples of all workers, ordered by time.
-
-    Parameters
-    ----------
-    recording : Recording
-        As read from disk.
-    window : Window
-        Start and end of the measured time.
-
-    Returns
-    -------
-    Dataset
-        Group ``memory_samples`` of a run file.
-    """
+    """Return the memory samples of all workers, ordered by time."""
     width = len(MEMORY_COLUMNS)
     block = np.asarray(recording.block("memory", width)).reshape(-1, width)
     block = block[block[:, 1] >= 0]
@@ -122,23 +96,7 @@ def assemble_memory(recording: Recording, window: Window) -> xr.Dataset:
 
 
 def assemble_held(recording: Recording, window: Window, names: list[str]) -> xr.Dataset:
-    """Return the bytes of results by task group and worker over time.
-
-    Parameters
-    ----------
-    recording : Recording
-        As read from disk.
-    window : Window
-        Start and end of the measured time.
-    names : list of str
-        Names of the capture's groups, by their number.
-
-    Returns
-    -------
-    Dataset
-        Group ``held`` of a run file; its attribute ``groups`` has the names. They include groups
-        of which no task ran, such as scattered data and results of earlier work.
-    """
+    """Return the bytes of results by task group and worker over time."""
     width = len(HELD_COLUMNS)
     block = np.asarray(recording.block("held", width)).reshape(-1, width)
     data = {name: block[:, index] for index, name in enumerate(HELD_COLUMNS)}
@@ -156,20 +114,7 @@ def _first_row(first: np.ndarray) -> np.ndarray:
 
 
 def assemble_scheduler(recording: Recording, window: Window) -> xr.Dataset:
-    """Return the samples of the scheduler.
-
-    Parameters
-    ----------
-    recording : Recording
-        As read from disk.
-    window : Window
-        Start and end of the measured time.
-
-    Returns
-    -------
-    Dataset
-        Group ``scheduler`` of a run file.
-    """
+    """Return the samples of the scheduler."""
     width = len(SCHEDULER_COLUMNS)
     block = np.asarray(recording.block("scheduler", width)).reshape(-1, width)
     data = {name: block[:, i] for i, name in enumerate(SCHEDULER_COLUMNS) if i}

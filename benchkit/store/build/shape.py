@@ -21,13 +21,7 @@ __all__ = ["Window", "columns_of", "first_finite", "shaped"]
 
 
 class Window:
-    """Start and end of the measured time, in Unix s of the scheduler's clock.
-
-    Parameters
-    ----------
-    recording : Recording
-        The recording; values of its tail take precedence over its last state.
-    """
+    """Start and end of the measured time, in Unix s of the scheduler's clock."""
 
     def __init__(self, recording: Recording) -> None:
         state = recording.last("state", {})
@@ -46,34 +40,13 @@ class Window:
         return self.off - self.on
 
     def seconds(self, times: npt.ArrayLike) -> np.ndarray:
-        """Return Unix times as seconds after the start of the clock.
-
-        Parameters
-        ----------
-        times : array_like of float
-            Unix times in s, on the scheduler's clock.
-
-        Returns
-        -------
-        ndarray of float
-            In s; negative before the start.
-        """
+        """Return Unix times as seconds after the start of the clock."""
         return np.asarray(times, float) - self.on
 
 
 def first_finite(*values: float | None) -> float:
-    """Return the first finite number.
-
-    Parameters
-    ----------
-    *values : float or None
-        Candidates, in order of preference.
-
-    Returns
-    -------
-    float
-        NaN if no value is finite.
-    """
+    """Return the first finite number."""
+    # returned: NaN if no value is finite.
     for value in values:
         if value is not None and np.isfinite(value):
             return float(value)
@@ -81,42 +54,13 @@ def first_finite(*values: float | None) -> float:
 
 
 def columns_of(rows: Iterable[Sequence[Any]], names: Sequence[str]) -> dict[str, list[Any]]:
-    """Return rows as columns.
-
-    Parameters
-    ----------
-    rows : iterable of sequence
-        Rows; values after the last name are ignored.
-    names : sequence of str
-        Names of the columns.
-
-    Returns
-    -------
-    dict of str to list
-        Values by column; empty lists if there are no rows.
-    """
+    """Return rows as columns."""
     rows = list(rows)
     return {name: [row[index] for row in rows] for index, name in enumerate(names)}
 
 
 def shaped(group: str, data: Mapping[str, Any], coordinates: Mapping[str, Any]) -> xr.Dataset:
-    """Return the Dataset of a group with the types and attributes of the schema.
-
-    Parameters
-    ----------
-    group : str
-        One of `GROUPS`.
-    data : mapping of str to array_like
-        Values by name of variable. Variables of the schema without values are absent from the
-        Dataset; names that are not in the schema are ignored.
-    coordinates : mapping of str to array_like
-        Values by name of coordinate; names that are not in the schema are ignored.
-
-    Returns
-    -------
-    Dataset
-        Variables and coordinates of the group.
-    """
+    """Return the Dataset of a group with the types and attributes of the schema."""
     variables = _arrays(GROUPS[group], data)
     return xr.Dataset(variables, _arrays(chain(*COORDINATES.values()), coordinates))
 

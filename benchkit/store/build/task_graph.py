@@ -21,24 +21,7 @@ _TIMES = ("received", "materialized", "ordered", "started")
 def assemble_graph(
     recording: Recording, window: Window, new_group: np.ndarray, node_of_task: np.ndarray
 ) -> tuple[dict[str, Any], xr.Dataset | None]:
-    """Return the variables of ``tasks`` that describe the graph, and the group ``submissions``.
-
-    Parameters
-    ----------
-    recording : Recording
-        As read from disk.
-    window : Window
-        Start and end of the measured time.
-    new_group : ndarray of int
-        Row of ``task_groups`` by the capture's number of the group; -1: none.
-    node_of_task : ndarray of int
-        The capture's number of the node by row of ``tasks``; -1: unknown.
-
-    Returns
-    -------
-    tuple of dict and Dataset or None
-        Values by name of variable; an empty dict and None if no graph was recorded.
-    """
+    """Return the variables of ``tasks`` that describe the graph, and the group ``submissions``."""
     groups, counts, order = (
         np.asarray(recording.column("nodes", name, "i"))
         for name in ("group", "n_dependencies", "order")

@@ -26,20 +26,7 @@ OUTSIDE = -1
 
 
 def assemble_worker_reports(recording: Recording, window: Window) -> dict[str, xr.Dataset]:
-    """Return the groups ``transfers``, ``profile``, ``spans`` and ``logs`` of a run file.
-
-    Parameters
-    ----------
-    recording : Recording
-        As read from disk.
-    window : Window
-        Start and end of the measured time.
-
-    Returns
-    -------
-    dict of str to Dataset
-        By group name.
-    """
+    """Return the groups ``transfers``, ``profile``, ``spans`` and ``logs`` of a run file."""
     parts = _parts(recording)
     complete = {int(index) for index in recording.last("reports", {})}
     return {
@@ -61,20 +48,8 @@ def _parts(recording: Recording) -> list[tuple[int, _Report]]:
 
 
 def trimmed_memory(recording: Recording, n_workers: int) -> np.ndarray:
-    """Return the memory of each worker after the run and a trim.
-
-    Parameters
-    ----------
-    recording : Recording
-        As read from disk.
-    n_workers : int
-        Number of workers that the recording lists.
-
-    Returns
-    -------
-    ndarray, shape (n_workers,)
-        RSS in B; NaN for workers that left.
-    """
+    """Return the memory of each worker after the run and a trim."""
+    # returned: (n_workers,), RSS in B; NaN for workers that left.
     trimmed = np.full(n_workers, np.nan)
     for index, report in recording.last("reports", {}).items():
         if 0 <= int(index) < n_workers and report.get("memory") is not None:

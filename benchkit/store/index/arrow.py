@@ -60,20 +60,7 @@ _DICTIONARY = pa.dictionary(pa.int32(), pa.string())
 def records_to_table(
     records: Sequence[dict[str, Any]], wanted: Collection[str] | None = None
 ) -> pa.Table:
-    """Return records as a table in the types of the schema.
-
-    Parameters
-    ----------
-    records : sequence of dict
-        JSON objects. A value that its column cannot hold becomes null; the run file keeps it.
-    wanted : collection of str, optional
-        Only these columns.
-
-    Returns
-    -------
-    Table
-        Columns of the schema, then unknown fields in alphabetical order.
-    """
+    """Return records as a table in the types of the schema."""
     extra = sorted({name for record in records for name in record} - set(SCHEMA.names))
     fields = [*SCHEMA, *(pa.field(name, _type_of(records, name)) for name in extra)]
     if wanted is not None:
@@ -134,19 +121,7 @@ _CONVERTERS = {
 
 
 def unite(tables: Sequence[pa.Table]) -> pa.Table:
-    """Return the rows of several tables as one table.
-
-    Parameters
-    ----------
-    tables : sequence of Table
-        Tables with columns of the schema, and others.
-
-    Returns
-    -------
-    Table
-        Columns matched by name; values of absent columns are null. A text column is a dictionary
-        if it is one in any of the tables.
-    """
+    """Return the rows of several tables as one table."""
     types: dict[str, pa.DataType] = {}
     for field in (field for table in tables for field in table.schema):
         known = types.get(field.name)
@@ -173,20 +148,8 @@ def _fit(table: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def encode_texts(column: pa.ChunkedArray) -> tuple[np.ndarray, list[str]]:
-    """Return the texts of a column as numbers.
-
-    Parameters
-    ----------
-    column : ChunkedArray of str
-        Texts and nulls, also as dictionary.
-
-    Returns
-    -------
-    codes : ndarray of int, shape (n_rows,)
-        Position of each text in `texts`; -1 for null.
-    texts : list of str
-        Texts of the column; some may not occur, or twice.
-    """
+    """Return the texts of a column as numbers."""
+    # codes: (n_rows,), position of each text in `texts`; -1 for null.
     if not pa.types.is_dictionary(column.type):
         column = column.dictionary_encode()
     array = column.unify_dictionaries().combine_chunks()
@@ -194,39 +157,13 @@ def encode_texts(column: pa.ChunkedArray) -> tuple[np.ndarray, list[str]]:
 
 
 def decode_texts(codes: np.ndarray, texts: Sequence[str]) -> pa.DictionaryArray:
-    """Return the column of `encode_texts`, as dictionary.
-
-    Parameters
-    ----------
-    codes : ndarray of int
-        Positions in `texts`; -1 for null.
-    texts : sequence of str
-        Texts.
-
-    Returns
-    -------
-    DictionaryArray
-        A text or null for each code.
-    """
+    """Return the column of `encode_texts`, as dictionary."""
     indices = pa.array(codes.astype(np.int32, copy=False), mask=codes < 0)
     return pa.DictionaryArray.from_arrays(indices, pa.array(texts, pa.string()))
 
 
 def without_dictionaries(table: pa.Table, text: pa.DataType | None = None) -> pa.Table:
-    """Return a table with plain texts instead of dictionaries.
-
-    Parameters
-    ----------
-    table : Table
-        Rows of the index.
-    text : DataType, optional
-        Type of all texts; by default that of the schema.
-
-    Returns
-    -------
-    Table
-        The same rows.
-    """
+    """Return a table with plain texts instead of dictionaries."""
     text = text or pa.string()
     fields = [
         field.with_type(text)
@@ -238,19 +175,7 @@ def without_dictionaries(table: pa.Table, text: pa.DataType | None = None) -> pa
 
 
 def table_to_frame(table: pa.Table) -> pd.DataFrame:
-    """Return a table as a DataFrame.
-
-    Parameters
-    ----------
-    table : Table
-        Rows of the index.
-
-    Returns
-    -------
-    DataFrame
-        Counts as pandas' nullable ``Int64``, because int64 would become float64 when a value is
-        missing; fields that hold JSON as text, for `decode_json`.
-    """
+    """Return a table as a DataFrame."""
     # The type of texts in pandas: a million texts as strings would be copied once more.
     table = without_dictionaries(table, pa.large_string())
     frame = table.to_pandas(types_mapper={pa.int64(): pd.Int64Dtype()}.get)
@@ -261,23 +186,7 @@ def table_to_frame(table: pa.Table) -> pd.DataFrame:
 
 
 def order_by_time(table: pa.Table) -> np.ndarray | None:
-    """Return the order of rows by start time, then id.
-
-    Parameters
-    ----------
-    table : Table
-        Rows of the index, with the column ``started``, and ``id`` if times are equal.
-
-    Returns
-    -------
-    ndarray of int or None
-        Row numbers; runs without a start time come last. None if the rows are in order.
-
-    Raises
-    ------
-    KeyError
-        Runs started at the same time, and the column ``id`` is missing.
-    """
+    """Return the order of rows by start time, then id."""
     started = pc.fill_null(table["started"].cast(pa.int64()), 2**63 - 1).to_numpy()
     steps = np.diff(started)
     if (steps > 0).all():
@@ -293,18 +202,7 @@ def order_by_time(table: pa.Table) -> np.ndarray | None:
 
 
 def plain_array(column: pd.Series) -> np.ndarray:
-    """Return a column as an array that NetCDF can hold.
-
-    Parameters
-    ----------
-    column : Series
-        Column of `Store.runs`.
-
-    Returns
-    -------
-    ndarray
-        Times without a zone (UTC), counts as float if a value is missing; a missing text is empty.
-    """
+    """Return a column as an array that NetCDF can hold."""
     if isinstance(column.dtype, pd.DatetimeTZDtype):
         return np.asarray(column.dt.tz_localize(None))
     if pd.api.types.is_integer_dtype(column.dtype):

@@ -30,67 +30,21 @@ COMPACT_SEGMENTS = 8
 
 
 class Catalogue(IndexReader):
-    """The index of the runs in a store.
-
-    Parameters
-    ----------
-    files : Files
-        Files of the store.
-    """
+    """The index of the runs in a store."""
 
     def add(self, record: dict[str, Any]) -> None:
-        """Add a run to the index. Its run file must exist already.
-
-        Parameters
-        ----------
-        record : dict
-            Record of the run: fields and metrics, flat.
-
-        Raises
-        ------
-        AlreadyStored
-            The run has a record file already.
-        StoreError
-            The record could not be written.
-        """
+        """Add a run to the index. Its run file must exist already."""
         name = f"{RECORDS}/{record['id']}.json"
         self.files.create(name, json.dumps(json_safe(record), allow_nan=False).encode())
 
     def add_many(self, records: Sequence[dict[str, Any]]) -> None:
-        """Add many runs to the index as one segment. Their run files must exist already.
-
-        Parameters
-        ----------
-        records : sequence of dict
-            Records of the runs.
-
-        Raises
-        ------
-        StoreError
-            The segment could not be written.
-        """
+        """Add many runs to the index as one segment. Their run files must exist already."""
         if records:
             table = records_to_table([json_safe(record) for record in records])
             compaction.write_segments(self.files, table)
 
     def add_existing(self, record: dict[str, Any]) -> bool:
-        """Add a stored run to the index, unless it has a record file.
-
-        Parameters
-        ----------
-        record : dict
-            Record of the run.
-
-        Returns
-        -------
-        bool
-            False if another process added it first.
-
-        Raises
-        ------
-        StoreError
-            The record could not be written.
-        """
+        """Add a stored run to the index, unless it has a record file."""
         try:
             self.add(record)
         except AlreadyStored:
@@ -98,14 +52,7 @@ class Catalogue(IndexReader):
         return True
 
     def wants_compaction(self) -> bool:
-        """Return whether the index should be compacted.
-
-        Returns
-        -------
-        bool
-            Whether it has more than `COMPACT_RECORDS` records, or more than `COMPACT_SEGMENTS`
-            segments that are not full.
-        """
+        """Return whether the index should be compacted."""
         # One request to a bucket; a file that another process moves meanwhile does not matter here.
         names = list(self.files.walk(SEGMENTS))
         records = [name for name in names if name.endswith(".json")]
@@ -119,20 +66,7 @@ class Catalogue(IndexReader):
         return [segment for segment in opened if segment.n_rows < compaction.SEGMENT_ROWS]
 
     def compact(self, *, fold: bool = True) -> dict[str, int]:
-        """Merge records and small segments into few segments, and add runs missing after a crash.
-
-        Parameters
-        ----------
-        fold : bool, default True
-            Merge small segments, and segments whose ids overlap; if False, only small segments,
-            and only when there are more than eight.
-
-        Returns
-        -------
-        dict of str to int
-            ``runs`` in the new segments; ``records`` and ``segments`` merged into them;
-            ``adopted`` runs of the two newest months that were missing from the index.
-        """
+        """Merge records and small segments into few, and add runs missing after a crash."""
         return self._retry(lambda: self._compact(fold))
 
     def _compact(self, fold: bool) -> dict[str, int]:
@@ -161,13 +95,7 @@ class Catalogue(IndexReader):
         }
 
     def remove(self, ids: Collection[str]) -> None:
-        """Remove runs from the index. A concurrent compaction may add a removed run again.
-
-        Parameters
-        ----------
-        ids : collection of str
-            Full ids; ids that are not in the index are ignored.
-        """
+        """Remove runs from the index. A concurrent compaction may add a removed run again."""
         self._retry(lambda: self._remove(set(ids)))
 
     def _remove(self, ids: set[str]) -> None:

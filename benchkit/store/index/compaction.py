@@ -30,20 +30,7 @@ _GROUP_ROWS = 16_384
 
 
 def write_segments(files: Files, table: pa.Table) -> None:
-    """Write runs as segments.
-
-    Parameters
-    ----------
-    files : Files
-        Files of the store.
-    table : Table
-        Rows of the index, each run once.
-
-    Raises
-    ------
-    StoreError
-        A segment could not be written.
-    """
+    """Write runs as segments."""
     order = pc.sort_indices(table["id"])
     for start in range(0, table.num_rows, SEGMENT_ROWS):
         whole = table.num_rows <= SEGMENT_ROWS
@@ -75,29 +62,6 @@ def merge_segments(files: Files, segments: Sequence[Segment], new: pa.Table) -> 
     """Write the runs of segments and new runs as segments whose ids do not overlap.
 
     Reads row group by row group, and holds one new segment at a time.
-
-    Parameters
-    ----------
-    files : Files
-        Files of the store.
-    segments : sequence of Segment
-        Segments to merge; the caller deletes them afterwards.
-    new : Table
-        Other runs, each once.
-
-    Returns
-    -------
-    int
-        Number of runs in the written segments.
-
-    Raises
-    ------
-    FileNotFoundError
-        A segment was deleted.
-    DamagedSegment
-        A segment cannot be read.
-    StoreError
-        A segment could not be written.
     """
     repeated = repeated_rows(segments)
     listed = [segment.read(["id"])["id"] for segment in segments]
@@ -119,26 +83,7 @@ def merge_segments(files: Files, segments: Sequence[Segment], new: pa.Table) -> 
 
 
 def write_without(files: Files, segment: Segment, ids: Collection[str]) -> None:
-    """Write the runs of a segment except some as a new segment.
-
-    Parameters
-    ----------
-    files : Files
-        Files of the store.
-    segment : Segment
-        The segment; the caller deletes it afterwards.
-    ids : collection of str
-        Runs to leave out.
-
-    Raises
-    ------
-    FileNotFoundError
-        The segment was deleted.
-    DamagedSegment
-        The segment cannot be read.
-    StoreError
-        The new segment could not be written.
-    """
+    """Write the runs of a segment except some as a new segment."""
     table = segment.read()
     _write_segment(files, table.filter(pc.invert(pc.is_in(table["id"], pa.array(sorted(ids))))))
 

@@ -43,13 +43,7 @@ T = TypeVar("T")
 
 
 class IndexReader:
-    """Read access to the index of the runs in a store.
-
-    Parameters
-    ----------
-    files : Files
-        Files of the store.
-    """
+    """Read access to the index of the runs in a store."""
 
     def __init__(self, files: Files) -> None:
         self.files = files
@@ -61,19 +55,7 @@ class IndexReader:
         self._damaged: dict[str, BaseException | None] = {}
 
     def table(self, columns: Iterable[str] | None = None) -> pa.Table:
-        """Return all runs as a table, each once, in no particular order.
-
-        Parameters
-        ----------
-        columns : iterable of str, optional
-            Read only these columns from the segments; ``id`` is always included.
-
-        Returns
-        -------
-        Table
-            A row per run. A field that no run has is all null if it is in the schema, and absent
-            otherwise.
-        """
+        """Return all runs as a table, each once, in no particular order."""
         wanted = None if columns is None else {"id", *columns}
         return without_dictionaries(self.select({"id"}, lambda table: (table, None, wanted)))
 
@@ -84,20 +66,6 @@ class IndexReader:
 
         Columns on which the choice depends are read first; the others only of row groups with
         chosen runs.
-
-        Parameters
-        ----------
-        columns : collection of str
-            Columns that `choose` reads.
-        choose : callable
-            See `benchkit.store.index.selection.Choose`.
-        bounds : Bounds, optional
-            Tests of row groups; rows that fail them may be missing in the result.
-
-        Returns
-        -------
-        Table
-            Columns of the schema first; texts of few values are dictionaries.
         """
 
         def read() -> pa.Table:
@@ -119,13 +87,7 @@ class IndexReader:
         return self._retry(count)
 
     def names(self) -> set[str]:
-        """Return the names of all columns, including fields written by a newer benchkit.
-
-        Returns
-        -------
-        set of str
-            Names of the schema and of all records and segments.
-        """
+        """Return the names of all columns, including fields written by a newer benchkit."""
 
         def read() -> set[str]:
             records, segments = self._load_all()
@@ -134,18 +96,7 @@ class IndexReader:
         return self._retry(read)
 
     def ids(self, prefix: str = "") -> set[str]:
-        """Return the ids of runs in the index.
-
-        Parameters
-        ----------
-        prefix : str, optional
-            Only ids that begin with this text.
-
-        Returns
-        -------
-        set of str
-            Full ids.
-        """
+        """Return the ids of runs in the index."""
 
         def choose(table: pa.Table) -> tuple[pa.Table, np.ndarray, set[str]]:
             return table, pc.starts_with(table["id"], prefix).to_numpy(), {"id"}
@@ -157,11 +108,6 @@ class IndexReader:
         """Return the id of the run that started last.
 
         Start times in the future come from a wrong clock: they count only if there are no others.
-
-        Returns
-        -------
-        str or None
-            Full id; None if there are no runs.
         """
         limit = datetime.now(timezone.utc) + _CLOCK_TOLERANCE
 
@@ -182,24 +128,13 @@ class IndexReader:
         return max(self._retry(read) or self.ids(), default=None)
 
     def digests(self) -> dict[str, str | None]:
-        """Return the digest of each run's file.
-
-        Returns
-        -------
-        dict of str to str
-            By full id; None for runs that an older benchkit added.
-        """
+        """Return the digest of each run's file."""
         table = self.table(["id", "digest"])
         return dict(zip(table["id"].to_pylist(), table["digest"].to_pylist(), strict=True))
 
     def damaged(self) -> list[str]:
-        """Return the names of index files that cannot be read.
-
-        Returns
-        -------
-        list of str
-            Names in the store, sorted.
-        """
+        """Return the names of index files that cannot be read."""
+        # returned: Names in the store, sorted.
 
         def read() -> list[str]:
             records, segments = self._list_files()

@@ -17,23 +17,7 @@ __all__ = ["check_names", "warn_of_unknown_workloads"]
 
 
 def check_names(table: pa.Table, filters: Mapping[str, Any], fields: Collection[str]) -> None:
-    """Check that each filter is a field, or a tag or parameter of at least one run.
-
-    Parameters
-    ----------
-    table : Table
-        Rows of the index.
-    filters : mapping
-        Filters by name; ``tags`` and ``params`` hold mappings.
-    fields : collection of str
-        Names of all fields.
-
-    Raises
-    ------
-    UsageError
-        A name is neither; the message suggests the nearest name. Not raised for an empty store,
-        which has no tags to compare with.
-    """
+    """Check that each filter is a field, or a tag or parameter of at least one run."""
     if not table.num_rows:
         return
     others = [name for name in filters if name not in fields]
@@ -61,15 +45,7 @@ def _keys(column: pa.ChunkedArray) -> set[str]:
 
 
 def warn_of_unknown_workloads(index: IndexReader, patterns: Sequence[str]) -> None:
-    """Warn of names and globs that match no workload and are near to one that exists.
-
-    Parameters
-    ----------
-    index : IndexReader
-        Index of the runs.
-    patterns : sequence of str
-        Names and globs.
-    """
+    """Warn of names and globs that match no workload and are near to one that exists."""
     table = index.select({"workload"}, lambda table: (table, None, {"workload"}))
     names = set(encode_texts(table["workload"])[1])
     bases = {name.partition("[")[0] for name in names}

@@ -39,24 +39,7 @@ _JSON = tuple(name for name, kind in RECORD_FIELDS.items() if kind == "json")
 
 
 def parse_moment(value: Any) -> datetime:
-    """Return a time in UTC.
-
-    Parameters
-    ----------
-    value : str, datetime, date or timedelta
-        ISO 8601 (``"2026-08-01"``, ``"2026-08-01T03:00+02:00"``; without a zone it is UTC), or an
-        age: ``"7d"``, ``"12h"``, ``"30m"``, ``"2w"``.
-
-    Returns
-    -------
-    datetime
-        With time zone UTC.
-
-    Raises
-    ------
-    UsageError
-        The value is neither a time nor an age.
-    """
+    """Return a time in UTC."""
     now = datetime.now(timezone.utc)
     try:
         if isinstance(value, str):
@@ -87,19 +70,7 @@ def _not_a_time(value: Any) -> UsageError:
 
 
 def workload_matcher(pattern: str) -> Callable[[str], bool]:
-    """Return a function that tests whether a variant's name matches a pattern.
-
-    Parameters
-    ----------
-    pattern : str
-        ``*`` matches any text and ``?`` a single character. Brackets are part of a variant's
-        name, not a set of characters. A name without brackets also matches all its variants.
-
-    Returns
-    -------
-    callable
-        Takes a name and returns a bool.
-    """
+    """Return a function that tests whether a variant's name matches a pattern."""
     if _WILDCARD.search(pattern):
         return _glob(pattern)
     return lambda name: (
@@ -113,18 +84,7 @@ def _glob(pattern: str) -> Callable[[str], bool]:
 
 
 def columns_needed(names: Iterable[str]) -> set[str]:
-    """Return the columns of the index that filters read.
-
-    Parameters
-    ----------
-    names : iterable of str
-        Names of filters: fields, tags or parameters.
-
-    Returns
-    -------
-    set of str
-        The fields; ``tags`` and ``params`` too if a name is not a field of this release.
-    """
+    """Return the columns of the index that filters read."""
     names = set(names)
     columns = {name for name in names if name in RECORD_FIELDS}
     if names - columns:
@@ -139,22 +99,7 @@ def row_bounds(
     before: datetime | None = None,
     marks: Iterable[Mapping[str, Any]] = (),
 ) -> Bounds:
-    """Return which row groups can contain rows that `matching` selects.
-
-    Parameters
-    ----------
-    workload : str or collection of str, optional
-        As in `matching`.
-    since, before : datetime, optional
-        As from `parse_moment`.
-    marks : iterable of mapping
-        Marks that are applied before the rows are matched: old names are wanted too.
-
-    Returns
-    -------
-    Bounds
-        Tests for columns of the index.
-    """
+    """Return which row groups can contain rows that `matching` selects."""
     bounds: dict[str, Callable[[Any, Any], bool]] = {}
     if workload is not None:
         patterns = [workload] if isinstance(workload, str) else list(workload)
@@ -184,31 +129,8 @@ def matching(
     before: Any = None,
     where: Mapping[str, Any] | None = None,
 ) -> np.ndarray:
-    """Return a mask of the rows that match all given filters.
-
-    Parameters
-    ----------
-    table : Table
-        Rows of the index, with the columns that the filters read.
-    runs : collection of str, optional
-        Ids.
-    workload : str or collection of str, optional
-        A name or glob, or several; see `workload_matcher`.
-    since, before : optional
-        See `parse_moment`; `since` is included, `before` is not.
-    where : mapping, optional
-        Name of a field, else of a tag or parameter, to its value, a glob, or a collection of them.
-
-    Returns
-    -------
-    ndarray of bool, shape (n_rows,)
-        True for rows that match.
-
-    Raises
-    ------
-    UsageError
-        A time or a value has a wrong type.
-    """
+    """Return a mask of the rows that match all given filters."""
+    # returned: (n_rows,), true for rows that match.
     keep = np.ones(table.num_rows, bool)
     if runs is not None:
         keep &= _flags(pc.is_in(table["id"], value_set=pa.array(list(runs), pa.string())))

@@ -42,13 +42,7 @@ _HASH_WORDS = (
 
 
 class DamagedSegment(Exception):
-    """A segment cannot be read.
-
-    Parameters
-    ----------
-    segment : Segment
-        The segment.
-    """
+    """A segment cannot be read."""
 
     def __init__(self, segment: Segment) -> None:
         super().__init__(segment.name)
@@ -56,22 +50,7 @@ class DamagedSegment(Exception):
 
 
 class Segment:
-    """A Parquet file of the index; its metadata are read once, because files never change.
-
-    Parameters
-    ----------
-    name : str
-        Name of the file in the store.
-    path : Path
-        The file.
-
-    Raises
-    ------
-    FileNotFoundError
-        There is no such file.
-    ArrowException, OSError
-        The file is not a segment.
-    """
+    """A Parquet file of the index; its metadata are read once, because files never change."""
 
     def __init__(self, name: str, path: Path) -> None:
         self.name = name
@@ -88,18 +67,7 @@ class Segment:
         self._ranges: dict[str, list[tuple[Any, Any] | None]] = {}
 
     def ranges(self, column: str) -> list[tuple[Any, Any] | None]:
-        """Return the lowest and the highest value of a column in each row group.
-
-        Parameters
-        ----------
-        column : str
-            Name of the column.
-
-        Returns
-        -------
-        list of tuple or None
-            None for a row group without statistics.
-        """
+        """Return the lowest and the highest value of a column in each row group."""
         if column not in self._ranges:
             leaf = self._leaves.get(column)
             groups = map(self.metadata.row_group, range(self.n_groups))
@@ -108,18 +76,7 @@ class Segment:
         return self._ranges[column]
 
     def groups(self, bounds: Bounds) -> list[int]:
-        """Return the row groups that can contain wanted rows.
-
-        Parameters
-        ----------
-        bounds : Bounds
-            Tests of the ranges of columns.
-
-        Returns
-        -------
-        list of int
-            Their numbers; a row group without statistics is among them.
-        """
+        """Return the row groups that can contain wanted rows."""
         groups = list(range(self.n_groups))
         for column, is_possible in bounds.items():
             ranges = self.ranges(column)
@@ -127,45 +84,14 @@ class Segment:
         return groups
 
     def sizes(self, groups: Sequence[int] | None = None) -> list[int]:
-        """Return the numbers of rows of row groups.
-
-        Parameters
-        ----------
-        groups : sequence of int, optional
-            Numbers of the row groups; by default all.
-
-        Returns
-        -------
-        list of int
-            Number of rows of each.
-        """
+        """Return the numbers of rows of row groups."""
         groups = range(self.n_groups) if groups is None else groups
         return [self.metadata.row_group(group).num_rows for group in groups]
 
     def read(
         self, columns: Collection[str] | None = None, groups: Sequence[int] | None = None
     ) -> pa.Table:
-        """Return columns of the segment; texts of few values as dictionaries.
-
-        Parameters
-        ----------
-        columns : collection of str, optional
-            Names; by default all columns. Names that the segment does not have are ignored.
-        groups : sequence of int, optional
-            Only these row groups.
-
-        Returns
-        -------
-        Table
-            A row per run; without columns it has no rows.
-
-        Raises
-        ------
-        FileNotFoundError
-            The file was deleted.
-        DamagedSegment
-            The file cannot be read.
-        """
+        """Return columns of the segment; texts of few values as dictionaries."""
         names = [name for name in self.columns if columns is None or name in columns]
         encoded = [name for name in names if name in ENCODED]
         try:
@@ -179,13 +105,7 @@ class Segment:
             raise DamagedSegment(self) from error
 
     def id_range(self) -> tuple[str, str] | None:
-        """Return the lowest and the highest id; None without statistics or rows.
-
-        Returns
-        -------
-        tuple of str or None
-            Full ids.
-        """
+        """Return the lowest and the highest id; None without statistics or rows."""
         ranges = [r for r in self.ranges("id") if r is not None]
         if len(ranges) < max(self.n_groups, 1):
             return None
@@ -193,25 +113,7 @@ class Segment:
 
 
 def repeated_rows(segments: Sequence[Segment]) -> dict[str, np.ndarray]:
-    """Return the rows of runs that an earlier segment lists too.
-
-    Parameters
-    ----------
-    segments : sequence of Segment
-        Segments of the index.
-
-    Returns
-    -------
-    dict of str to ndarray of bool
-        Mask of such rows by name of the segment; segments without such rows are absent.
-
-    Raises
-    ------
-    FileNotFoundError
-        A segment was deleted.
-    DamagedSegment
-        A segment cannot be read.
-    """
+    """Return the rows of runs that an earlier segment lists too."""
     repeated: dict[str, np.ndarray] = {}
     for members in overlapping(segments):
         names = [segment.name for segment in members]
@@ -223,27 +125,7 @@ def repeated_rows(segments: Sequence[Segment]) -> dict[str, np.ndarray]:
 
 
 def listed_ids(segments: Sequence[Segment], ids: Collection[str]) -> set[str]:
-    """Return the ids that at least one segment lists.
-
-    Parameters
-    ----------
-    segments : sequence of Segment
-        Segments of the index.
-    ids : collection of str
-        Full ids.
-
-    Returns
-    -------
-    set of str
-        Those of `ids` that are in a segment.
-
-    Raises
-    ------
-    FileNotFoundError
-        A segment was deleted.
-    DamagedSegment
-        A segment cannot be read.
-    """
+    """Return the ids that at least one segment lists."""
     ordered = sorted(ids)
 
     def is_possible(low: str, high: str) -> bool:
@@ -259,18 +141,7 @@ def listed_ids(segments: Sequence[Segment], ids: Collection[str]) -> set[str]:
 
 
 def overlapping(segments: Sequence[Segment]) -> list[list[Segment]]:
-    """Return the segments whose ranges of ids overlap.
-
-    Parameters
-    ----------
-    segments : sequence of Segment
-        Segments of the index.
-
-    Returns
-    -------
-    list of list of Segment
-        Sets of two or more segments; those of different sets do not overlap.
-    """
+    """Return the segments whose ranges of ids overlap."""
     # A segment of another program may have no statistics: it can overlap with every other.
     ranges = [(s.id_range() or ("", "\U0010ffff"), n) for n, s in enumerate(segments) if s.n_rows]
     sets: list[list[int]] = []

@@ -28,36 +28,7 @@ def read_chosen(
     choose: Choose,
     bounds: Bounds,
 ) -> pa.Table:
-    """Return chosen rows of segments and records.
-
-    Parameters
-    ----------
-    segments : sequence of Segment
-        Segments of the index.
-    repeated : mapping of str to ndarray of bool
-        As from `repeated_rows`.
-    records : sequence of dict
-        Records of runs that are in no segment.
-    columns : collection of str
-        Columns that `choose` reads; they are read first.
-    choose : callable
-        See `Choose`.
-    bounds : Bounds
-        Tests of row groups; rows that fail them may be missing in the result.
-
-    Returns
-    -------
-    Table
-        Columns of the schema, unknown columns, then those that `choose` added. Texts of few values
-        are dictionaries.
-
-    Raises
-    ------
-    FileNotFoundError
-        A segment was deleted.
-    DamagedSegment
-        A segment cannot be read.
-    """
+    """Return chosen rows of segments and records."""
     parts = [(segment, segment.groups(bounds)) for segment in segments]
     parts = [(segment, groups) for segment, groups in parts if groups]
     tables = [segment.read(columns, groups) for segment, groups in parts]

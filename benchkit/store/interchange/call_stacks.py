@@ -19,16 +19,7 @@ _SCHEMA = "https://www.speedscope.app/file-format-schema.json"
 
 
 def write_speedscope(run: Run, path: Path) -> None:
-    """Write the call stacks of a run for https://www.speedscope.app.
-
-    Parameters
-    ----------
-    run : Run
-        The run. The sum of the weights is its number of samples; the outermost frame of a stack is
-        the prefix of the task.
-    path : path
-        JSON file to write.
-    """
+    """Write the call stacks of a run for https://www.speedscope.app."""
     frames, stacks, weights = _stacks(run)
     profile = {
         "type": "sampled",
@@ -51,15 +42,7 @@ def write_speedscope(run: Run, path: Path) -> None:
 
 
 def write_pprof(run: Run, path: Path) -> None:
-    """Write the call stacks of a run for ``pprof``, as compressed protocol buffer.
-
-    Parameters
-    ----------
-    run : Run
-        The run. The sum of the samples' values is its number of samples.
-    path : path
-        File to write, such as ``run.pb.gz``.
-    """
+    """Write the call stacks of a run for ``pprof``, as compressed protocol buffer."""
     frames, stacks, weights = _stacks(run)
     texts: dict[str, int] = {"": 0}
 
@@ -82,13 +65,7 @@ def write_pprof(run: Run, path: Path) -> None:
 
 
 def _stacks(run: Run) -> tuple[list[tuple[str, str, int]], list[list[int]], list[int]]:
-    """Return frames (function, file, line), stacks of frame numbers, and samples per stack.
-
-    Raises
-    ------
-    UsageError
-        The run has no call stacks.
-    """
+    """Return frames (function, file, line), stacks of frame numbers, and samples per stack."""
     profile = run.profile()
     if profile.empty:
         raise UsageError(

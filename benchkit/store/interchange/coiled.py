@@ -36,30 +36,15 @@ _ROW = "reference_row"
 
 @dataclass
 class ImportReport:
-    """Counts and problems of an import.
+    """Counts and problems of an import."""
 
-    Parameters
-    ----------
-    rows : int
-        Number of rows in the file.
-    added : int
-        Number of rows that became new runs.
-    odd : list of str
-        How incomplete rows were imported, a line per kind of problem.
-    """
-
-    rows: int = 0
-    added: int = 0
+    rows: int = 0  # Number of rows in the file
+    added: int = 0  # Number of rows that became new runs
+    # How incomplete rows were imported, a line per kind of problem.
     odd: list[str] = field(default_factory=list)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the report as JSON types.
-
-        Returns
-        -------
-        dict
-            The fields of the report.
-        """
+        """Return the report as JSON types."""
         return asdict(self)
 
     def __str__(self) -> str:
@@ -70,32 +55,7 @@ class ImportReport:
 def import_sqlite(
     store: Store, path: str | Path, *, progress: Callable[[int, int], None] | None = None
 ) -> ImportReport:
-    """Add the rows of a `benchmark.db` to a store.
-
-    Parameters
-    ----------
-    store : Store
-        Store to add runs to; existing runs stay unchanged.
-    path : path
-        A SQLite file of coiled/benchmarks, of any age: absent columns become missing values,
-        unknown columns are kept with the row.
-    progress : callable, optional
-        Called with the number of rows done and the total number of rows.
-
-    Returns
-    -------
-    ImportReport
-        Counts and problems. A row's workload is named after file and test
-        (``test_array.py::test_sum[x]`` becomes ``array.sum[x]``), its environment after the
-        software that it ran with.
-
-    Raises
-    ------
-    InvalidImportError
-        The file is not a SQLite database, or has neither table.
-    StoreError
-        A run could not be written; runs written before it stay in the store.
-    """
+    """Add the rows of a `benchmark.db` to a store."""
     report = ImportReport()
     tables = _read_rows(Path(path))
     total = sum(len(rows) for rows in tables.values())
@@ -158,20 +118,7 @@ def _read_rows(path: Path) -> dict[str, list[dict[str, Any]]]:
 
 
 def run_tree(record: Mapping[str, Any], **others: str) -> xr.DataTree:
-    """Return a run without data.
-
-    Parameters
-    ----------
-    record : mapping
-        Fields and metrics of the run.
-    **others : str
-        Further attributes of the run file.
-
-    Returns
-    -------
-    DataTree
-        The run.
-    """
+    """Return a run without data."""
     attrs = {
         "id": record["id"],
         "record": json.dumps(record, allow_nan=False),
@@ -183,17 +130,7 @@ def run_tree(record: Mapping[str, Any], **others: str) -> xr.DataTree:
 
 
 def write_sqlite(store: Store, path: Path, runs: pd.DataFrame) -> None:
-    """Write runs as tables of coiled/benchmarks.
-
-    Parameters
-    ----------
-    store : Store
-        Store of the runs.
-    path : path
-        File to create.
-    runs : DataFrame
-        Runs, as `Store.runs` returns them.
-    """
+    """Write runs as tables of coiled/benchmarks."""
     rows: dict[str, list[dict[str, Any]]] = {table: [] for table in TABLES}
     for record in runs.to_dict("records"):
         original = None

@@ -47,26 +47,7 @@ def row_to_record(
     identities: Counter[str],
     problems: Counter[str],
 ) -> dict[str, Any]:
-    """Return the record of the run that a row becomes.
-
-    Parameters
-    ----------
-    table : str
-        Name of the table.
-    row : mapping
-        Values of the row by column.
-    started : datetime
-        Start time of the run, or an estimate.
-    identities : Counter
-        Number of rows by identity, updated: equal rows of a session are two runs.
-    problems : Counter
-        Number of skipped values by text, updated.
-
-    Returns
-    -------
-    dict
-        Fields and metrics, flat.
-    """
+    """Return the record of the run that a row becomes."""
     columns = ("session_id", "path", "name", "start")
     identity = json.dumps([table, *(row.get(name) for name in columns)])
     identities[identity] += 1
@@ -110,20 +91,6 @@ def row_to_record(
 
 def workload_of_test(path: str, name: str, cases: Sequence[str] = ()) -> str:
     """Return the workload name of a test.
-
-    Parameters
-    ----------
-    path : str
-        File of the test.
-    name : str
-        Name of the test, with its case in brackets.
-    cases : sequence of str
-        Further parameters.
-
-    Returns
-    -------
-    str
-        File and test, both without ``test_``, and the case in brackets.
 
     Examples
     --------
@@ -185,18 +152,7 @@ def _numbers(row: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
 
 
 def parse_time(value: Any) -> datetime | None:
-    """Return a time of the file.
-
-    Parameters
-    ----------
-    value : object
-        Value of a column; a text in ISO 8601 is a time.
-
-    Returns
-    -------
-    datetime or None
-        In UTC, which is the time zone of texts without one; None if the value is not a time.
-    """
+    """Return a time of the file."""
     try:
         time = datetime.fromisoformat(str(value).strip())
     except ValueError:
@@ -206,18 +162,7 @@ def parse_time(value: Any) -> datetime | None:
 
 
 def record_to_row(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a run that benchkit measured as a row of ``test_run``.
-
-    Parameters
-    ----------
-    record : mapping
-        A row of `Store.runs`.
-
-    Returns
-    -------
-    dict
-        Values by column, without ``id``.
-    """
+    """Return a run that benchkit measured as a row of ``test_run``."""
     values = {name: None if value != value else value
               for name, value in record.items() if not isinstance(value, dict)}  # fmt: skip
     base_name, bracket, case = str(record["workload"]).partition("[")

@@ -50,33 +50,7 @@ _RUN_WRITERS = {"trace": write_trace, "speedscope": write_speedscope, "pprof": w
 def export_runs(
     store: Store, path: str | Path, runs: pd.DataFrame | None = None, *, form: str | None = None
 ) -> int:
-    """Write runs to one file; for asv, to a folder.
-
-    Parameters
-    ----------
-    store : Store
-        Store to read runs from.
-    path : path
-        The file to create; it must not exist.
-    runs : DataFrame, optional
-        Runs to write, as `Store.runs` returns them; all by default.
-    form : str, optional
-        Name of the format, one of `STORE_FORMATS`; by default the suffix of `path` selects it.
-        ``sqlite`` is for coiled/benchmarks' tools: imported runs become their original rows, except
-        that of two rows with the same id the second gets a new id; other runs become rows of
-        ``test_run``. ``parquet`` and ``csv`` hold a row per run.
-
-    Returns
-    -------
-    int
-        Number of runs selected.
-
-    Raises
-    ------
-    UsageError
-        `path` exists, its format is unknown, it cannot be written, or the format has no place for
-        any of the runs.
-    """
+    """Write runs to one file; for asv, to a folder."""
     runs = store.runs() if runs is None else runs
     writers: dict[str, Callable[[pd.DataFrame, Path], None]] = {
         "sqlite": lambda selected, draft: write_sqlite(store, draft, selected),
@@ -94,27 +68,7 @@ def export_runs(
 
 
 def export_run(run: Run, path: str | Path, *, form: str | None = None) -> str:
-    """Write one run for a viewer of traces or call stacks.
-
-    Parameters
-    ----------
-    run : Run
-        The run.
-    path : path
-        The file to create; it must not exist.
-    form : str, optional
-        Name of the format, one of `RUN_FORMATS`; by default the suffix of `path` selects it.
-
-    Returns
-    -------
-    str
-        Name of the format.
-
-    Raises
-    ------
-    UsageError
-        `path` exists, its format is unknown, it cannot be written, or the run has no such data.
-    """
+    """Write one run for a viewer of traces or call stacks."""
     form = _format(Path(path), form, RUN_FORMATS)
     write = _RUN_WRITERS[form]
     _write_whole(Path(path), lambda draft: write(run, draft))

@@ -18,15 +18,7 @@ _INVALID = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def write_junit(runs: pd.DataFrame, path: Path) -> None:
-    """Write runs as test cases: time, and failure, error or skip with the error of the run.
-
-    Parameters
-    ----------
-    runs : DataFrame
-        Runs, as `Store.runs` returns them.
-    path : path
-        File to write.
-    """
+    """Write runs as test cases: time, and failure, error or skip with the error of the run."""
     root = ElementTree.Element("testsuites", name="benchkit")
     for environment, group in runs.groupby("environment", sort=True):
         suite = ElementTree.SubElement(root, "testsuite", name=_text(environment))

@@ -22,15 +22,7 @@ _UNITS = {"s": ("_seconds", 1.0), "B": ("_bytes", 1.0), "%": ("_ratio", 0.01), "
 
 
 def write_openmetrics(runs: pd.DataFrame, path: Path) -> None:
-    """Write a gauge per metric, with a sample per successful run.
-
-    Parameters
-    ----------
-    runs : DataFrame
-        Runs, as `Store.runs` returns them.
-    path : path
-        File to write.
-    """
+    """Write a gauge per metric, with a sample per successful run."""
     runs = runs[runs["outcome"] == "ok"].sort_values([*_LABELS, "started"])
     times = [f"{start.timestamp():.6f}" for start in runs["started"]]
     labels = [_labels(row) for row in runs[list(_LABELS)].to_dict("records")]

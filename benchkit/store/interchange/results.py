@@ -33,30 +33,7 @@ _ASV_DESCRIPTIONS = ("benchmarks.json", "machine.json", "asv.conf.json")
 def import_results(
     store: Store, path: str | Path, *, progress: Callable[[int, int], None] | None = None
 ) -> ImportReport:
-    """Add the results of another tool to a store.
-
-    Parameters
-    ----------
-    store : Store
-        Store to add runs to; existing runs stay unchanged.
-    path : path
-        A ``benchmark.db`` of coiled/benchmarks, a JSON file of asv or pytest-benchmark, or a folder
-        with such JSON files at any depth.
-    progress : callable, optional
-        Called with the number of results done and the total number of results.
-
-    Returns
-    -------
-    ImportReport
-        Counts and problems.
-
-    Raises
-    ------
-    InvalidImportError
-        A file has none of these formats: nothing is added.
-    StoreError
-        A run could not be written; runs written before it stay in the store.
-    """
+    """Add the results of another tool to a store."""
     path = Path(path)
     if not path.is_dir() and path.suffix != ".json":
         return import_sqlite(store, path, progress=progress)

@@ -25,15 +25,7 @@ _BUILD = ["git_commit", "packages_hash"]
 
 
 def write_pytest_benchmark(runs: pd.DataFrame, path: Path) -> None:
-    """Write the durations of the latest build of each workload as pytest-benchmark does.
-
-    Parameters
-    ----------
-    runs : DataFrame
-        Runs, as `Store.runs` returns them.
-    path : path
-        JSON file to write; ``pytest-benchmark compare`` reads it.
-    """
+    """Write the durations of the latest build of each workload as pytest-benchmark does."""
     groups = _latest_builds(runs)
     latest = max((group.iloc[-1] for group in groups), key=lambda row: row["started"])
     content = {
@@ -93,15 +85,7 @@ def _pytest_result(group: pd.DataFrame) -> dict[str, Any]:
 
 
 def write_github_benchmark(runs: pd.DataFrame, path: Path) -> None:
-    """Write medians for github-action-benchmark (tool ``customSmallerIsBetter``).
-
-    Parameters
-    ----------
-    runs : DataFrame
-        Runs, as `Store.runs` returns them.
-    path : path
-        JSON file to write: duration and peak memory of the latest build of each workload.
-    """
+    """Write medians for github-action-benchmark (tool ``customSmallerIsBetter``)."""
     results = []
     for group in _latest_builds(runs):
         row = group.iloc[-1]
@@ -121,21 +105,7 @@ def write_github_benchmark(runs: pd.DataFrame, path: Path) -> None:
 
 
 def write_asv(runs: pd.DataFrame, path: Path) -> None:
-    """Write the results of each commit into a folder that asv reads as its ``results_dir``.
-
-    Parameters
-    ----------
-    runs : DataFrame
-        Runs, as `Store.runs` returns them; those without a commit have no place in asv and are
-        left out.
-    path : path
-        Folder to create.
-
-    Raises
-    ------
-    UsageError
-        No run has a commit.
-    """
+    """Write the results of each commit into a folder that asv reads as its ``results_dir``."""
     runs = _successful(runs).dropna(subset=["git_commit"])
     if runs.empty:
         raise UsageError("asv needs the commit of each run, and none of these runs has one")

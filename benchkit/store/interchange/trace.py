@@ -47,17 +47,7 @@ _BEFORE_END_S = 1e-9
 
 
 def write_trace(run: Run, path: Path) -> None:
-    """Write the tasks, activities, fetches and memory of a run as a trace.
-
-    Parameters
-    ----------
-    run : Run
-        The run. The sums of the slices' durations are the sums of the run's tasks and activities.
-        If it has more than `_MOST_DEPENDENCIES` dependencies, those that a task waited for last
-        are drawn, of the longest tasks if these are still too many.
-    path : path
-        File to write, compressed if its suffix is ``.gz``.
-    """
+    """Write the tasks, activities, fetches and memory of a run as a trace."""
     stream = run.task_stream()
     producers, consumers, drawn = _dependencies(run)
     header = {

@@ -39,37 +39,7 @@ def query(
     timeout_s: float | None = TIMEOUT_S,
     memory_limit: str | None = MEMORY_LIMIT,
 ) -> pd.DataFrame:
-    """Return the rows of a query over all runs.
-
-    Parameters
-    ----------
-    store : StoreReader
-        The store.
-    sql : str
-        One SELECT statement of DuckDB's SQL over the views ``runs`` (as `Store.runs`), ``tasks``,
-        ``task_groups``, ``transfers``, ``workers`` and ``events``.
-    limit : int, optional
-        Largest number of rows.
-    progress : callable, optional
-        Called with the number of runs done and the number of runs to read, while the cache of the
-        tables is brought up to date.
-    timeout_s : float or None, default 120.0
-        The statement is stopped after this time in s.
-    memory_limit : str or None, default "2GiB"
-        Memory that the statement may use, and that its rows may use.
-
-    Returns
-    -------
-    DataFrame
-        The rows; ``attrs["problems"]`` lists runs that could not be read.
-
-    Raises
-    ------
-    MissingExtra
-        DuckDB is not installed.
-    UsageError
-        The statement is not a SELECT, is wrong, or reached a limit.
-    """
+    """Return the rows of a query over all runs."""
     with needs_extra("query"):
         import duckdb
     too_large = (
@@ -104,22 +74,8 @@ def query(
 
 
 def rows_of_runs(store: StoreReader, table: str, ids: Iterable[str]) -> pd.DataFrame:
-    """Return the rows of some runs in a table.
-
-    Parameters
-    ----------
-    store : StoreReader
-        The store.
-    table : str
-        A name of `SCHEMAS`.
-    ids : iterable of str
-        Ids of the runs.
-
-    Returns
-    -------
-    DataFrame
-        The rows, in the order of the cache.
-    """
+    """Return the rows of some runs in a table."""
+    # returned: The rows, in the order of the cache.
     chosen = ", ".join(f"'{run_id}'" for run_id in ids)
     condition = f"run IN ({chosen})" if chosen else "false"
     statement = f"SELECT * FROM {table} WHERE {condition}"

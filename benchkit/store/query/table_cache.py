@@ -33,13 +33,7 @@ _GROUPS = ("tasks", "task_groups", "transfers", "workers", "events")
 
 
 class TableCache:
-    """The tables of the runs of one store.
-
-    Parameters
-    ----------
-    store : StoreReader
-        The store; its runs do not change.
-    """
+    """The tables of the runs of one store."""
 
     def __init__(self, store: StoreReader) -> None:
         self.store = store
@@ -49,25 +43,7 @@ class TableCache:
     def update(
         self, ids: Sequence[str], progress: Callable[[int, int], None] | None = None
     ) -> list[str]:
-        """Add the runs that the cache lacks.
-
-        Parameters
-        ----------
-        ids : sequence of str
-            All runs of the store.
-        progress : callable, optional
-            Called with the number of runs done and the number of runs to add.
-
-        Returns
-        -------
-        list of str
-            Why runs are left out, a line per damaged run.
-
-        Raises
-        ------
-        StoreError
-            The cache cannot be written.
-        """
+        """Add the runs that the cache lacks."""
         batches = {folder: self._ids(folder) for folder in self._batches()}
         small = [folder for folder, members in batches.items() if len(members) < _SMALL]
         if len(small) > _MOST_SMALL:
@@ -87,28 +63,11 @@ class TableCache:
         return problems
 
     def files(self, table: str) -> list[Path]:
-        """Return the files of a table.
-
-        Parameters
-        ----------
-        table : str
-            A name of `SCHEMAS`.
-
-        Returns
-        -------
-        list of path
-            One per batch.
-        """
+        """Return the files of a table."""
         return [folder / f"{table}.parquet" for folder in self._batches()]
 
     def ids(self) -> set[str]:
-        """Return the runs in the cache; some may be no longer in the store.
-
-        Returns
-        -------
-        set of str
-            Their ids.
-        """
+        """Return the runs in the cache; some may be no longer in the store."""
         return {run_id for folder in self._batches() for run_id in self._ids(folder)}
 
     def _batches(self) -> list[Path]:

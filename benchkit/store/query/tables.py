@@ -28,18 +28,7 @@ SCHEMAS = {name: pa.schema(columns) for name, columns in _COLUMNS.items()}
 
 
 def run_tables(run: Run) -> dict[str, pa.Table]:
-    """Return the tables of a run.
-
-    Parameters
-    ----------
-    run : Run
-        The run; what was not recorded gives an empty table.
-
-    Returns
-    -------
-    dict of str to pyarrow.Table
-        By name, with the columns of `SCHEMAS`.
-    """
+    """Return the tables of a run."""
     frames = {
         "tasks": _tasks(run),
         "task_groups": _task_groups(run),

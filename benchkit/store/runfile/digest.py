@@ -26,18 +26,10 @@ _MOST_KEPT = 10_000
 
 
 class Verified(NamedTuple):
-    """What is known about the bytes of a run file.
+    """What is known about the bytes of a run file."""
 
-    Parameters
-    ----------
-    digest : str
-        SHA-256 of the whole file, in hexadecimal digits, as ``sha256sum`` prints it.
-    has_trailer : bool
-        Whether the file contains the digest of its content.
-    """
-
-    digest: str
-    has_trailer: bool
+    digest: str  # SHA-256 of the whole file, in hexadecimal digits, as `sha256sum` prints it
+    has_trailer: bool  # Whether the file contains the digest of its content
 
 
 #: Path -> identity of the file, and result or reason why it is damaged. Files of a store never
@@ -46,50 +38,17 @@ _kept: dict[str, tuple[tuple[int, ...], Verified | str]] = {}
 
 
 def with_trailer(content: bytes) -> bytes:
-    """Return the content of a run file with its digest at the end.
-
-    Parameters
-    ----------
-    content : bytes
-        A NetCDF4 file.
-
-    Returns
-    -------
-    bytes
-        The same file for every program that reads HDF5.
-    """
+    """Return the content of a run file with its digest at the end."""
     return content + _TRAILER % sha256(content).hexdigest().encode()
 
 
 def digest_of(data: bytes) -> str:
-    """Return the SHA-256 digest of a whole file, as ``sha256sum`` prints it.
-
-    Parameters
-    ----------
-    data : bytes
-        The file.
-
-    Returns
-    -------
-    str
-        64 hexadecimal digits.
-    """
+    """Return the SHA-256 digest of a whole file, as ``sha256sum`` prints it."""
     return sha256(data).hexdigest()
 
 
 def is_whole(data: bytes) -> bool:
-    """Return whether the bytes of a run file match the digest at its end.
-
-    Parameters
-    ----------
-    data : bytes
-        The file.
-
-    Returns
-    -------
-    bool
-        True also without a digest.
-    """
+    """Return whether the bytes of a run file match the digest at its end."""
     trailer = _PATTERN.fullmatch(data[-_TRAILER_BYTES:])
     return trailer is None or _matches(data, trailer)
 
@@ -99,29 +58,7 @@ def _matches(data: bytes, trailer: re.Match[bytes]) -> bool:
 
 
 def verify(path: Path) -> Verified:
-    """Raise an error if a run file is damaged; cached until the file changes.
-
-    Parameters
-    ----------
-    path : Path
-        The file.
-
-    Returns
-    -------
-    Verified
-        Digest of the file, and whether it proves that the content is undamaged. Other files were
-        read completely by another process.
-
-    Raises
-    ------
-    FileNotFoundError
-        There is no such file.
-    UnreadableRun
-        The content does not match its digest; or there is none, and the file cannot be read within
-        the limits of `try_to_read`; or the system does not permit reading.
-    StoreError
-        The other process does not start.
-    """
+    """Raise an error if a run file is damaged; cached until the file changes."""
     name, status = str(path), os.stat(path)
     identity = (status.st_size, status.st_mtime_ns, status.st_ino)
     kept = _kept.get(name)

@@ -63,46 +63,13 @@ _LABELS: dict[tuple[str, tuple[Hashable, ...]], _Expected] = {
 
 
 def run_name(run_id: str) -> str:
-    """Return the name of a run's file in a store.
-
-    Parameters
-    ----------
-    run_id : str
-        Full id.
-
-    Returns
-    -------
-    str
-        ``runs/<YYYY-MM>/<id>.nc``; the month is that of the id, in UTC.
-
-    Raises
-    ------
-    ValueError
-        `run_id` is not an id, so it must not become part of a path.
-    """
+    """Return the name of a run's file in a store."""
     month = datetime.fromtimestamp(id_time(run_id), timezone.utc).strftime("%Y-%m")
     return f"runs/{month}/{run_id}.nc"
 
 
 def encode_run(tree: xr.DataTree) -> tuple[str, dict[str, Any], bytes]:
-    """Return the id, the record and the file content of a run.
-
-    Parameters
-    ----------
-    tree : DataTree
-        The run.
-
-    Returns
-    -------
-    tuple of str, dict and bytes
-        Id, record and NetCDF4 file.
-
-    Raises
-    ------
-    UsageError
-        The tree is not a run: it has no id, no record, a record of another run, or a variable with
-        another type, dimension or unit than the tables say.
-    """
+    """Return the id, the record and the file content of a run."""
     run_id = tree.attrs.get("id")
     if not is_id(run_id):
         raise UsageError(f"run with attribute id {run_id!r}: the id must be a UUID of version 7")
@@ -156,25 +123,6 @@ def open_run(path: Path, groups: Collection[str] | None = None) -> xr.DataTree:
     """Open a run file; large variables are read on first use.
 
     Thread-safe; nothing has to be closed.
-
-    Parameters
-    ----------
-    path : Path
-        The file.
-    groups : collection of str, optional
-        Read at least these groups; by default all. Few groups take a third of the time.
-
-    Returns
-    -------
-    DataTree
-        The run.
-
-    Raises
-    ------
-    FileNotFoundError
-        There is no such file.
-    UnreadableRun
-        The file is damaged, not a run, or has a variable of another type, dimension or unit.
     """
     try:
         # h5netcdf takes seven times as long: only for copies that other programs wrote.
@@ -196,41 +144,12 @@ def open_run(path: Path, groups: Collection[str] | None = None) -> xr.DataTree:
 
 
 def index_record(record: Mapping[str, Any], data: bytes) -> dict[str, Any]:
-    """Return the record of a run for the index, with the digest of the file.
-
-    Parameters
-    ----------
-    record : mapping
-        Record of the run.
-    data : bytes
-        The run file.
-
-    Returns
-    -------
-    dict
-        The record and ``digest``.
-    """
+    """Return the record of a run for the index, with the digest of the file."""
     return {**record, "digest": digest_of(data)}
 
 
 def stored_record(path: Path) -> dict[str, Any]:
-    """Return the record of a run file for the index, with the digest of the file.
-
-    Parameters
-    ----------
-    path : Path
-        The file.
-
-    Returns
-    -------
-    dict
-        The record and ``digest``.
-
-    Raises
-    ------
-    UnreadableRun
-        The file is damaged or missing, or not a run.
-    """
+    """Return the record of a run file for the index, with the digest of the file."""
     record = read_record(path)
     try:
         return {**record, "digest": verify(path).digest}
@@ -239,23 +158,7 @@ def stored_record(path: Path) -> dict[str, Any]:
 
 
 def accepted_record(path: Path) -> dict[str, Any]:
-    """Return `stored_record` of a file that a store may take: all variables as the tables say.
-
-    Parameters
-    ----------
-    path : Path
-        The file.
-
-    Returns
-    -------
-    dict
-        The record and ``digest``.
-
-    Raises
-    ------
-    UnreadableRun
-        The file is damaged or missing, or has a variable of another type, dimension or unit.
-    """
+    """Return `stored_record` of a file that a store may take: all variables as the tables say."""
     record = stored_record(path)
     problem = _first_problem(open_run(path), record)
     if problem:
@@ -264,23 +167,7 @@ def accepted_record(path: Path) -> dict[str, Any]:
 
 
 def read_record(path: Path) -> dict[str, Any]:
-    """Return the record of a run file.
-
-    Parameters
-    ----------
-    path : Path
-        The file.
-
-    Returns
-    -------
-    dict
-        The record.
-
-    Raises
-    ------
-    UnreadableRun
-        The file is damaged, or not a run.
-    """
+    """Return the record of a run file."""
     try:
         with open_verified(path) as file:
             record = json.loads(file.attrs["record"])
@@ -292,25 +179,7 @@ def read_record(path: Path) -> dict[str, Any]:
 
 
 def read_attribute(path: Path, name: str) -> str | None:
-    """Return a root attribute of a run file as text; None if it is missing.
-
-    Parameters
-    ----------
-    path : Path
-        The file.
-    name : str
-        Name of the attribute.
-
-    Returns
-    -------
-    str or None
-        The value.
-
-    Raises
-    ------
-    UnreadableRun
-        The file is damaged or missing.
-    """
+    """Return a root attribute of a run file as text; None if it is missing."""
     try:
         with open_verified(path) as file:
             value = file.attrs.get(name)

@@ -65,18 +65,7 @@ SCALE_USER = _scale_user()
 
 @lru_cache
 def number(dtype: np.dtype) -> bytes:
-    """Return the HDF5 type of numbers.
-
-    Parameters
-    ----------
-    dtype : numpy.dtype
-        Integers or floating-point numbers.
-
-    Returns
-    -------
-    bytes
-        The type as in a file.
-    """
+    """Return the HDF5 type of numbers."""
     return _encoded(h5t.py_create(dtype, logical=True))
 
 
@@ -96,29 +85,7 @@ def _space(shape: tuple[int, ...]) -> bytes:
 
 
 def attribute(name: str, kind: bytes, shape: tuple[int, ...], data: bytes) -> bytes:
-    """Return an attribute, a part of an object header.
-
-    Parameters
-    ----------
-    name : str
-        Its name.
-    kind : bytes
-        HDF5 type of its elements.
-    shape : tuple of int
-        Number of elements in each dimension.
-    data : bytes
-        The elements.
-
-    Returns
-    -------
-    bytes
-        A message.
-
-    Raises
-    ------
-    UsageError
-        It is longer than HDF5 allows.
-    """
+    """Return an attribute, a part of an object header."""
     key, space = name.encode() + b"\0", _space(shape)
     sizes = (len(key), len(kind), len(space), not name.isascii())
     content = pack("<BBHHHB", 3, 0, *sizes) + key + kind + space + data
@@ -130,22 +97,7 @@ def attribute(name: str, kind: bytes, shape: tuple[int, ...], data: bytes) -> by
 
 @lru_cache(maxsize=4000)
 def short_text(name: str, data: bytes, *, end: bool = False) -> bytes:
-    """Return an attribute with a text in the object header: 10 % less file than `TEXT`.
-
-    Parameters
-    ----------
-    name : str
-        Its name.
-    data : bytes
-        The text in UTF-8, not empty.
-    end : bool, default False
-        Whether a NUL follows, as HDF5's library demands in attributes of its own.
-
-    Returns
-    -------
-    bytes
-        A message.
-    """
+    """Return an attribute with a text in the object header: 10 % less file than `TEXT`."""
     kind = h5t.TypeID.copy(h5t.C_S1)
     kind.set_size(len(data) + end)
     if not end:
@@ -154,15 +106,7 @@ def short_text(name: str, data: bytes, *, end: bool = False) -> bytes:
 
 
 class Hdf5Bytes:
-    """A file that grows.
-
-    Parameters
-    ----------
-    most_chunks : int
-        Largest number of chunks of a dataset.
-    most_links : int
-        Largest number of datasets and groups in a group.
-    """
+    """A file that grows."""
 
     def __init__(self, most_chunks: int, most_links: int) -> None:
         self._data = bytearray(_SUPERBLOCK_BYTES)
@@ -172,50 +116,18 @@ class Hdf5Bytes:
         self._collection, self._free, self._end, self._number = 0, 0, 0, 1
 
     def append(self, data: bytes) -> int:
-        """Write bytes and return their address.
-
-        Parameters
-        ----------
-        data : bytes
-            The bytes.
-
-        Returns
-        -------
-        int
-            Their address.
-        """
+        """Write bytes and return their address."""
         self._data += bytes(-len(self._data) % 8)
         address = len(self._data)
         self._data += data
         return address
 
     def patch(self, address: int, data: bytes) -> None:
-        """Replace bytes.
-
-        Parameters
-        ----------
-        address : int
-            Address of the first.
-        data : bytes
-            The new bytes.
-        """
+        """Replace bytes."""
         self._data[address : address + len(data)] = data
 
     def element(self, data: bytes, *, length: int | None = None) -> tuple[bytes, int]:
-        """Write the content of an element of variable length.
-
-        Parameters
-        ----------
-        data : bytes
-            The content, such as a text.
-        length : int, optional
-            Number of its parts; by default that of its bytes.
-
-        Returns
-        -------
-        tuple of bytes and int
-            The element, as it is in a dataset or attribute, and the address of the content.
-        """
+        """Write the content of an element of variable length."""
         if not data:
             return bytes(16), 0
         size = 16 + len(data) + -len(data) % 8
@@ -252,24 +164,7 @@ class Hdf5Bytes:
         data: bytes | None,
         attributes: Sequence[bytes],
     ) -> int:
-        """Write a dataset whose elements are together.
-
-        Parameters
-        ----------
-        shape : tuple of int
-            Number of elements in each dimension.
-        kind : bytes
-            HDF5 type of the elements.
-        data : bytes or None
-            The elements; None for zeros.
-        attributes : sequence of bytes
-            Its attributes.
-
-        Returns
-        -------
-        int
-            Its address.
-        """
+        """Write a dataset whose elements are together."""
         size = int.from_bytes(kind[4:8], "little")
         if 0 in shape:  # a dimension that may grow needs chunks
             chunks = pack(f"<{len(shape)}I", *(length or 1024 for length in shape))
@@ -283,24 +178,7 @@ class Hdf5Bytes:
     def compressed(
         self, values: np.ndarray, kind: bytes, rows: int, attributes: Sequence[bytes]
     ) -> int:
-        """Write a dataset whose elements are compressed.
-
-        Parameters
-        ----------
-        values : numpy.ndarray
-            The elements, in C order, of one dimension or more.
-        kind : bytes
-            HDF5 type of the elements.
-        rows : int
-            Length of a chunk in the first dimension; chunks are whole in the others.
-        attributes : sequence of bytes
-            Its attributes.
-
-        Returns
-        -------
-        int
-            Its address.
-        """
+        """Write a dataset whose elements are compressed."""
         size, rank = values.dtype.itemsize, values.ndim
         starts = range(0, len(values), rows)
         node = bytearray(b"TREE" + pack("<BBH", 1, 0, len(starts)) + 2 * _UNDEFINED)
@@ -335,20 +213,7 @@ class Hdf5Bytes:
         return self._header([space, *more, *messages])
 
     def group(self, links: Mapping[str, int], attributes: Sequence[bytes]) -> int:
-        """Write a group.
-
-        Parameters
-        ----------
-        links : mapping of str to int
-            Address of each dataset or group in it by name.
-        attributes : sequence of bytes
-            Its attributes.
-
-        Returns
-        -------
-        int
-            Its address.
-        """
+        """Write a group."""
         names, places = bytearray(8), {}
         ordered = sorted((name.encode(), address) for name, address in links.items())
         for name, _ in ordered:
@@ -368,18 +233,7 @@ class Hdf5Bytes:
         return self._header([_message(_LINKS, pack("<QQ", tree, heap)), *attributes])
 
     def finish(self, root: int) -> bytes:
-        """Return the whole file.
-
-        Parameters
-        ----------
-        root : int
-            Address of the root group.
-
-        Returns
-        -------
-        bytes
-            The file.
-        """
+        """Return the whole file."""
         self._close_collection()
         self.append(b"")
         start = b"\x89HDF\r\n\x1a\n" + bytes([1, 0, 0, 0, 0, 8, 8, 0])

@@ -39,53 +39,13 @@ _HIDDEN = {"CLASS", "NAME", "_NCProperties", _DIMENSION_ID, _DIMENSION_IDS}
 
 
 def is_own_file(path: Path) -> bool:
-    """Return whether `benchkit.store.runfile.writer` wrote a file that is verified.
-
-    Parameters
-    ----------
-    path : Path
-        A NetCDF4 file.
-
-    Returns
-    -------
-    bool
-        Whether `read_tree` can read it.
-
-    Raises
-    ------
-    FileNotFoundError
-        There is no such file.
-    UnreadableRun
-        The file is damaged, or lost its digest.
-    OSError
-        The file is not an HDF5 file.
-    """
+    """Return whether `benchkit.store.runfile.writer` wrote a file that is verified."""
     with open_verified(path) as file:
         return WRITER in str(file.attrs.get("_NCProperties", ""))
 
 
 def open_verified(path: Path) -> h5py.File:
-    """Open a file for HDF5 after its bytes were verified.
-
-    Parameters
-    ----------
-    path : Path
-        A NetCDF4 file.
-
-    Returns
-    -------
-    h5py.File
-        The open file, a context manager.
-
-    Raises
-    ------
-    FileNotFoundError
-        There is no such file.
-    UnreadableRun
-        The file is damaged, or lost its digest.
-    OSError
-        The file is not an HDF5 file.
-    """
+    """Open a file for HDF5 after its bytes were verified."""
     verified = verify(path)
     file = h5py.File(path, "r")
     if not verified.has_trailer and WITH_DIGEST in str(file.attrs.get("_NCProperties", "")):
@@ -95,25 +55,7 @@ def open_verified(path: Path) -> h5py.File:
 
 
 def read_tree(path: Path, groups: Collection[str] | None = None) -> xr.DataTree:
-    """Return the DataTree in a file, the inverse of `encode_tree`.
-
-    Parameters
-    ----------
-    path : Path
-        A file that `is_own_file`.
-    groups : collection of str, optional
-        Only these groups, in addition to the root; by default all.
-
-    Returns
-    -------
-    DataTree
-        The tree.
-
-    Raises
-    ------
-    UnreadableRun, OSError, KeyError, ValueError, RuntimeError
-        The file is damaged.
-    """
+    """Return the DataTree in a file, the inverse of `encode_tree`."""
     datasets: dict[str, xr.Dataset] = {}
     with open_verified(path) as file:
         _read_group(file, "/", path, datasets, groups)

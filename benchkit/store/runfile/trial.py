@@ -39,41 +39,13 @@ class TrialError(Exception):
 
 
 def check_size(name: str, n_bytes: int, n_stored: int) -> None:
-    """Raise an error for a variable that needs far more memory than it has in the file.
-
-    Parameters
-    ----------
-    name : str
-        Name of the variable.
-    n_bytes, n_stored : int
-        Its size in memory and in the file.
-
-    Raises
-    ------
-    ValueError
-        It needs more than `MOST_BYTES` and 200 times its size in the file.
-    """
+    """Raise an error for a variable that needs far more memory than it has in the file."""
     if n_bytes > max(MOST_BYTES, _MOST_RATIO * n_stored):
         raise ValueError(f"{name} has {n_stored} B in the file, but needs {n_bytes} B of memory")
 
 
 def try_to_read(path: Path, size: int) -> None:
-    """Read a file in another process.
-
-    Parameters
-    ----------
-    path : Path
-        The file.
-    size : int
-        Its size in B.
-
-    Raises
-    ------
-    TrialError
-        The file cannot be read, or exceeds a limit of time or memory.
-    StoreError
-        The other process does not start.
-    """
+    """Read a file in another process."""
     cpu_s = max(MOST_CPU_S, round(MOST_CPU_S * size / 1e7))
     try:
         with _lock:

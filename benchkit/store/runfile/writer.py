@@ -49,25 +49,7 @@ NO_VARIABLE = "This is a netCDF dimension but not a netCDF variable."
 
 
 def encode_tree(tree: xr.DataTree) -> bytes:
-    """Return the NetCDF4 file of a tree.
-
-    Parameters
-    ----------
-    tree : DataTree
-        Numbers, texts and times. A NUL or half a surrogate pair inside a text, which HDF5 cannot
-        hold, is written as its escape sequence.
-
-    Returns
-    -------
-    bytes
-        Numbers compressed with zlib 4 + shuffle, texts as UTF-8 of variable length; at the end the
-        digest of the bytes before.
-
-    Raises
-    ------
-    UsageError
-        A list as attribute needs more than 64 kB.
-    """
+    """Return the NetCDF4 file of a tree."""
     nodes = [(node, node.to_dataset(inherit=False)) for node in tree.subtree]
     largest = max((v.nbytes for _, dataset in nodes for v in dataset.variables.values()), default=0)
     links = (len({*data.variables, *data.sizes, *node.children}) for node, data in nodes)

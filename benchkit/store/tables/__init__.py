@@ -9,17 +9,7 @@ __all__ = ["read_table"]
 
 
 def read_table(name: str) -> list[dict[str, str]]:
-    """Return the rows of a table.
-
-    Parameters
-    ----------
-    name : str
-        Name of the CSV file in this folder, without its ending.
-
-    Returns
-    -------
-    list of dict
-        Rows in the order of the file: name of a column -> text.
-    """
+    """Return the rows of a table."""
+    # returned: Rows in the order of the file: name of a column -> text.
     with Path(__file__).with_name(f"{name}.csv").open(encoding="utf-8", newline="") as file:
         return list(csv.DictReader(file))

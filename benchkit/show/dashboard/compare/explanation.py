@@ -45,26 +45,7 @@ _TERMS = {
 def cause_of_change(
     store: Store, comparison: Comparison, runs: pd.DataFrame, state: Mapping[str, str], back: str
 ) -> Viewable:
-    """Return the page that explains the change of the workload and arm in the address.
-
-    Parameters
-    ----------
-    store : Store
-        Store of the runs.
-    comparison : Comparison
-        The comparison.
-    runs : DataFrame
-        The compared runs, with their arms.
-    state : mapping
-        Keys of the address: ``workload``; ``arm`` if there are several contenders.
-    back : str
-        Address of the complete comparison.
-
-    Returns
-    -------
-    Viewable
-        The page.
-    """
+    """Return the page that explains the change of the workload and arm in the address."""
     workload, arm = state["workload"], state.get("arm") or comparison.contenders[0]
     frame, baseline = comparison.frame, comparison.baseline
     rows = frame[(frame["workload"] == workload) & (frame["contender"] == arm)]

@@ -47,21 +47,7 @@ _NO_CAUSES = "The causes cannot be shown"
 
 
 def view(state: dict[str, str]) -> Viewable:
-    """Return the comparison in the address, or the list of experiments.
-
-    Parameters
-    ----------
-    state : dict
-        Keys of the address: ``experiment=<id>`` or
-        ``baseline=<selection>&contender=<selection>``, and those in
-        `benchkit.show.dashboard.compare.table.FILTERS`. ``workload=<name>`` shows the causes of
-        the change of this workload in the arm ``arm=<name>``.
-
-    Returns
-    -------
-    Viewable
-        The page.
-    """
+    """Return the comparison in the address, or the list of experiments."""
     store = open_store()
     if not state.get("experiment") and not (state.get("baseline") and state.get("contender")):
         return _choices(store)

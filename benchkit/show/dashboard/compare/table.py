@@ -62,20 +62,6 @@ def filtered_comparison(
 
     Shows the rows of the metric in the address; without it, of all metrics that `make` compares
     by default.
-
-    Parameters
-    ----------
-    make : callable
-        ``make(metric)`` returns the comparison in this metric and the usual metrics.
-    state : mapping
-        Keys of the address: `SIDES` and `FILTERS`.
-    metrics : list of str
-        Metrics that can be selected.
-
-    Returns
-    -------
-    panel.Column
-        Filters and content.
     """
     titles = {"time and memory": "", **{METRICS[name].long_name: name for name in metrics}}
     metric = select("Metric", titles, state.get("metric"), width=270)
@@ -242,18 +228,7 @@ def _rows(comparison: Comparison, keys: Mapping[str, str]) -> tuple[list[str], l
 
 
 def comparison_table(comparison: Comparison) -> pd.DataFrame:
-    """Return the rows of a comparison as text, changed rows first.
-
-    Parameters
-    ----------
-    comparison : Comparison
-        The comparison.
-
-    Returns
-    -------
-    DataFrame
-        Cells as text, indexed by workload.
-    """
+    """Return the rows of a comparison as text, changed rows first."""
     has_null = comparison.frame["null_ratio"].notna().any()
     rows = []
     for row in comparison.frame.to_dict("records"):

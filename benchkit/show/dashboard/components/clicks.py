@@ -21,35 +21,12 @@ def open_on_run_click(plot: figure) -> figure:
 
     Run ids come from column ``id`` of the sources "runs" and "failures". A is the run with the
     lower ``rank``, without ranks the lower ``x``.
-
-    Parameters
-    ----------
-    plot : bokeh.plotting.figure
-        Figure to change.
-
-    Returns
-    -------
-    bokeh.plotting.figure
-        The same figure.
     """
     return _on_click(plot, ("runs", "failures"), CLICK_RUN_SCRIPT)
 
 
 def open_on_row_click(plot: figure, target: Callable[[str, str], str]) -> figure:
-    """Open an address on a click on a row of a comparison.
-
-    Parameters
-    ----------
-    plot : bokeh.plotting.figure
-        Figure to change; its source "rows" has columns ``workload`` and ``contender``.
-    target : callable
-        ``target(workload, contender)`` returns the address.
-
-    Returns
-    -------
-    bokeh.plotting.figure
-        The same figure.
-    """
+    """Open an address on a click on a row of a comparison."""
     for renderer in _renderers(plot, ("rows",)):
         data = renderer.data_source.data
         pairs = zip(data["workload"], data["contender"], strict=True)

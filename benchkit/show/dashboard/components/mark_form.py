@@ -31,38 +31,14 @@ def _allowed() -> bool:
 
 
 def mark_run(run: Run) -> list[Viewable]:
-    """Return the form that excludes a run.
-
-    Parameters
-    ----------
-    run : Run
-        The run.
-
-    Returns
-    -------
-    list of Viewable
-        The form; empty if marks are not allowed.
-    """
+    """Return the form that excludes a run."""
     if not _allowed():
         return []
     return _form({"Exclude this run: its values are not valid": ("exclude", {"runs": [run.id]})})
 
 
 def mark_series(about: Mapping[str, Any], metric: str) -> list[Viewable]:
-    """Return the form that accepts a change or ends a history.
-
-    Parameters
-    ----------
-    about : mapping
-        The series, by the names in `SERIES_FIELDS`; missing values match all runs.
-    metric : str
-        The metric shown.
-
-    Returns
-    -------
-    list of Viewable
-        The form; empty if marks are not allowed.
-    """
+    """Return the form that accepts a change or ends a history."""
     if not _allowed():
         return []
     workload = str(about["workload"])

@@ -28,24 +28,7 @@ NO_FAILURE = ("ok", "skipped")
 
 
 def link(text: str, target: str, *, label: str = "", kind: str = "") -> Markup:
-    """Return a link.
-
-    Parameters
-    ----------
-    text : str
-        Text of the link.
-    target : str
-        Address, such as from `address`.
-    label : str, optional
-        Name for screen readers, if the text alone is ambiguous.
-    kind : str, optional
-        CSS class.
-
-    Returns
-    -------
-    Markup
-        The link.
-    """
+    """Return a link."""
     more = f" aria-label='{escape(label)}'" if label else ""
     more += f" class='{escape(kind)}'" if kind else ""
     breakable = escape(text).replace("[", "<wbr>[").replace(",", ",<wbr>")
@@ -53,103 +36,35 @@ def link(text: str, target: str, *, label: str = "", kind: str = "") -> Markup:
 
 
 def run_link(run: Mapping[str, Any]) -> Markup:
-    """Return the start time of a run as a link to its page.
-
-    Parameters
-    ----------
-    run : mapping
-        Record of the run, with ``id`` and ``started``.
-
-    Returns
-    -------
-    Markup
-        The link.
-    """
+    """Return the start time of a run as a link to its page."""
     return link(str(run["started"])[:16], address("run", id=run["id"]))
 
 
 def span(text: str, kind: str = "", *, title: str = "") -> Markup:
-    """Return text with a CSS class and a tooltip.
-
-    Parameters
-    ----------
-    text : str
-        The text.
-    kind : str, optional
-        CSS class, such as "bad" or "soft".
-    title : str, optional
-        Text of the tooltip.
-
-    Returns
-    -------
-    Markup
-        The text.
-    """
+    """Return text with a CSS class and a tooltip."""
     more = f" class='{escape(kind)}'" if kind else ""
     more += f" title='{escape(title)}'" if title else ""
     return Markup(f"<span{more}>{escape(text)}</span>")
 
 
 def code(text: str) -> Markup:
-    """Return text in a fixed-width font.
-
-    Parameters
-    ----------
-    text : str
-        The text.
-
-    Returns
-    -------
-    Markup
-        The text.
-    """
+    """Return text in a fixed-width font."""
     return Markup(f"<code>{escape(text)}</code>")
 
 
 def outcome_text(outcome: Any) -> str:
-    """Return the symbol and the words of an outcome.
-
-    Parameters
-    ----------
-    outcome : object
-        Outcome of a run.
-
-    Returns
-    -------
-    str
-        Text such as "✓ ok".
-    """
+    """Return the symbol and the words of an outcome."""
     symbol, words = OUTCOME_WORDS.get(str(outcome), ("?", str(outcome)))
     return f"{symbol} {words}"
 
 
 def tone_of_outcome(outcome: Any) -> str:
-    """Return the CSS class of an outcome.
-
-    Parameters
-    ----------
-    outcome : object
-        Outcome of a run.
-
-    Returns
-    -------
-    str
-        "soft", or "bad" for a failure.
-    """
+    """Return the CSS class of an outcome."""
     return "soft" if outcome in NO_FAILURE else "bad"
 
 
 def text_or_missing(value: Any) -> str:
-    """Return a scalar as text.
-
-    Parameters
-    ----------
-    value : object
-        Scalar; may be None or NaN.
-
-    Returns
-    -------
-    str
-        The text; `MISSING` for None, NaN and empty text.
-    """
+    """Return a scalar as text."""
+    # value: Scalar; may be None or NaN.
+    # returned: The text; `MISSING` for None, NaN and empty text.
     return MISSING if value is None or pd.isna(value) or value == "" else str(value)

@@ -15,18 +15,7 @@ MOST_GROUPS = 30
 
 
 def memory_by_group(difference: pd.DataFrame) -> list[Viewable]:
-    """Return the bytes of results by task group of two runs or arms.
-
-    Parameters
-    ----------
-    difference : DataFrame
-        Return value of `benchkit.analysis.insight.memory_changes.memory_difference`.
-
-    Returns
-    -------
-    list of Viewable
-        Heading and table; empty if nothing was recorded.
-    """
+    """Return the bytes of results by task group of two runs or arms."""
     if difference.empty:
         return []
     below = (

@@ -18,33 +18,13 @@ _BETTER = {"lower": "less is better", "higher": "more is better"}
 
 
 def measured_metrics(runs: pd.DataFrame) -> list[str]:
-    """Return the metrics that at least one run has.
-
-    Parameters
-    ----------
-    runs : DataFrame
-        Records of runs.
-
-    Returns
-    -------
-    list of str
-        Names, in the order of the metrics table.
-    """
+    """Return the metrics that at least one run has."""
+    # returned: Names, in the order of the metrics table.
     return [name for name in METRICS if name in runs and runs[name].notna().any()]
 
 
 def metric_term(name: str) -> str:
     """Return long name, unit, source and better direction of a metric as text.
-
-    Parameters
-    ----------
-    name : str
-        Name of the metric.
-
-    Returns
-    -------
-    str
-        The text.
 
     Examples
     --------
@@ -55,18 +35,7 @@ def metric_term(name: str) -> str:
 
 
 def metric_terms(names: Iterable[str]) -> dict[str, str]:
-    """Return the explanations of metrics for a glossary.
-
-    Parameters
-    ----------
-    names : iterable of str
-        Names of metrics; unknown names are left out.
-
-    Returns
-    -------
-    dict of str to str
-        Long name -> unit, source and better direction.
-    """
+    """Return the explanations of metrics for a glossary."""
     return {METRICS[name].long_name: _explanation(name) for name in names if name in METRICS}
 
 
@@ -77,20 +46,7 @@ def _explanation(name: str) -> str:
 
 
 def metric_text(record: Mapping[str, Any], name: str) -> str:
-    """Return the value of a metric as text.
-
-    Parameters
-    ----------
-    record : mapping
-        Record of a run.
-    name : str
-        Name of the metric.
-
-    Returns
-    -------
-    str
-        Value with unit; `MISSING` if it was not measured.
-    """
+    """Return the value of a metric as text."""
     value = record.get(name)
     if value is None or pd.isna(value):
         return MISSING

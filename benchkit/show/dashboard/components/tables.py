@@ -27,18 +27,7 @@ ROW_HEIGHT_REM = 1.9
 
 
 def facts(rows: Mapping[str, Any]) -> pn.pane.HTML:
-    """Return names and values as a table of two columns.
-
-    Parameters
-    ----------
-    rows : mapping of str to object
-        Name -> value.
-
-    Returns
-    -------
-    panel.pane.HTML
-        The table.
-    """
+    """Return names and values as a table of two columns."""
     return ui.html_pane(ui.ELEMENTS.facts(rows))
 
 
@@ -50,26 +39,7 @@ def html_table(
     visible_rows: int = 0,
     empty: str = "",
 ) -> pn.pane.HTML:
-    """Return a table whose cells may contain links.
-
-    Parameters
-    ----------
-    titles : sequence of str
-        Titles of the columns.
-    rows : iterable of sequence of str
-        Cells of each row: text, or `Markup`.
-    tight : bool, default False
-        Break lines in the first and the last column only.
-    visible_rows : int, optional
-        A table of more rows scrolls within the height of this number of rows; 0 for any number.
-    empty : str, optional
-        Paragraph to return if there are no rows.
-
-    Returns
-    -------
-    panel.pane.HTML
-        The table.
-    """
+    """Return a table whose cells may contain links."""
     rows = list(rows)
     if empty and not rows:
         return ui.paragraph(empty)
@@ -81,20 +51,7 @@ def html_table(
 
 
 def glossary(terms: Mapping[str, str], title: str = "What the columns mean") -> pn.pane.HTML:
-    """Return a collapsed list of terms and definitions.
-
-    Parameters
-    ----------
-    terms : mapping of str to str
-        Term -> definition.
-    title : str, optional
-        Title of the list.
-
-    Returns
-    -------
-    panel.pane.HTML
-        The list.
-    """
+    """Return a collapsed list of terms and definitions."""
     return ui.html_pane(ui.ELEMENTS.glossary(terms, title))
 
 
@@ -106,26 +63,7 @@ def table(
     page_size: int = 30,
     long: str = "",
 ) -> Viewable:
-    """Return a table; text in cells is never interpreted as HTML.
-
-    Parameters
-    ----------
-    frame : DataFrame
-        Table to show; its index is the first column.
-    index : str
-        Title of the index column.
-    sortable : bool, default True
-        Whether a click on a title sorts; text with units would sort alphabetically.
-    page_size : int, default 30
-        Rows per page.
-    long : str, optional
-        Name of the last column if it contains long text: the lines wrap instead of being cut.
-
-    Returns
-    -------
-    Viewable
-        The table.
-    """
+    """Return a table; text in cells is never interpreted as HTML."""
     frame = frame.rename_axis(index).reset_index()
     if not sortable and len(frame) <= page_size:  # HTML renders 40x as fast
         text = frame.astype(object).where(frame.notna(), MISSING)
@@ -148,24 +86,7 @@ def table(
 def download_button(
     name: str, make: Callable[[], pd.DataFrame | IO[Any]], label: str = "", width: int = 380
 ) -> pn.widgets.FileDownload:
-    """Return a button that saves a file; a click creates the content.
-
-    Parameters
-    ----------
-    name : str
-        Name of the file.
-    make : callable
-        Returns a file to read from, or a table, which is saved as CSV.
-    label : str, optional
-        Label of the button, by default the name of the file.
-    width : int, default 380
-        Width of the button in pixels.
-
-    Returns
-    -------
-    panel.widgets.FileDownload
-        The button.
-    """
+    """Return a button that saves a file; a click creates the content."""
 
     def content() -> IO[Any]:
         made = make()

@@ -51,36 +51,12 @@ INTERIM_WARNING = (
 
 
 def column(*content: Viewable, **options: Any) -> pn.Column:
-    """Return elements below each other, as wide as the page.
-
-    Parameters
-    ----------
-    *content : Viewable
-        The elements.
-    **options
-        Further options of `panel.Column`.
-
-    Returns
-    -------
-    panel.Column
-        The elements.
-    """
+    """Return elements below each other, as wide as the page."""
     return pn.Column(*content, sizing_mode="stretch_width", **options)
 
 
 def html_pane(markup: str) -> pn.pane.HTML:
-    """Return HTML in the style of the page.
-
-    Parameters
-    ----------
-    markup : str
-        HTML in which text from runs is escaped.
-
-    Returns
-    -------
-    panel.pane.HTML
-        The pane.
-    """
+    """Return HTML in the style of the page."""
     # Panel escapes the text by methods of `str`, which `Markup` replaces.
     return pn.pane.HTML(
         str(markup), stylesheets=[PANE_STYLES], sizing_mode="stretch_width", margin=0
@@ -88,51 +64,17 @@ def html_pane(markup: str) -> pn.pane.HTML:
 
 
 def paragraph(text: str, *, kind: str = "soft") -> pn.pane.HTML:
-    """Return a paragraph; text in backquotes is shown as code.
-
-    Parameters
-    ----------
-    text : str
-        The text.
-    kind : str, default "soft"
-        CSS class.
-
-    Returns
-    -------
-    panel.pane.HTML
-        The paragraph.
-    """
+    """Return a paragraph; text in backquotes is shown as code."""
     return html_pane(ELEMENTS.paragraph(text, kind))
 
 
 def set_paragraph(pane: pn.pane.HTML, text: str) -> None:
-    """Replace the text of a pane from `paragraph`; faster than a new pane.
-
-    Parameters
-    ----------
-    pane : panel.pane.HTML
-        The pane.
-    text : str
-        New text.
-    """
+    """Replace the text of a pane from `paragraph`; faster than a new pane."""
     pane.object = str(ELEMENTS.paragraph(text, "soft"))
 
 
 def heading(text: str, below: str = "") -> pn.pane.HTML:
-    """Return the title of a section.
-
-    Parameters
-    ----------
-    text : str
-        The title.
-    below : str, optional
-        Explanation below the title.
-
-    Returns
-    -------
-    panel.pane.HTML
-        The title.
-    """
+    """Return the title of a section."""
     return html_pane(ELEMENTS.heading(text, below))
 
 
@@ -146,195 +88,55 @@ def page_head(
     figures: Mapping[str, str] | None = None,
     usual: Mapping[str, str] | None = None,
 ) -> pn.pane.HTML:
-    """Return the head of a view.
-
-    Parameters
-    ----------
-    title : str
-        Title of the view.
-    state : str, optional
-        State behind the title.
-    good : bool, default True
-        Whether the state is good; selects its colour.
-    lines : sequence of str
-        Lines of context; empty lines are left out.
-    error : str, optional
-        Error message.
-    figures : mapping of str to str, optional
-        Key figures: label -> value.
-    usual : mapping of str to str, optional
-        Label of a key figure -> text below it.
-
-    Returns
-    -------
-    panel.pane.HTML
-        The head.
-    """
+    """Return the head of a view."""
     return html_pane(
         ELEMENTS.page_head(title, state, good, lines, error, figures or {}, usual or {})
     )
 
 
 def link_line(title: str, targets: Mapping[str, str]) -> pn.pane.HTML:
-    """Return a line of links.
-
-    Parameters
-    ----------
-    title : str
-        Text before the links.
-    targets : mapping of str to str
-        Address -> text of the link.
-
-    Returns
-    -------
-    panel.pane.HTML
-        The line.
-    """
+    """Return a line of links."""
     return html_pane(ELEMENTS.link_line(title, targets))
 
 
 def link_list(targets: Mapping[str, str]) -> pn.pane.HTML:
-    """Return links in as many columns as fit.
-
-    Parameters
-    ----------
-    targets : mapping of str to str
-        Address -> text of the link.
-
-    Returns
-    -------
-    panel.pane.HTML
-        The list.
-    """
+    """Return links in as many columns as fit."""
     return html_pane(ELEMENTS.link_list(targets))
 
 
 def form(view: str, fields: Mapping[str, tuple[str, str]], button: str) -> pn.pane.HTML:
-    """Return a form that opens a view.
-
-    Parameters
-    ----------
-    view : str
-        Name of the view.
-    fields : mapping of str to tuple
-        Key of the address -> label and example.
-    button : str
-        Label of the button.
-
-    Returns
-    -------
-    panel.pane.HTML
-        The form.
-    """
+    """Return a form that opens a view."""
     return html_pane(ELEMENTS.form(view, fields, button))
 
 
 def code_block(text: str, title: str = "") -> pn.pane.HTML:
-    """Return text without formatting, in a fixed-width font.
-
-    Parameters
-    ----------
-    text : str
-        The text.
-    title : str, optional
-        Title; the text is collapsed below it.
-
-    Returns
-    -------
-    panel.pane.HTML
-        The text.
-    """
+    """Return text without formatting, in a fixed-width font."""
     return html_pane(ELEMENTS.code_block(text, title))
 
 
 def json_block(value: Any, title: str = "") -> pn.pane.HTML:
-    """Return a value as JSON with sorted keys.
-
-    Parameters
-    ----------
-    value : object
-        The value.
-    title : str, optional
-        Title; the text is collapsed below it.
-
-    Returns
-    -------
-    panel.pane.HTML
-        The text.
-    """
+    """Return a value as JSON with sorted keys."""
     return code_block(json.dumps(value, indent=1, sort_keys=True), title)
 
 
 def column_list(items: Sequence[str]) -> pn.pane.HTML:
-    """Return short items as a list in as many columns as fit.
-
-    Parameters
-    ----------
-    items : sequence of str
-        The items.
-
-    Returns
-    -------
-    panel.pane.HTML
-        The list.
-    """
+    """Return short items as a list in as many columns as fit."""
     return html_pane(ELEMENTS.column_list(items))
 
 
 def message(title: str, text: str, command: str = "", *, back: bool = False) -> pn.pane.HTML:
-    """Return a message shown in place of data: what is missing and how to get it.
-
-    Parameters
-    ----------
-    title, text : str
-        Title and text; text in backquotes is shown as code.
-    command : str, optional
-        Command that produces the missing data.
-    back : bool, default False
-        Add a link to the list of runs.
-
-    Returns
-    -------
-    panel.pane.HTML
-        The message.
-    """
+    """Return a message shown in place of data: what is missing and how to get it."""
     return html_pane(ELEMENTS.message(title, text, command, back))
 
 
 def error_message(title: str, error: Exception) -> pn.pane.HTML:
-    """Return the message of an error.
-
-    Parameters
-    ----------
-    title : str
-        The title.
-    error : Exception
-        The error; its type is shown unless it is a BenchkitError.
-
-    Returns
-    -------
-    panel.pane.HTML
-        The message.
-    """
+    """Return the message of an error."""
     is_ours = isinstance(error, BenchkitError)
     return message(title, str(error) if is_ours else f"{type(error).__name__}: {error}")
 
 
 def guard(make: Callable[[], Viewable], title: str = "This part cannot be shown") -> Viewable:
-    """Return a part of a page, or an error message in its place.
-
-    Parameters
-    ----------
-    make : callable
-        Returns the part.
-    title : str, optional
-        Title of the message.
-
-    Returns
-    -------
-    Viewable
-        The part, or the message.
-    """
+    """Return a part of a page, or an error message in its place."""
     try:
         return make()
     except Exception as error:  # damaged runs raise various errors
@@ -342,20 +144,7 @@ def guard(make: Callable[[], Viewable], title: str = "This part cannot be shown"
 
 
 def deferred(make: Callable[[], list[Viewable]], title: str) -> pn.Column:
-    """Return a part that is made in a thread, after the rest of the page is shown.
-
-    Parameters
-    ----------
-    make : callable
-        Returns the content.
-    title : str
-        Title of the message shown if `make` fails, for example on a damaged run.
-
-    Returns
-    -------
-    panel.Column
-        The part; tagged "loading" until it is complete.
-    """
+    """Return a part that is made in a thread, after the rest of the page is shown."""
     place = column(paragraph("Opening runs to see where the time went …"), tags=["loading"])
 
     async def fill() -> None:
@@ -370,18 +159,7 @@ def deferred(make: Callable[[], list[Viewable]], title: str) -> pn.Column:
 
 
 def figure(plot: UIElement) -> pn.pane.Bokeh:
-    """Return a Bokeh figure as a pane.
-
-    Parameters
-    ----------
-    plot : bokeh.models.UIElement
-        The figure.
-
-    Returns
-    -------
-    panel.pane.Bokeh
-        The pane.
-    """
+    """Return a Bokeh figure as a pane."""
     # Brighter on a dark page; `styles` of the pane do not reach the figure.
     plot.stylesheets = [*plot.stylesheets, ":host { filter: var(--figure, none); }"]
     # Bokeh draws once into the leftmost pixels before it knows the width; a transparent background

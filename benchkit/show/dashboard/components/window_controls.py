@@ -18,24 +18,7 @@ __all__ = ["window_controls"]
 def window_controls(
     window: Window, group: pn.widgets.Select, *, button: str, title: str = ""
 ) -> list[Viewable]:
-    """Return a strip of the whole time range, and fields for group and window.
-
-    Parameters
-    ----------
-    window : Window
-        Selection of the page.
-    group : panel.widgets.Select
-        Select for the task group.
-    button : str
-        Label of the button that selects the whole time range.
-    title : str, optional
-        Title of the strip.
-
-    Returns
-    -------
-    list of Viewable
-        Strip, and a row of widgets.
-    """
+    """Return a strip of the whole time range, and fields for group and window."""
     strip = window_strip(window.run.tree, window.whole, window.range)
     align(strip)
     if title:

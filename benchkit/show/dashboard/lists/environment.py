@@ -34,22 +34,7 @@ MOST_NAMED = 12
 
 
 def view(all_runs: pd.DataFrame, names: list[str], name: str) -> pn.Column:
-    """Return the page of an environment.
-
-    Parameters
-    ----------
-    all_runs : DataFrame
-        All runs of the store, newest first.
-    names : list of str
-        Names of all environments.
-    name : str
-        Name of this environment.
-
-    Returns
-    -------
-    panel.Column
-        The page.
-    """
+    """Return the page of an environment."""
     runs = all_runs[all_runs["environment"] == name]
     attributes, newest = newest_attributes(runs), runs.iloc[0]
     spec = decode_json(attributes.get("environment_spec"))

@@ -39,18 +39,7 @@ _TITLES = (
 
 
 def view(state: dict[str, str]) -> Viewable:
-    """Return the list; one environment; or its differences to another.
-
-    Parameters
-    ----------
-    state : dict
-        Keys of the address: ``name`` and ``with``, names of environments.
-
-    Returns
-    -------
-    Viewable
-        The page.
-    """
+    """Return the list; one environment; or its differences to another."""
     runs = runs_table(_COLUMNS)
     if runs.empty or runs["environment"].notna().sum() == 0:
         return ui.message(

@@ -55,14 +55,7 @@ TYPING_MS = 120
 
 
 def first_page() -> Viewable:
-    """Return the list of runs for the first page of a store.
-
-    Returns
-    -------
-    Viewable
-        Of a large store only the newest runs, as HTML: that needs two columns of all runs instead
-        of all columns, and half of the browser's time.
-    """
+    """Return the list of runs for the first page of a store."""
     every = runs_table(["started", "outcome"])
     if len(every) <= MOST_ROWS or pd.isna(every["started"].iloc[PAGE_SIZE - 1]):
         return view({})
@@ -89,19 +82,7 @@ def _glossary() -> Viewable:
 
 
 def view(state: dict[str, str]) -> Viewable:
-    """Return the list of runs.
-
-    Parameters
-    ----------
-    state : dict
-        Keys of the address: filter texts by column, ``sort``, ``page``, and ``pick``, the first
-        of two runs to compare.
-
-    Returns
-    -------
-    Viewable
-        The page.
-    """
+    """Return the list of runs."""
     frame = runs_table(_COLUMNS)
     if frame.empty:
         return ui.message(

@@ -54,18 +54,8 @@ NOISE_TERMS = {
 
 
 def noise_text(noise: float) -> str:
-    """Return noise as text.
-
-    Parameters
-    ----------
-    noise : float
-        Coefficient of variation; may be NaN.
-
-    Returns
-    -------
-    str
-        Text in percent.
-    """
+    """Return noise as text."""
+    # noise: Coefficient of variation; may be NaN.
     if not np.isfinite(noise):
         return MISSING
     percent = noise * 100
@@ -74,50 +64,17 @@ def noise_text(noise: float) -> str:
 
 
 def share_text(count: int, total: int) -> str:
-    """Return a count and its share as text.
-
-    Parameters
-    ----------
-    count, total : int
-        Number of elements, and of all elements.
-
-    Returns
-    -------
-    str
-        Text with the share in percent; "0" for no elements.
-    """
+    """Return a count and its share as text."""
     return f"{count} ({count / total * 100:.1f} %)" if count else "0"
 
 
 def needed_text(runs: int) -> str:
-    """Return a number of runs as text.
-
-    Parameters
-    ----------
-    runs : int
-        Number of runs; 0: unknown, -1: more than 1000.
-
-    Returns
-    -------
-    str
-        The text.
-    """
+    """Return a number of runs as text."""
     return {0: MISSING, -1: "> 1000"}.get(runs, str(runs))
 
 
 def view(state: dict[str, str]) -> pn.Column:
-    """Return the page of a variant.
-
-    Parameters
-    ----------
-    state : dict
-        Keys of the address: ``name``, and ``metric``.
-
-    Returns
-    -------
-    panel.Column
-        The page.
-    """
+    """Return the page of a variant."""
     name = state["name"]
     runs = runs_of_workload(name)
     variants = {variant.name: variant for variant in workload_catalogue().variants()}

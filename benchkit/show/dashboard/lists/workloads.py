@@ -65,33 +65,23 @@ _TERMS = {
 
 @dataclass(frozen=True)
 class Row:
-    """Row of the list: one variant.
+    """Row of the list: one variant."""
 
-    Parameters
-    ----------
-    name, category : str
-        Name and category of the variant.
-    n_runs, n_failed : int
-        Number of runs in the store, and number of failed runs. Skipped runs are not failures.
-    last : mapping or None
-        Record of the newest run; None if the variant has no run.
-    state : str
-        Most serious state (see `STATES`) of its series on the last night; empty without nights.
-    level, noise : float
-        Median and coefficient of variation of the newest set of comparable runs; NaN: unknown.
-    needed : int
-        Runs per side that detect a change of 5 %; 0: unknown, -1: more than 1000.
-    """
-
-    name: str
+    name: str  # name, category: Name and category of the variant
     category: str
+    # n_runs, n_failed: Number of runs in the store, and number of failed runs. Skipped runs are not
+    # failures.
     n_runs: int = 0
     n_failed: int = 0
+    # Record of the newest run; None if the variant has no run.
     last: Mapping[str, Any] | None = field(default=None, repr=False)
+    # Most serious state (see `STATES`) of its series on the last night; empty without nights.
     state: str = ""
+    # level, noise: Median and coefficient of variation of the newest set of comparable runs; NaN:
+    # unknown.
     level: float = float("nan")
     noise: float = float("nan")
-    needed: int = 0
+    needed: int = 0  # Runs per side that detect a change of 5 %; 0: unknown, -1: more than 1000
 
     @property
     def failing(self) -> float:
@@ -129,18 +119,7 @@ _ORDERS: dict[str, tuple[str, Callable[[Row], Any]]] = {
 
 
 def view(state: dict[str, str]) -> Viewable:
-    """Return the list, or the page of one workload.
-
-    Parameters
-    ----------
-    state : dict
-        Keys of the address: ``name``; or ``metric``, ``find``, ``category``, ``show``, ``order``.
-
-    Returns
-    -------
-    Viewable
-        The page.
-    """
+    """Return the list, or the page of one workload."""
     if state.get("name"):
         return workload.view(state)
     if runs_table(_COLUMNS).empty and not workload_catalogue().workloads:
@@ -166,18 +145,8 @@ def view(state: dict[str, str]) -> Viewable:
 
 
 def workload_rows(metric: str) -> list[Row]:
-    """Return the rows of the list.
-
-    Parameters
-    ----------
-    metric : str
-        Metric of state, level and noise.
-
-    Returns
-    -------
-    list of Row
-        One row per variant of the store and of the catalogue, sorted by name.
-    """
+    """Return the rows of the list."""
+    # returned: One row per variant of the store and of the catalogue, sorted by name.
     runs, states = runs_table(_COLUMNS), _states(metric)
     sets = noise_of(metric).drop_duplicates("workload") if len(runs) else pd.DataFrame()
     noise = {row["workload"]: row for row in sets.to_dict("records")}

@@ -53,20 +53,7 @@ MOST_RUNS = 60
 
 
 def view(state: dict[str, str]) -> Viewable:
-    """Return the page of a nightly series.
-
-    Parameters
-    ----------
-    state : dict
-        Keys of the address: `SERIES_FIELDS` and ``metric`` select the series; ``zero=1`` starts
-        the value axis at 0; ``from`` and ``to`` are the first and last day shown. Without
-        ``workload``, the list of all series; ``find`` filters it.
-
-    Returns
-    -------
-    Viewable
-        The page.
-    """
+    """Return the page of a nightly series."""
     metrics = shown_metrics()
     if not metrics:
         return no_nights("its history")

@@ -10,21 +10,6 @@ __all__ = ["no_nights"]
 
 
 def no_nights(shows: str, *, title: str = "No nights yet", before: str = "") -> Viewable:
-    """Return the message with the command that measures a night.
-
-    Parameters
-    ----------
-    shows : str
-        What the page shows then.
-    title : str, optional
-        Title of the message.
-    before : str, optional
-        Sentence before it.
-
-    Returns
-    -------
-    Viewable
-        The message.
-    """
+    """Return the message with the command that measures a night."""
     text = f"{before} Measure a selection every night, then this page shows {shows}:".strip()
     return ui.message(title, text, "benchkit nightly -k profile:nightly")

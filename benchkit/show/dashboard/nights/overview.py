@@ -64,20 +64,7 @@ MANY = 30
 
 
 def view(state: dict[str, str]) -> Viewable:
-    """Return the page of a night, with the data of that time and the current marks.
-
-    Parameters
-    ----------
-    state : dict
-        Keys of the address: ``night``, by default the last night; ``metric``, ``find``, ``size``
-        (smallest change in percent) and ``show`` (all or news); a page with many series by default
-        shows those that need attention.
-
-    Returns
-    -------
-    Viewable
-        The page.
-    """
+    """Return the page of a night, with the data of that time and the current marks."""
     metrics = shown_metrics()
     n_nights = len(all_nights().times)
     if not metrics or (n_nights < MIN_NIGHTS and not state.get("view")):

@@ -50,19 +50,7 @@ _TERMS = {
 
 
 def view(state: dict[str, str]) -> Viewable:
-    """Return the page.
-
-    Parameters
-    ----------
-    state : dict
-        Keys of the address: ``metric`` of the improvements, ``days`` before the last night,
-        ``state`` of the regressions, ``find``.
-
-    Returns
-    -------
-    Viewable
-        The page.
-    """
+    """Return the page."""
     metrics = shown_metrics()
     if not metrics:
         return no_nights("regressions and improvements")

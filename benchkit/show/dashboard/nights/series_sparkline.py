@@ -22,22 +22,7 @@ SPARK_NIGHTS = 60
 def series_sparkline(
     status: SeriesStatus, history: History, n_nights: int = SPARK_NIGHTS
 ) -> Markup:
-    """Return the last nights of a series, with changes of level and failures.
-
-    Parameters
-    ----------
-    status : SeriesStatus
-        State of the series.
-    history : History
-        Series of one metric, with the row of the status.
-    n_nights : int, optional
-        Number of nights.
-
-    Returns
-    -------
-    Markup
-        An SVG element; the label says what it shows.
-    """
+    """Return the last nights of a series, with changes of level and failures."""
     values = history.values[status.row, -n_nights:]
     skipped = len(history.times) - values.size
     changes: Sequence[tuple[int, int]] = [

@@ -38,20 +38,7 @@ TITLE = "Two runs"
 
 
 def view(state: dict[str, str]) -> Viewable:
-    """Return the page of two runs.
-
-    Parameters
-    ----------
-    state : dict
-        Keys of the address: ``a`` and ``b``, the runs; ``from`` and ``to`` (s after the start of
-        each run) and ``group`` set the selection; ``sort``, ``holds`` and ``page`` set order,
-        name filter and page of the table.
-
-    Returns
-    -------
-    Viewable
-        The page.
-    """
+    """Return the page of two runs."""
     if not {"a", "b"} <= set(state):
         return ui.message("Which two runs?", "Select two runs in the list of runs.", back=True)
     try:

@@ -31,18 +31,7 @@ _DIVISORS = {"of all threads": "", "for each task": "task", "for each GiB of res
 
 
 def about_groups(window: PairWindow) -> str:
-    """Return text that explains the table of groups.
-
-    Parameters
-    ----------
-    window : PairWindow
-        Selection of the page.
-
-    Returns
-    -------
-    str
-        The text.
-    """
+    """Return text that explains the table of groups."""
     where = "within the window" if window.has_times else "of the whole runs, for any window"
     text = (
         f"Thread-seconds {where}, B − A, largest difference first. One run per side shows a "
@@ -57,18 +46,7 @@ def about_groups(window: PairWindow) -> str:
 
 
 def group_table(window: PairWindow) -> pn.Column:
-    """Return the table, below a select for the divisor of its seconds.
-
-    Parameters
-    ----------
-    window : PairWindow
-        Selection of the page.
-
-    Returns
-    -------
-    panel.Column
-        Select and table.
-    """
+    """Return the table, below a select for the divisor of its seconds."""
     divisor = select("Thread-seconds", _DIVISORS, window.options["per"], width=220)
     place = ui.column(margin=0)
     update: Callable[[], object]

@@ -33,16 +33,6 @@ def stacks(window: Window) -> Viewable:
 
     The initial selection comes from the address (``prefix``, ``find``, ``frames``), else from
     the prefix of the selected group.
-
-    Parameters
-    ----------
-    window : Window
-        Selection of the page.
-
-    Returns
-    -------
-    Viewable
-        The tab.
     """
     run = window.run
     if not has(run.tree, "profile", "frame"):
@@ -114,18 +104,7 @@ def stacks(window: Window) -> Viewable:
 
 
 def stack_difference(a: Run, b: Run) -> pn.Column:
-    """Return a flame graph of the differences in time per call between two runs.
-
-    Parameters
-    ----------
-    a, b : Run
-        Runs A and B.
-
-    Returns
-    -------
-    panel.Column
-        The graph, below a checkbox for calls that only A has.
-    """
+    """Return a flame graph of the differences in time per call between two runs."""
 
     def draw(values: dict[str, str]) -> list[Viewable]:
         plot = flame_difference(a.tree, b.tree, show_removed=bool(values["only_a"]))

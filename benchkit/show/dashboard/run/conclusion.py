@@ -28,18 +28,7 @@ HOW_COMPUTED = (
 
 
 def conclusion(window: Window) -> list[Viewable]:
-    """Return the conclusion, its evidence and the findings of the diagnosis.
-
-    Parameters
-    ----------
-    window : Window
-        Selection of the page; the strip over time has its time axis.
-
-    Returns
-    -------
-    list of Viewable
-        Empty for a run without a measured duration.
-    """
+    """Return the conclusion, its evidence and the findings of the diagnosis."""
     run = window.run
     if "duration" not in run.metrics:
         return []

@@ -23,20 +23,7 @@ MOST_FILES = 20
 
 
 def details(run: Run, files: Sequence[Path] = ()) -> pn.Column:
-    """Return the metadata of a run, most frequently needed first.
-
-    Parameters
-    ----------
-    run : Run
-        The run.
-    files : sequence of Path
-        Stored files of the run, offered for download.
-
-    Returns
-    -------
-    panel.Column
-        The tab.
-    """
+    """Return the metadata of a run, most frequently needed first."""
     attrs = run.tree.attrs
     content = [
         ui.heading("What was measured"),

@@ -21,18 +21,7 @@ _TITLES = ("key", "worker", "thread", "start (s)", "duration (s)", "result (MiB)
 
 
 def longest_tasks(window: Window) -> pn.Column:
-    """Return the tasks of the selected group, longest first; updates with window and group.
-
-    Parameters
-    ----------
-    window : Window
-        Selection of the page.
-
-    Returns
-    -------
-    panel.Column
-        The table; empty without a selected group.
-    """
+    """Return the tasks of the selected group, longest first; updates with window and group."""
     place = ui.column(margin=0)
     shown_group = ""
 

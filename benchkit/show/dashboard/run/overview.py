@@ -23,20 +23,7 @@ __all__ = ["group_table", "overview"]
 
 
 def overview(window: Window, baseline: pd.DataFrame | None = None) -> pn.Column:
-    """Return the tab.
-
-    Parameters
-    ----------
-    window : Window
-        Selection of the page.
-    baseline : DataFrame, optional
-        Metrics of the run and the medians of earlier runs; shown if given.
-
-    Returns
-    -------
-    panel.Column
-        The tab.
-    """
+    """Return the tab."""
     return ui.column(
         ui.deferred(lambda: conclusion(window), "Where the time went"),
         _memory(window),
@@ -109,18 +96,7 @@ def _busy_threads(window: Window) -> figure:
 
 
 def group_table(window: Window) -> pn.viewable.Viewable:
-    """Return the table of task groups, or a message if there are none.
-
-    Parameters
-    ----------
-    window : Window
-        Selection of the page.
-
-    Returns
-    -------
-    Viewable
-        The table and a note.
-    """
+    """Return the table of task groups, or a message if there are none."""
     if not window.timeline.groups:
         return ui.message("No task groups", "Task groups were not recorded.")
     n_unseen = window.timeline.n_unseen

@@ -46,19 +46,7 @@ TITLE = "Run"
 
 
 def view(state: dict[str, str]) -> Viewable:
-    """Return the page of a run.
-
-    Parameters
-    ----------
-    state : dict
-        Keys of the address: ``id``, by default the latest run; ``tab``, ``from`` and ``to`` (s),
-        ``group``, ``worker`` and the other keys of `Window` set the selection.
-
-    Returns
-    -------
-    Viewable
-        The page.
-    """
+    """Return the page of a run."""
     try:
         page = load_run(state.get("id") or "latest")
     except BenchkitError as error:
@@ -79,18 +67,7 @@ def view(state: dict[str, str]) -> Viewable:
 
 
 def live_figures(window: Window) -> pn.Column:
-    """Return the parts of the page that need no store, for notebooks.
-
-    Parameters
-    ----------
-    window : Window
-        Selection of the page.
-
-    Returns
-    -------
-    panel.Column
-        Head, controls and tabs.
-    """
+    """Return the parts of the page that need no store, for notebooks."""
     return ui.column(head(window.run), *_controls(window), _tabs(window, _TABS))
 
 
@@ -141,20 +118,7 @@ def _tabs(window: Window, makers: Mapping[str, Callable[[Window], Viewable]]) ->
 
 
 def head(run: Run, baseline: pd.DataFrame | None = None) -> pn.pane.HTML:
-    """Return the head of the page: run, outcome, and key figures with the usual values.
-
-    Parameters
-    ----------
-    run : Run
-        The run.
-    baseline : DataFrame, optional
-        Metrics of the run and the medians of earlier runs.
-
-    Returns
-    -------
-    panel.pane.HTML
-        The head.
-    """
+    """Return the head of the page: run, outcome, and key figures with the usual values."""
     metrics = run.metrics
     shown = {name: label for name, label in KEY_FIGURES.items() if name in metrics}
     usual: dict[str, str] = {}

@@ -23,18 +23,7 @@ _LINE_HEAD = re.compile(r"^[\d-]+ [\d:,.]+ - (?:distributed\.)?(?P<logger>[\w.-]
 
 
 def problems(run: Run) -> pn.Column:
-    """Return errors, tracebacks, warnings and all events of the cluster.
-
-    Parameters
-    ----------
-    run : Run
-        The run.
-
-    Returns
-    -------
-    panel.Column
-        The tab.
-    """
+    """Return errors, tracebacks, warnings and all events of the cluster."""
     names = pd.Series(worker_names(run.tree), dtype=object)
     return ui.column(
         ui.paragraph("Of the whole run, for any window and task group."),

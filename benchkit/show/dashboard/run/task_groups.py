@@ -36,20 +36,7 @@ CLICKABLE = """
 
 
 def choose_group(window: Window, names: Mapping[str, str] | None = None) -> pn.widgets.Select:
-    """Return a select for the task group, which works with the keyboard.
-
-    Parameters
-    ----------
-    window : Window
-        Selection of the page.
-    names : mapping of str to str, optional
-        Group -> name to show; by default names without Dask's hash.
-
-    Returns
-    -------
-    panel.widgets.Select
-        The select.
-    """
+    """Return a select for the task group, which works with the keyboard."""
     names = short_names(window.timeline.groups) if names is None else names
     options = {"all task groups": "", **{short: group for group, short in names.items()}}
     widget = select("Task group", options, window.group, width=300)
@@ -60,18 +47,7 @@ def choose_group(window: Window, names: Mapping[str, str] | None = None) -> pn.w
 
 
 class GroupTable:
-    """Table of task groups, updated with the window; a click on a row selects its group.
-
-    Parameters
-    ----------
-    window : Window
-        Selection of the page.
-
-    Attributes
-    ----------
-    view : panel object
-        The table, with sorting and a filter by name.
-    """
+    """Table of task groups, updated with the window; a click on a row selects its group."""
 
     def __init__(self, window: Window) -> None:
         self._window = window
@@ -149,22 +125,7 @@ class GroupTable:
 
 
 def group_tabulator(frame: pd.DataFrame, window: Window, **options: Any) -> pn.widgets.Tabulator:
-    """Return a table of task groups whose order, name filter and page are in the address.
-
-    Parameters
-    ----------
-    frame : DataFrame
-        Rows; the first two columns are name and bar.
-    window : Window
-        Selection of the page.
-    **options
-        Further options of `stateful_table`.
-
-    Returns
-    -------
-    panel.widgets.Tabulator
-        The table.
-    """
+    """Return a table of task groups whose order, name filter and page are in the address."""
 
     def write(order: str, filters: dict[str, str], page: str) -> None:
         window.set_options(sort=order, holds=filters.get("task group", ""), page=page)

@@ -39,18 +39,7 @@ _WHOLE_NOTE = "The matrix is of the whole run, for any window: fetch times were 
 
 
 def transfers(window: Window) -> pn.Column:
-    """Return the transfer matrix within the window, and the other transfers between workers.
-
-    Parameters
-    ----------
-    window : Window
-        Selection of the page.
-
-    Returns
-    -------
-    panel.Column
-        The tab.
-    """
+    """Return the transfer matrix within the window, and the other transfers between workers."""
     run = window.run
     pairs = ui.column(margin=0)
 

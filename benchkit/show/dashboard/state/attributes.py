@@ -19,25 +19,7 @@ MOST_FILES = 3
 
 
 def attributes_of(run_id: str) -> dict[str, Any]:
-    """Return the attributes of a run file; do not modify.
-
-    Parameters
-    ----------
-    run_id : str
-        Id of the run, or its beginning.
-
-    Returns
-    -------
-    dict
-        Name -> value.
-
-    Raises
-    ------
-    UnknownRun
-        No run has this id.
-    UnreadableRun
-        Its file is damaged.
-    """
+    """Return the attributes of a run file; do not modify."""
     return _attributes_of(str(open_store().path), open_store().resolve(run_id))
 
 
@@ -52,18 +34,7 @@ def _attributes_of(path: str, run_id: str) -> dict[str, Any]:
 
 
 def newest_attributes(runs: pd.DataFrame) -> dict[str, Any]:
-    """Return the attributes of the newest readable run file.
-
-    Parameters
-    ----------
-    runs : DataFrame
-        Records of runs, newest first.
-
-    Returns
-    -------
-    dict
-        Name -> value; empty if none of the newest `MOST_FILES` files can be read.
-    """
+    """Return the attributes of the newest readable run file."""
     for run_id in runs["id"].head(MOST_FILES) if len(runs) else ():
         with contextlib.suppress(BenchkitError):
             return attributes_of(str(run_id))

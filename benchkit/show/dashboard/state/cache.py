@@ -78,18 +78,7 @@ _READING = threading.Lock()
 
 
 def open_store() -> Store:
-    """Return the store that this server shows.
-
-    Returns
-    -------
-    Store
-        The store.
-
-    Raises
-    ------
-    InvalidStoreError
-        The store does not exist.
-    """
+    """Return the store that this server shows."""
     return _store(os.environ.get(STORE_VARIABLE) or "")
 
 
@@ -103,16 +92,6 @@ def runs_table(columns: Sequence[str]) -> pd.DataFrame:
     """Return columns of the index of the store; do not modify.
 
     Columns are read when a page asks for them first, because no page needs all of them.
-
-    Parameters
-    ----------
-    columns : sequence of str
-        Names of fields and metrics.
-
-    Returns
-    -------
-    DataFrame
-        A row per run, newest first.
     """
     store = open_store()
     version = store_version(store)
@@ -150,43 +129,21 @@ def release_memory() -> None:
 
 
 def newest_since() -> pd.Timestamp | None:
-    """Return the start of the oldest run of the newest `MOST_RUNS_READ`.
-
-    Returns
-    -------
-    Timestamp or None
-        None if the store has no more runs.
-    """
+    """Return the start of the oldest run of the newest `MOST_RUNS_READ`."""
     started = runs_table(["started"])["started"]
     return None if len(started) <= MOST_RUNS_READ else started.iloc[MOST_RUNS_READ - 1]
 
 
 def runs_of_workload(name: str) -> pd.DataFrame:
-    """Return all fields and metrics of the runs of one variant; not cached.
-
-    Parameters
-    ----------
-    name : str
-        Name of the variant.
-
-    Returns
-    -------
-    DataFrame
-        A row per run, newest first; empty if the store has no run of the variant.
-    """
+    """Return all fields and metrics of the runs of one variant; not cached."""
     has_runs = bool((runs_table(["workload"])["workload"] == name).any())
     runs = open_store().runs(name if has_runs else [], columns=SHOWN_COLUMNS)
     return _newest_first(runs[runs["workload"] == name])  # a name without brackets finds variants
 
 
 def stored_metrics() -> list[str]:
-    """Return the metrics that at least one of the newest `MOST_RUNS_READ` runs has.
-
-    Returns
-    -------
-    list of str
-        Names, in the order of the metrics table.
-    """
+    """Return the metrics that at least one of the newest `MOST_RUNS_READ` runs has."""
+    # returned: Names, in the order of the metrics table.
 
     def read() -> list[str]:
         # Not by `runs_table`: the columns are not needed afterwards, and are large.
@@ -198,18 +155,7 @@ def stored_metrics() -> list[str]:
 
 
 def store_version(store: Store) -> str:
-    """Return a hash that changes when runs, marks or events are added.
-
-    Parameters
-    ----------
-    store : Store
-        The store.
-
-    Returns
-    -------
-    str
-        SHA-256 of the names of the index files, in hexadecimal digits.
-    """
+    """Return a hash that changes when runs, marks or events are added."""
     folders = ("index/new", "index", "marks", "ledger")
     parts = in_parallel(store.files.list, folders, store.files.n_threads)
     names = "\n".join(name for part in parts for name in part)
@@ -217,67 +163,21 @@ def store_version(store: Store) -> str:
 
 
 def open_run(run_id: str) -> Run:
-    """Return a run, shared by sessions; do not modify.
-
-    Parameters
-    ----------
-    run_id : str
-        Id of the run, its beginning, or "latest".
-
-    Returns
-    -------
-    Run
-        The run.
-
-    Raises
-    ------
-    UnknownRun
-        No run has this id.
-    UnreadableRun
-        Its file is damaged.
-    """
+    """Return a run, shared by sessions; do not modify."""
     return Run(_tree(str(open_store().path), open_store().resolve(run_id)))
 
 
 @dataclass(frozen=True)
 class RunPage:
-    """Data of a page about a run; do not modify.
+    """Data of a page about a run; do not modify."""
 
-    Parameters
-    ----------
-    run : Run
-        The run.
-    timeline : TaskTimeline
-        Start and stop of its tasks.
-    baseline : DataFrame
-        Metrics of the run and the medians of comparable earlier runs.
-    """
-
-    run: Run
-    timeline: TaskTimeline
-    baseline: pd.DataFrame
+    run: Run  # The run
+    timeline: TaskTimeline  # Start and stop of its tasks
+    baseline: pd.DataFrame  # Metrics of the run and the medians of comparable earlier runs
 
 
 def load_run(run_id: str) -> RunPage:
-    """Return a run with its task timeline and its baseline, shared by sessions.
-
-    Parameters
-    ----------
-    run_id : str
-        Id of the run, its beginning, or "latest".
-
-    Returns
-    -------
-    RunPage
-        The run.
-
-    Raises
-    ------
-    UnknownRun
-        No run has this id.
-    UnreadableRun
-        Its file is damaged.
-    """
+    """Return a run with its task timeline and its baseline, shared by sessions."""
     run = open_run(run_id)
 
     def baseline() -> pd.DataFrame:
@@ -301,18 +201,7 @@ def _timeline(path: str, run_id: str) -> TaskTimeline:
 
 
 def noise_of(metric: str) -> pd.DataFrame:
-    """Return the noise of one metric in the sets of comparable newest runs; do not modify.
-
-    Parameters
-    ----------
-    metric : str
-        Name of the metric.
-
-    Returns
-    -------
-    DataFrame
-        As from `run_noise`, of the newest `MOST_RUNS_READ` runs.
-    """
+    """Return the noise of one metric in the sets of comparable newest runs; do not modify."""
 
     def make() -> pd.DataFrame:
         # Not by `runs_table`: the columns are not needed afterwards, and are large.
@@ -324,13 +213,7 @@ def noise_of(metric: str) -> pd.DataFrame:
 
 @pn.cache(max_items=1)
 def workload_catalogue() -> Collection:
-    """Return the workloads of ``./workloads`` and the shipped ones; collected once.
-
-    Returns
-    -------
-    Collection
-        The workloads; empty if the folder is missing: measured workloads are shown without it.
-    """
+    """Return the workloads of ``./workloads`` and the shipped ones; collected once."""
     try:
         return collect_workloads()
     except BenchkitError:
@@ -341,18 +224,6 @@ def cached(make: Callable[[], T], *name: str) -> T:
     """Return the result of a function, cached until the store changes; do not modify.
 
     For results that take seconds, such as the explanation of an experiment.
-
-    Parameters
-    ----------
-    make : callable
-        Returns the result.
-    *name : str
-        Key in the cache.
-
-    Returns
-    -------
-    object
-        The result.
     """
     store = open_store()
     result: T = _results(str(store.path), store_version(store))(_CacheKey(name, [make]))

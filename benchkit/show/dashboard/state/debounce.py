@@ -15,15 +15,7 @@ DELAY_MS = 600
 
 
 class Debounced:
-    """Callable that runs an action once, after calls have stopped for `DELAY_MS`.
-
-    Parameters
-    ----------
-    action : callable
-        The action.
-    model : callable, optional
-        Returns a model of the page; needed if called outside of Panel's callbacks.
-    """
+    """Callable that runs an action once, after calls have stopped for `DELAY_MS`."""
 
     def __init__(
         self, action: Callable[[], Any], model: Callable[[], Model | None] = lambda: None

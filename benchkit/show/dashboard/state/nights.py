@@ -45,24 +45,12 @@ _NIGHT_FIELDS = ("id", "started", "tags", "experiment", "arm", "simulated", "com
 
 
 def all_nights() -> History:
-    """Return the nightly series of every metric that has a direction; do not modify.
-
-    Returns
-    -------
-    History
-        The series; of a large store only the newest nights, see `left_out_nights`.
-    """
+    """Return the nightly series of every metric that has a direction; do not modify."""
     return _all_nights()[0]
 
 
 def left_out_nights() -> list[str]:
-    """Return which nights the pages do not show.
-
-    Returns
-    -------
-    list of str
-        A sentence; empty if all nights are shown.
-    """
+    """Return which nights the pages do not show."""
     _, since = _all_nights()
     if since is None:
         return []
@@ -80,20 +68,7 @@ def _all_nights() -> tuple[History, pd.Timestamp | None]:
 
 
 def nights_of(metric: str, night: str = "") -> History:
-    """Return the nightly series of one metric, with the data up to a night; do not modify.
-
-    Parameters
-    ----------
-    metric : str
-        Name of the metric.
-    night : str, optional
-        Start of the last night; without it, or if it is unknown, all nights.
-
-    Returns
-    -------
-    History
-        The series.
-    """
+    """Return the nightly series of one metric, with the data up to a night; do not modify."""
     # Results for a metric (its changes) are cached with its series; the runs are shared.
     history = cached(lambda: all_nights().select(metric=metric), "nights", metric)
     names = [night_name(time) for time in history.times] if night else []
@@ -107,16 +82,6 @@ def nights_of_workload(workload: str) -> History:
     """Return the nightly series of every metric of one workload; do not modify.
 
     Change points are computed on request, for this workload only.
-
-    Parameters
-    ----------
-    workload : str
-        Name of the variant.
-
-    Returns
-    -------
-    History
-        The series.
     """
     return cached(lambda: all_nights().select(workload=workload), "workload", workload)
 
@@ -131,13 +96,8 @@ def _started_series(history: History) -> History:
 
 
 def shown_metrics() -> list[str]:
-    """Return the metrics of which the store has nightly series.
-
-    Returns
-    -------
-    list of str
-        Names, in the order of the metrics table.
-    """
+    """Return the metrics of which the store has nightly series."""
+    # returned: Names, in the order of the metrics table.
     return list(dict.fromkeys(all_nights().series["metric"]))
 
 
@@ -145,20 +105,6 @@ def series_statuses_of(metric: str, night: str = "") -> tuple[History, list[Seri
     """Return the history of a metric and the state of each series; do not modify.
 
     Returns both at once: states of one history do not match the rows of a later one.
-
-    Parameters
-    ----------
-    metric : str
-        Name of the metric.
-    night : str, optional
-        Start of the last night; by default the last night of the store.
-
-    Returns
-    -------
-    history : History
-        The series.
-    statuses : list of SeriesStatus
-        State of each series, most serious first.
     """
 
     def make() -> tuple[History, list[SeriesStatus]]:
@@ -169,13 +115,7 @@ def series_statuses_of(metric: str, night: str = "") -> tuple[History, list[Seri
 
 
 def regressions() -> list[Regression]:
-    """Return the regressions in the ledger of the store; do not modify.
-
-    Returns
-    -------
-    list of Regression
-        Open and closed regressions.
-    """
+    """Return the regressions in the ledger of the store; do not modify."""
 
     def make() -> list[Regression]:
         store = open_store()

@@ -18,17 +18,7 @@ NAMES = ("A", "B")
 
 
 class PairWindow(Window):
-    """Selection on the page of two runs; groups are named without Dask's hash.
-
-    Parameters
-    ----------
-    runs : list of Run
-        Runs A and B.
-    timelines : list of TaskTimeline
-        Their task timelines.
-    state : mapping of str to str
-        The address, as for `Window`.
-    """
+    """Selection on the page of two runs; groups are named without Dask's hash."""
 
     VIEW = "pair"
 
@@ -48,18 +38,7 @@ class PairWindow(Window):
         self.group = state.get("group", "") if state.get("group") in self.names else ""
 
     def state(self, **changed: Any) -> dict[str, Any]:
-        """Return the keys of the page's address.
-
-        Parameters
-        ----------
-        **changed
-            Keys with another value than that of the page.
-
-        Returns
-        -------
-        dict
-            Key -> value.
-        """
+        """Return the keys of the page's address."""
         state = super().state()
         names = ("from", "to", "group", "sort", "holds", "page", "per")
         return {**self.ids, **{name: state[name] for name in names}, **changed}
@@ -70,16 +49,5 @@ class PairWindow(Window):
         return all(timeline.n_tasks for timeline in self.timelines)
 
     def groups_of(self, timeline: TaskTimeline) -> list[str]:
-        """Return the groups of a run that have the selected short name.
-
-        Parameters
-        ----------
-        timeline : TaskTimeline
-            Task timeline of the run.
-
-        Returns
-        -------
-        list of str
-            Full names of the groups.
-        """
+        """Return the groups of a run that have the selected short name."""
         return [name for name in timeline.groups if short_group(name) == self.group]

@@ -20,20 +20,7 @@ _FILTER = {"type": "input", "func": "like", "placeholder": "filter"}
 
 
 def scripted_table(frame: pd.DataFrame, **options: Any) -> pn.widgets.Tabulator:
-    """Return a table of Panel; the page of the session gets the scripts that it needs.
-
-    Parameters
-    ----------
-    frame : DataFrame
-        Table to show, without its index.
-    **options
-        Further options of `panel.widgets.Tabulator`.
-
-    Returns
-    -------
-    panel.widgets.Tabulator
-        The table.
-    """
+    """Return a table of Panel; the page of the session gets the scripts that it needs."""
     pn.extension("tabulator", notifications=False)
     if "text_align" in options:
         options["header_align"] = options["text_align"]
@@ -56,32 +43,6 @@ def stateful_table(
 
     Tabulator in the browser ignores the initial page: the page is set after the browser has built
     the table, which the first filter event reports. A new filter resets the table to page 1.
-
-    Parameters
-    ----------
-    frame : DataFrame
-        Rows of the table.
-    state : mapping of str to str
-        ``sort``, ``page``, and the text of each filter by column.
-    write : callable
-        ``write(order, filters, page)`` is called when the user has changed them; page 1 is "".
-    filters : sequence of str
-        Columns with a filter field.
-    page_size : int
-        Rows per page.
-    is_paged : bool, default True
-        Whether the table has pages.
-    stylesheets : sequence of str
-        CSS in addition to that of all tables.
-    configuration : mapping, optional
-        Options of Tabulator in the browser.
-    **options
-        Further options of `panel.widgets.Tabulator`.
-
-    Returns
-    -------
-    panel.widgets.Tabulator
-        The table.
     """
     texts = {name: state[name] for name in filters if state.get(name)}
     browser: dict[str, Any] = dict(configuration or {})
@@ -128,20 +89,7 @@ def _sorters(order: str, columns: Collection[str]) -> list[dict[str, str]]:
 
 
 def page_of(text: str, n_rows: int, page_size: int) -> int:
-    """Return the existing page nearest to the page number of an address.
-
-    Parameters
-    ----------
-    text : str
-        Text of the address.
-    n_rows, page_size : int
-        Rows of the table, and rows per page.
-
-    Returns
-    -------
-    int
-        Page number, from 1.
-    """
+    """Return the existing page nearest to the page number of an address."""
     last = max(1, -(-n_rows // page_size))
     if not (text.isascii() and text.isdigit()):
         return 1

@@ -45,28 +45,7 @@ WHOLE_TOLERANCE = 1e-3
 
 
 class Window:
-    """Selection on the page of a run: time window, task group, worker and tab.
-
-    Parameters
-    ----------
-    run : Run
-        The run.
-    timeline : TaskTimeline
-        Task timeline of the run.
-    state : mapping of str to str
-        The address: ``from`` and ``to`` (s), ``group``, ``worker``, ``tab``, and `OPTIONS`.
-    whole : tuple of float, optional
-        Start and end of the whole time range, in s; by default of this run.
-
-    Attributes
-    ----------
-    range : Range1d
-        Range for figures over time.
-    group : str
-        Selected task group, or "".
-    options : dict of str to str
-        Values of `OPTIONS` in the address.
-    """
+    """Selection on the page of a run: time window, task group, worker and tab."""
 
     #: Name of the view whose address contains the state.
     VIEW = "run"
@@ -165,18 +144,7 @@ class Window:
         return prefixes.get(self.group, "")
 
     def state(self, **changed: Any) -> dict[str, Any]:
-        """Return the keys of the page's address.
-
-        Parameters
-        ----------
-        **changed
-            Keys with another value than that of the page.
-
-        Returns
-        -------
-        dict
-            Key -> value.
-        """
+        """Return the keys of the page's address."""
         part = self.part
         ends = ("", "")
         if part is not None:
@@ -195,33 +163,14 @@ class Window:
         }
 
     def subscribe(self, callback: Callable[[], object], *, now: bool = False) -> None:
-        """Call a function after each change of the window or the group.
-
-        Parameters
-        ----------
-        callback : callable
-            The function; that of a tab (see `tab_callbacks`) is called while the tab is shown.
-        now : bool, default False
-            Call it at once, too.
-        """
+        """Call a function after each change of the window or the group."""
         if now:
             callback()
         self._callbacks.setdefault(self._tab_in_creation, []).append(callback)
 
     @contextmanager
     def tab_callbacks(self, tab: str) -> Iterator[None]:
-        """Assign functions subscribed in this context to a tab.
-
-        Parameters
-        ----------
-        tab : str
-            Name of the tab.
-
-        Yields
-        ------
-        None
-            In the context.
-        """
+        """Assign functions subscribed in this context to a tab."""
         previous, self._tab_in_creation = self._tab_in_creation, tab
         try:
             yield
@@ -229,13 +178,7 @@ class Window:
             self._tab_in_creation = previous
 
     def show_tab(self, tab: str) -> None:
-        """Select a tab and update it if it is out of date.
-
-        Parameters
-        ----------
-        tab : str
-            Name of the tab.
-        """
+        """Select a tab and update it if it is out of date."""
         self.tab = tab
         if tab in self._outdated_tabs:
             self._outdated_tabs.discard(tab)
@@ -246,11 +189,6 @@ class Window:
         """Make figures over time show and set the window.
 
         All figures mark the time at the mouse position.
-
-        Parameters
-        ----------
-        *plots : bokeh.plotting.figure
-            The figures.
         """
         for plot in plots:
             if not plot.axis or not plot.axis[0].visible:  # message instead of a plot
@@ -263,41 +201,18 @@ class Window:
                 plot.toolbar.active_drag = boxes[0]
 
     def reset(self, *events: Any) -> None:
-        """Select the whole run.
-
-        Parameters
-        ----------
-        *events : object
-            Events of a widget; ignored.
-        """
+        """Select the whole run."""
         self._run_locked(lambda: self.range.update(start=self._full[0], end=self._full[1]))
 
     def zoom(self, left: float, right: float) -> bool:
-        """Select a time window.
-
-        Parameters
-        ----------
-        left, right : float
-            Ends in s; clipped to the run.
-
-        Returns
-        -------
-        bool
-            False if the window is empty; it is not selected then.
-        """
+        """Select a time window."""
         left, right = max(left, self.whole[0]), min(right, self.whole[1])
         if right > left:
             self._run_locked(lambda: self.range.update(start=left, end=right))
         return right > left
 
     def select_group(self, group: str) -> None:
-        """Select a task group.
-
-        Parameters
-        ----------
-        group : str
-            Name of the group; "" for none.
-        """
+        """Select a task group."""
         if group != self.group:
             self.group = group
             # The call stacks were those of the previous group.
@@ -305,38 +220,15 @@ class Window:
             self._run_locked(self._group_changed)
 
     def groups_of(self, timeline: TaskTimeline) -> list[str]:
-        """Return the task groups of a timeline that are selected.
-
-        Parameters
-        ----------
-        timeline : TaskTimeline
-            Task timeline of a run of the page.
-
-        Returns
-        -------
-        list of str
-            Names of the groups; empty if all groups are shown.
-        """
+        """Return the task groups of a timeline that are selected."""
         return [self.group] if self.group else []
 
     def toggle_group(self, group: str) -> None:
-        """Select a task group, or all groups if it is the selected group.
-
-        Parameters
-        ----------
-        group : str
-            Name of the group.
-        """
+        """Select a task group, or all groups if it is the selected group."""
         self.select_group("" if group == self.group else group)
 
     def set_options(self, **options: str) -> None:
-        """Store keys of the address that no callback depends on.
-
-        Parameters
-        ----------
-        **options : str
-            Values of `OPTIONS`.
-        """
+        """Store keys of the address that no callback depends on."""
         if not options.items() <= self.options.items():
             self.options |= options
             self.write()
@@ -382,13 +274,7 @@ class Window:
 
 
 def align(plot: figure) -> None:
-    """Set the left and right border that all figures over time have.
-
-    Parameters
-    ----------
-    plot : bokeh.plotting.figure
-        A figure over time.
-    """
+    """Set the left and right border that all figures over time have."""
     plot.min_border_left, plot.min_border_right = LEFT_BORDER, RIGHT_BORDER
 
 

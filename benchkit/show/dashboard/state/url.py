@@ -21,18 +21,6 @@ __all__ = ["address", "history_address", "write_address"]
 def address(view: str, **keys: Any) -> str:
     """Return the address of a view.
 
-    Parameters
-    ----------
-    view : str
-        Name of the view.
-    **keys
-        Keys of the address; None and empty values are left out.
-
-    Returns
-    -------
-    str
-        Query string.
-
     Examples
     --------
     >>> address("history", workload="array.sum[k=1]", metric=None)
@@ -43,33 +31,12 @@ def address(view: str, **keys: Any) -> str:
 
 
 def history_address(series: Mapping[str, Any], metric: str | None = None) -> str:
-    """Return the address of the history of a series.
-
-    Parameters
-    ----------
-    series : mapping
-        A value for each of `SERIES_FIELDS`; other keys are ignored.
-    metric : str, optional
-        Name of the metric.
-
-    Returns
-    -------
-    str
-        Query string.
-    """
+    """Return the address of the history of a series."""
     return address("history", metric=metric, **{name: series.get(name) for name in SERIES_FIELDS})
 
 
 def write_address(view: str, state: Mapping[str, Any]) -> None:
-    """Write the state of a page into its address, as a new entry of the browser's history.
-
-    Parameters
-    ----------
-    view : str
-        Name of the view.
-    state : mapping
-        Keys of the address.
-    """
+    """Write the state of a page into its address, as a new entry of the browser's history."""
     location = pn.state.location
     if location is None:
         return

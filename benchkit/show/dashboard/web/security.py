@@ -34,13 +34,7 @@ _HEADERS = {
 
 
 class SecurityHeaders(OutputTransform):
-    """Add the headers to an answer; for `Application.add_transform`.
-
-    Parameters
-    ----------
-    request : HTTPServerRequest
-        The request that is answered.
-    """
+    """Add the headers to an answer; for `Application.add_transform`."""
 
     def __init__(self, request: HTTPServerRequest) -> None:
         self._is_https = request.protocol == "https"
@@ -48,24 +42,7 @@ class SecurityHeaders(OutputTransform):
     def transform_first_chunk(
         self, status_code: int, headers: HTTPHeaders, chunk: bytes, finishing: bool
     ) -> tuple[int, HTTPHeaders, bytes]:
-        """Return status, headers and chunk of the answer.
-
-        Parameters
-        ----------
-        status_code : int
-            HTTP status.
-        headers : HTTPHeaders
-            Headers of the handler.
-        chunk : bytes
-            First part of the body.
-        finishing : bool
-            Whether it is the last one, too.
-
-        Returns
-        -------
-        tuple
-            The same, with the headers of this module.
-        """
+        """Return status, headers and chunk of the answer."""
         protected = _Headers(self._is_https)
         for name, value in [*headers.get_all(), *_HEADERS.items()]:
             protected.add(name, value)

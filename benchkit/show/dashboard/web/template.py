@@ -72,26 +72,7 @@ class _Template(pn.Template):
 def page(
     view: Viewable, name: str, *, title: str, current: str, navigation: list[dict[str, str]]
 ) -> pn.Template:
-    """Return the page that contains a view.
-
-    Parameters
-    ----------
-    view : panel.viewable.Viewable
-        Content of the page.
-    name : str
-        Name of the view; selects the placeholder shown until scripts are loaded.
-    title : str
-        Title of the browser tab.
-    current : str
-        Name of the navigation entry to highlight.
-    navigation : list of dict
-        ``name`` and ``title`` of each view in the navigation bar.
-
-    Returns
-    -------
-    panel.Template
-        The page, ready to serve.
-    """
+    """Return the page that contains a view."""
     template = _Template(_TEMPLATE)
     template.location = True
     variables = {"page_title": title, "view_name": name, "styles": _PAGE_STYLES, "script": _SCRIPT}

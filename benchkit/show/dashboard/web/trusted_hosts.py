@@ -30,16 +30,6 @@ _MISDIRECTED = 421
 def host_of(origin: str) -> str:
     """Return the host of an origin or of a Host header, without the port.
 
-    Parameters
-    ----------
-    origin : str
-        Host, optionally with a port.
-
-    Returns
-    -------
-    str
-        Name or address in lower case, without brackets.
-
     Examples
     --------
     >>> host_of("bench.example.org:5006"), host_of("[::1]:80"), host_of("localhost")
@@ -51,18 +41,8 @@ def host_of(origin: str) -> str:
 
 
 def own_names(address: str) -> list[str]:
-    """Return the valid host names of a server.
-
-    Parameters
-    ----------
-    address : str
-        Address that the server listens on.
-
-    Returns
-    -------
-    list of str
-        Names and addresses, sorted, in lower case.
-    """
+    """Return the valid host names of a server."""
+    # returned: Names and addresses, sorted, in lower case.
     names = {address, "localhost"}
     if address in _ALL_ADDRESSES:
         names = {"localhost", socket.gethostname(), socket.getfqdn()}
@@ -76,17 +56,7 @@ def own_names(address: str) -> list[str]:
 
 
 def protect(application: Application, address: str, origins: Iterable[str]) -> None:
-    """Make a Tornado application send security headers, and reject unknown Host headers.
-
-    Parameters
-    ----------
-    application : tornado.web.Application
-        Application to change.
-    address : str
-        Address it listens on.
-    origins : iterable of str
-        ``host:port`` that are accepted too; ``*`` matches a part of a name.
-    """
+    """Make a Tornado application send security headers, and reject unknown Host headers."""
     trusted = [*own_names(address), *map(host_of, origins)]
     application.add_transform(SecurityHeaders)
     find_handler = application.find_handler

@@ -15,18 +15,8 @@ MIN_SHARE = 0.1
 
 
 def find(case: Case) -> Finding | None:
-    """Return the finding of this rule.
-
-    Parameters
-    ----------
-    case : Case
-        The run.
-
-    Returns
-    -------
-    Finding or None
-        None: nothing found.
-    """
+    """Return the finding of this rule."""
+    # returned: None: nothing found.
     if case.limits is None:
         return None
     graph = case.run.task_graph()

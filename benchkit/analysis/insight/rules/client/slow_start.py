@@ -15,18 +15,8 @@ MIN_S = 0.5
 
 
 def find(case: Case) -> Finding | None:
-    """Return the finding of this rule.
-
-    Parameters
-    ----------
-    case : Case
-        The run.
-
-    Returns
-    -------
-    Finding or None
-        None: nothing found.
-    """
+    """Return the finding of this rule."""
+    # returned: None: nothing found.
     if case.tasks.empty or case.limits is None:
         return None
     graph = case.run.task_graph()

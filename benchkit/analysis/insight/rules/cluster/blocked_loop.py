@@ -15,18 +15,8 @@ NEEDED = ("scheduler", "graph", "transfer", "worker paused")
 
 
 def find(case: Case) -> Finding | None:
-    """Return the finding of this rule.
-
-    Parameters
-    ----------
-    case : Case
-        The run.
-
-    Returns
-    -------
-    Finding or None
-        None: nothing found.
-    """
+    """Return the finding of this rule."""
+    # returned: None: nothing found.
     times, waits = blocked_times(case), 0.0
     for time in times:
         # The client may have waited for what blocked the loop, such as a function that it sent; if

@@ -14,18 +14,8 @@ LONG_S, LONG_IF_DISTURBED_S = 0.5, 1.0
 
 
 def find(case: Case) -> Finding | None:
-    """Return the finding of this rule.
-
-    Parameters
-    ----------
-    case : Case
-        The run.
-
-    Returns
-    -------
-    Finding or None
-        None: nothing found.
-    """
+    """Return the finding of this rule."""
+    # returned: None: nothing found.
     ticks = np.where(case.heartbeats, case.workers["tick_max"].values, np.nan)
     long = LONG_IF_DISTURBED_S if case.is_disturbed else LONG_S
     ticks[~(ticks > long)] = np.nan

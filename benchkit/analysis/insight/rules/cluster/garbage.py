@@ -13,18 +13,8 @@ MIN_SHARE = 0.08
 
 
 def find(case: Case) -> Finding | None:
-    """Return the finding of this rule.
-
-    Parameters
-    ----------
-    case : Case
-        The run.
-
-    Returns
-    -------
-    Finding or None
-        None: nothing found.
-    """
+    """Return the finding of this rule."""
+    # returned: None: nothing found.
     scheduler = float(case.increase(case.scheduler, "gc_time").max())
     workers = (case.increase(case.workers, "gc_time") - collecting_seconds(case)).max()
     # Collections cost what waits for them: tasks on a worker, all threads for the scheduler.

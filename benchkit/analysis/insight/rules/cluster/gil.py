@@ -11,18 +11,8 @@ HIGH = 0.4
 
 
 def find(case: Case) -> Finding | None:
-    """Return the finding of this rule.
-
-    Parameters
-    ----------
-    case : Case
-        The run.
-
-    Returns
-    -------
-    Finding or None
-        None: nothing found.
-    """
+    """Return the finding of this rule."""
+    # returned: None: nothing found.
     share = case.metric("gil_contention_mean")
     nthreads = int(case.workers["nthreads"].values.max(initial=1))
     if share < HIGH or nthreads < 2:

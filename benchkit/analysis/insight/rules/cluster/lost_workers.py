@@ -9,18 +9,8 @@ __all__ = ["find"]
 
 
 def find(case: Case) -> Finding | None:
-    """Return the finding of this rule.
-
-    Parameters
-    ----------
-    case : Case
-        The run.
-
-    Returns
-    -------
-    Finding or None
-        None: nothing found.
-    """
+    """Return the finding of this rule."""
+    # returned: None: nothing found.
     n_lost = int(case.metric("n_workers_lost"))
     if not n_lost:
         return None

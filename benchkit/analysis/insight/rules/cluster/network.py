@@ -13,18 +13,8 @@ MIN_SHARE = 0.1
 
 
 def find(case: Case) -> Finding | None:
-    """Return the finding of this rule.
-
-    Parameters
-    ----------
-    case : Case
-        The run.
-
-    Returns
-    -------
-    Finding or None
-        None: nothing found.
-    """
+    """Return the finding of this rule."""
+    # returned: None: nothing found.
     waits = case.blamed("transfer") * (1 - share_of_disk(case))
     saved = case.saving(transfers=0)
     cost = waits if saved is None else min(max(saved, waits), 2 * waits)

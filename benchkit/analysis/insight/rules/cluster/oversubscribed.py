@@ -18,18 +18,8 @@ PER_TASK_S = 0.005
 
 
 def find(case: Case) -> Finding | None:
-    """Return the finding of this rule.
-
-    Parameters
-    ----------
-    case : Case
-        The run.
-
-    Returns
-    -------
-    Finding or None
-        None: nothing found.
-    """
+    """Return the finding of this rule."""
+    # returned: None: nothing found.
     computing, cpu = case.metric("compute_time"), case.metric("cpu_time")
     half = 0.5 * case.n_threads * case.duration
     # A worker compresses and writes spilled results outside of the threads of tasks.

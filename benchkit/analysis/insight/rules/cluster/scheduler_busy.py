@@ -12,18 +12,8 @@ BUSY = 0.7
 
 
 def find(case: Case) -> Finding | None:
-    """Return the finding of this rule.
-
-    Parameters
-    ----------
-    case : Case
-        The run.
-
-    Returns
-    -------
-    Finding or None
-        None: nothing found.
-    """
+    """Return the finding of this rule."""
+    # returned: None: nothing found.
     if case.limits is None:
         return None
     busy = case.limits.bounds["scheduler"]

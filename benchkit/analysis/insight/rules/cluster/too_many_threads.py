@@ -13,18 +13,8 @@ SAME = 1.03
 
 
 def find(case: Case) -> Finding | None:
-    """Return the finding of this rule.
-
-    Parameters
-    ----------
-    case : Case
-        The run.
-
-    Returns
-    -------
-    Finding or None
-        None: nothing found.
-    """
+    """Return the finding of this rule."""
+    # returned: None: nothing found.
     n_workers = len(case.workers["nthreads"].values)
     if n_workers < 2 or case.metric("idle_time") < IDLE * case.n_threads * case.duration:
         return None

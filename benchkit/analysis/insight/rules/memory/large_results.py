@@ -14,18 +14,8 @@ LARGE = 0.4
 
 
 def find(case: Case) -> Finding | None:
-    """Return the finding of this rule.
-
-    Parameters
-    ----------
-    case : Case
-        The run.
-
-    Returns
-    -------
-    Finding or None
-        None: nothing found.
-    """
+    """Return the finding of this rule."""
+    # returned: None: nothing found.
     tasks, limit = case.tasks, case.workers["memory_limit"].values
     share = limit / np.maximum(case.workers["nthreads"].values, 1)
     if tasks.empty or not limit.all():

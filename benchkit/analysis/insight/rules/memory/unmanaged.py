@@ -17,18 +17,8 @@ IMPORTS_BYTES = 120e6
 
 
 def find(case: Case) -> Finding | None:
-    """Return the finding of this rule.
-
-    Parameters
-    ----------
-    case : Case
-        The run.
-
-    Returns
-    -------
-    Finding or None
-        None: nothing found.
-    """
+    """Return the finding of this rule."""
+    # returned: None: nothing found.
     limit = case.workers["memory_limit"].values
     unmanaged = case.workers["unmanaged_old"].values
     if not len(limit) or not limit.all() or not np.isfinite(unmanaged).any():

@@ -9,18 +9,8 @@ __all__ = ["find"]
 
 
 def find(case: Case) -> Finding | None:
-    """Return the finding of this rule.
-
-    Parameters
-    ----------
-    case : Case
-        The run.
-
-    Returns
-    -------
-    Finding or None
-        None: nothing found.
-    """
+    """Return the finding of this rule."""
+    # returned: None: nothing found.
     seconds = case.metric("failed_time")
     if not seconds:
         return None

@@ -17,18 +17,8 @@ MIN_S = 0.02
 
 
 def find(case: Case) -> Finding | None:
-    """Return the finding of this rule.
-
-    Parameters
-    ----------
-    case : Case
-        The run.
-
-    Returns
-    -------
-    Finding or None
-        None: nothing found.
-    """
+    """Return the finding of this rule."""
+    # returned: None: nothing found.
     tasks = case.tasks
     if tasks.empty or case.limits is None:
         return None

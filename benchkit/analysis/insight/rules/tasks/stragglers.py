@@ -14,18 +14,8 @@ MIN_BUSY = 0.5
 
 
 def find(case: Case) -> Finding | None:
-    """Return the finding of this rule.
-
-    Parameters
-    ----------
-    case : Case
-        The run.
-
-    Returns
-    -------
-    Finding or None
-        None: nothing found.
-    """
+    """Return the finding of this rule."""
+    # returned: None: nothing found.
     seconds = case.blamed("straggler")
     if case.limits is None or seconds < MIN_SHARE * case.duration:
         return None

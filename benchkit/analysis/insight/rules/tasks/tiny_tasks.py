@@ -14,18 +14,8 @@ MIN_TASKS = 500
 
 
 def find(case: Case) -> Finding | None:
-    """Return the finding of this rule.
-
-    Parameters
-    ----------
-    case : Case
-        The run.
-
-    Returns
-    -------
-    Finding or None
-        None: nothing found.
-    """
+    """Return the finding of this rule."""
+    # returned: None: nothing found.
     groups = case.run.task_groups()
     waits = case.blamed("scheduler")
     if groups.empty or groups["n_tasks"].sum() < MIN_TASKS:

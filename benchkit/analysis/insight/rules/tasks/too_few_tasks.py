@@ -12,18 +12,8 @@ MIN_SHARE = 0.25
 
 
 def find(case: Case) -> Finding | None:
-    """Return the finding of this rule.
-
-    Parameters
-    ----------
-    case : Case
-        The run.
-
-    Returns
-    -------
-    Finding or None
-        None: nothing found.
-    """
+    """Return the finding of this rule."""
+    # returned: None: nothing found.
     # A thread that waits for spilled results looks idle.
     spilling = (case.metric("disk_write_time") + case.metric("disk_read_time")) / case.n_threads
     seconds = case.blamed("not parallel") - spilling

@@ -15,18 +15,8 @@ OWN_THREADS = 0.4
 
 
 def find(case: Case) -> Finding | None:
-    """Return the finding of this rule.
-
-    Parameters
-    ----------
-    case : Case
-        The run.
-
-    Returns
-    -------
-    Finding or None
-        None: nothing found.
-    """
+    """Return the finding of this rule."""
+    # returned: None: nothing found.
     own = case.fine_seconds[case.fine_seconds["context"] == "execute"]
     waits = own[own["activity"] == "thread-noncpu"].groupby("prefix")["value"].sum()
     works = own[own["activity"] == "thread-cpu"].groupby("prefix")["value"].sum()
