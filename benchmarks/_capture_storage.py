@@ -15,7 +15,7 @@ from benchkit.measure.capture import CapturePlugin
 from benchkit.measure.run_ids import new_id
 from benchkit.measure.recording import RecordingWriter
 from benchkit.store.build.run_from_recording import run_from_recording
-from benchkit.store.runfile.file import read_record
+from benchkit.store.runfile import read_record
 
 __all__ = ["storage"]
 

@@ -10,8 +10,8 @@ from contextlib import suppress
 from helpers.synthetic_runs import make_run
 
 from benchkit.errors import UnreadableRun
-from benchkit.store.runfile import digest
-from benchkit.store.runfile.file import run_name
+from benchkit.store import runfile
+from benchkit.store.runfile import run_name
 from benchkit.store.store import Store
 
 __all__ = ["damage_all"]
@@ -74,7 +74,7 @@ def damage_all(times: int, seed: int) -> int:
                 data = bytearray(whole)
                 damage(data, rng)
                 path.write_bytes(data)
-                digest._kept.clear()  # the clock of a file system may stand still for some ms
+                runfile._kept.clear()  # the clock of a file system may stand still for some ms
                 n_named += store.check(repair=False).damaged_runs == [run_id]
                 with suppress(UnreadableRun):
                     store.open(run_id)

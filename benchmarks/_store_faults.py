@@ -36,8 +36,8 @@ from _store_operations import NEW, OLD, OLD_IDS, OPERATIONS, unequal_files
 from benchkit.errors import BenchkitError
 from benchkit.store import files
 from benchkit.store.files import LocalFiles
-from benchkit.store.index import catalogue
-from benchkit.store.runfile.file import run_name
+from benchkit.store import index
+from benchkit.store.runfile import run_name
 from benchkit.store.store import Store
 
 __all__ = ["Case", "Harness", "Injection", "main_store"]
@@ -107,7 +107,7 @@ class Harness:
         self, folder: Path, seed: int, open_files: Callable[[Path], Any] = LocalFiles
     ) -> None:
         self.folder, self.seed, self.open_files = folder, seed, open_files
-        catalogue.COMPACT_SEGMENTS = COMPACT_SEGMENTS
+        index.MAX_SEGMENTS = COMPACT_SEGMENTS
         files.CLAIM_WAIT_S = 0.02
         pa.set_cpu_count(1)  # threads make small reads slower
         self.templates: dict[str, Path] = {}
@@ -227,7 +227,7 @@ class Harness:
         """Perform the operation with its fault, in the forked process."""
         warnings.simplefilter("ignore")
         store = Store(stage / "store")
-        store.files = store.catalogue.files = self.open_files(stage / "store")
+        store.files = store.index.files = self.open_files(stage / "store")
         fault = case.fault if case.step < sys.maxsize else ""
         faults: SystemFaults | FileFaults
         if case.fault in (*SYSTEM_FAULTS, "system"):
@@ -236,7 +236,7 @@ class Harness:
             faults.install()
         else:
             faults = FileFaults(fault, case.step, seed, store.files)
-            store.files = store.catalogue.files = faults  # type: ignore[assignment]
+            store.files = store.index.files = faults  # type: ignore[assignment]
         outcome, error, result = "confirmed", "", None
         try:
             result = self.operations[case.operation](store)

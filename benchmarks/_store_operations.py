@@ -13,7 +13,7 @@ from helpers.synthetic_runs import make_run
 from benchkit.measure.run_ids import derived_id
 from benchkit.store.files import LocalFiles
 from benchkit.store.manifest import STORE_FILE
-from benchkit.store.runfile.file import encode_run, run_name
+from benchkit.store.runfile import encode_run, run_name
 from benchkit.store.store import Store
 
 __all__ = ["NEW", "NEW_FILES", "OLD", "OLD_IDS", "OPERATIONS", "unequal_files"]

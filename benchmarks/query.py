@@ -73,7 +73,7 @@ from helpers.synthetic_runs import make_run  # noqa: E402
 
 from benchkit.store.query.database import query  # noqa: E402
 from benchkit.store.query.table_cache import TableCache  # noqa: E402
-from benchkit.store.runfile.writer import encode_tree  # noqa: E402
+from benchkit.store.runfile import encode_tree  # noqa: E402
 from benchkit.store.store import Store  # noqa: E402
 
 #: Different runs; the others are links to their tables.

@@ -58,7 +58,7 @@ def fill(store: Store, n_workloads: int, n_nights: int) -> None:
                 records.append(pattern)
             else:
                 records.append({**pattern, "workload": name, "category": "made", **facts})
-    store.catalogue.add_many(records)
+    store.index.add_many(records)
     store.compact()
 
 

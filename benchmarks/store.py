@@ -32,7 +32,7 @@ from helpers.large_index import fill_index  # noqa: E402
 from helpers.synthetic_runs import make_record, make_run  # noqa: E402
 
 from benchkit.measure.run_ids import new_id  # noqa: E402
-from benchkit.store.runfile.writer import encode_tree  # noqa: E402
+from benchkit.store.runfile import encode_tree  # noqa: E402
 from benchkit.store.store import Store  # noqa: E402
 
 COLUMNS = [
@@ -84,7 +84,7 @@ def add_encoded(path: Path, run: xr.DataTree, data: bytes) -> Callable[[], None]
     def add() -> None:
         run_id = new_id()
         store.files.create(f"runs/2026-08/{run_id}.nc", data)
-        store.catalogue.add(record | {"id": run_id})
+        store.index.add(record | {"id": run_id})
 
     return add
 

@@ -49,7 +49,7 @@ from benchkit.measure.run_ids import new_id  # noqa: E402
 from benchkit.simulation.entrypoint import simulate_request  # noqa: E402
 from benchkit.simulation.synthetic import make_graph  # noqa: E402
 from benchkit.store.build.run_from_recording import run_from_recording  # noqa: E402
-from benchkit.store.runfile.file import encode_run  # noqa: E402
+from benchkit.store.runfile import encode_run  # noqa: E402
 
 N_WORKERS = (10, 100, 300, 1000)
 #: Tasks in one timed piece of work, between two samples.

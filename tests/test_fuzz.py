@@ -26,8 +26,7 @@ from benchkit.measure.run_ids import derived_id
 from benchkit.measure.workloads import Workload
 from benchkit.store.interchange.coiled_rows import TABLES
 from benchkit.store.interchange.results import import_results
-from benchkit.store.runfile.file import run_name
-from benchkit.store.runfile.writer import encode_tree
+from benchkit.store.runfile import encode_tree, run_name
 from benchkit.store.selector import parse_selection, select_runs
 from benchkit.store.store import Store
 

@@ -21,7 +21,7 @@ from benchkit.measure.secrets.redaction import redact, redact_text
 from benchkit.measure.workloads import Workload
 from benchkit.show import markdown
 from benchkit.show.event_text import format_event
-from benchkit.store.index.query import matching, parse_moment, workload_matcher
+from benchkit.store.filters import matching, parse_moment, workload_matcher
 from benchkit.store.interchange.results import import_results
 from benchkit.store.selector import parse_selection
 from benchkit.table import Table, columns_of_numbers

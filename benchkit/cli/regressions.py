@@ -62,7 +62,7 @@ def select_regressions(
     """Return regressions of the ledger, the last seen first."""
     from benchkit.analysis.regression.regression import STATES, read_ledger
     from benchkit.errors import UsageError, did_you_mean
-    from benchkit.store.index.query import parse_moment
+    from benchkit.store.filters import parse_moment
 
     for state in states:
         if state not in STATES:

@@ -108,9 +108,10 @@ def store_copy(source: str, destination: str, as_json: bool) -> None:
 def store_import(path: str, quiet: bool, store: str | None, as_json: bool) -> None:
     """Import results of other benchmark tools.
 
-    From coiled/benchmarks, asv or pytest-benchmark.
+    From coiled/benchmarks, asv or pytest-benchmark; also runs without a digest.
 
-    PATH is a benchmark.db, a JSON file of pytest-benchmark, or the folder of asv's results.
+    PATH is a benchmark.db, a JSON file of pytest-benchmark, the folder of asv's results, a run file
+    that another program wrote (.nc), or a store of a benchkit before digests.
     Results that were imported before are skipped, so a later copy adds only new ones. All columns
     of a benchmark.db are kept: `benchkit store export` writes them again.
 
@@ -186,7 +187,7 @@ def store_prune(
     """
     from benchkit.errors import UsageError
     from benchkit.formatting import format_bytes
-    from benchkit.store.runfile.file import run_name
+    from benchkit.store.runfile import run_name
     from benchkit.store.selector import select_runs
 
     run_store = open_store(store)

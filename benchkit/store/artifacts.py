@@ -11,7 +11,7 @@ from pathlib import Path
 
 import xarray as xr
 
-from benchkit.store.runfile.file import read_record, run_name
+from benchkit.store.runfile import read_record, run_name
 from benchkit.store.storage import Files
 
 __all__ = ["artifact_files", "move_artifacts", "record_artifacts"]

@@ -2,29 +2,33 @@
 
 from __future__ import annotations
 
-import json
 import os
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from benchkit.errors import AlreadyStored, StoreError, UnreadableRun
 from benchkit.formatting import counted
 from benchkit.measure.recording import WRITER_SILENT_S, is_abandoned, waits_for_adoption
+from benchkit.store.arrow import records_to_table, unite, without_dictionaries
 from benchkit.store.artifacts import move_artifacts, record_artifacts
-from benchkit.store.index.catalogue import Catalogue
+from benchkit.store.index import Index
 from benchkit.store.manifest import STORE_FILE
-from benchkit.store.runfile.file import (
+from benchkit.store.runfile import (
     accepted_record,
     encode_run,
     index_record,
     run_name,
     stored_record,
 )
-from benchkit.store.storage import RECORDINGS, Files
+from benchkit.store.storage import RECORDINGS, Files, decode_object
+from benchkit.values import json_safe
 
 __all__ = ["CheckReport", "inspect_store"]
 
@@ -48,6 +52,9 @@ class CheckReport:
     # Damaged runs and marks, each with its reason.
     unreadable: list[str] = field(default_factory=list)
     damaged_runs: list[str] = field(default_factory=list)  # Ids of the damaged runs
+    damaged_objects: list[str] = field(default_factory=list)  # Names of damaged marks and events
+    # Runs that were in the index with other values than in their files.
+    corrected: list[str] = field(default_factory=list)
     # Ids of damaged runs that were moved to the folder `trash`.
     set_aside: list[str] = field(default_factory=list)
     # Unreadable index files; a repair deletes them and rebuilds the index from the runs.
@@ -76,6 +83,7 @@ class CheckReport:
             ("missing", "in the index, but without a run file"),
             ("unreadable", "damaged"),
             ("damaged_index", "damaged index files: rebuilt from the runs"),
+            ("corrected", "in the index with other values than in the run: corrected"),
             ("strangers", "files that are not part of a store"),
             ("leftovers", "unfinished writes"),
             ("not_repaired", "not repaired"),
@@ -100,67 +108,71 @@ class CheckReport:
         return "\n".join(lines)
 
 
-def inspect_store(
-    files: Files, catalogue: Catalogue, *, repair: bool, quick: bool = False
-) -> CheckReport:
+def inspect_store(files: Files, index: Index, *, repair: bool, quick: bool = False) -> CheckReport:
     """Check every file of a store; with `repair`, add unlisted runs and remove leftovers.
 
     The index is read before the files. A run that is added during the check looks unlisted; adding
     its record has the same effect as the pending write of its writer.
     """
     failed: list[str] = []
-    rescued = _rescue(files, catalogue, failed) if repair else []
+    rescued = _rescue(files, index, failed) if repair else []
     files.fetch([*files.list("index/new"), *files.list("index")], fresh=not quick)
-    damaged = catalogue.damaged()
+    damaged = index.damaged()
     if repair:
         _delete(files, damaged, failed)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the damage is in the report
-        digests = catalogue.digests()
-    listed = set(digests)
+    index.left_out = tuple(damaged)
+    listed = index.ids()
     present: set[str] = set()
     pruned = {name.rpartition("/")[2].removesuffix(".nc") for name in files.walk("trash")}
     n_readable = 0
-    adopted, orphans, unreadable, strangers, bad = [], [], [], [], []
-    for name in _fetched(files, fresh=not quick):
-        if not STORE_FILE.fullmatch(name):
-            strangers.append(name)
-        elif name.startswith(("marks/", "ledger/")):
-            unreadable += _json_problems(files, name)
-        elif name.startswith("runs/"):
-            run_id = name.rpartition("/")[2].removesuffix(".nc")
-            if name != run_name(run_id):
+    unreadable, strangers, bad, bad_objects = [], [], [], []
+    added: list[dict[str, Any]] = []
+    wrong: list[dict[str, Any]] = []
+    for names in _fetched(files, fresh=not quick):
+        records = {}
+        for name in names:
+            if not STORE_FILE.fullmatch(name):
                 strangers.append(name)
-                continue
-            present.add(run_id)
-            if quick and run_id in listed:
-                n_readable += 1
-                continue
-            try:
-                record = _verified_record(files.path(name), run_id, digests.get(run_id))
-                if run_id not in listed:
-                    accepted_record(files.path(name))
-            except UnreadableRun as error:
-                unreadable.append(str(error))
-                if os.access(files.path(name), os.R_OK):  # without permission it may be whole
-                    bad.append(run_id)
-                continue
-            n_readable += 1
-            if run_id in listed:
-                continue
-            if not repair:
-                orphans.append(run_id)
-                continue
-            try:
-                if catalogue.add_existing(record):
-                    adopted.append(run_id)
-            except StoreError as error:
-                orphans.append(run_id)
-                failed.append(str(error))
+            elif name.startswith(("marks/", "ledger/")) or name == "store.json":
+                problem = _object_problem(files, name)
+                unreadable += problem
+                bad_objects += [name] if problem else []
+            elif name.startswith("runs/"):
+                run_id = name.rpartition("/")[2].removesuffix(".nc")
+                if name != run_name(run_id):
+                    strangers.append(name)
+                    continue
+                present.add(run_id)
+                if quick and run_id in listed:
+                    n_readable += 1
+                    continue
+                try:
+                    records[run_id] = _verified_record(files.path(name), run_id)
+                    if run_id not in listed:
+                        accepted_record(files.path(name))
+                except UnreadableRun as error:
+                    records.pop(run_id, None)
+                    unreadable.append(str(error))
+                    if os.access(files.path(name), os.R_OK):  # without permission it may be whole
+                        bad.append(run_id)
+        differing = _differing(index, {i: r for i, r in records.items() if i in listed})
+        for run_id in (i for i, is_other_file in differing.items() if is_other_file):
+            path = files.path(run_name(run_id))
+            unreadable.append(f"{path}: not the file that was added: another SHA-256 digest")
+            bad.append(run_id)
+            del records[run_id]
+        n_readable += len(records)
+        wrong += [records[i] for i, is_other_file in differing.items() if not is_other_file]
+        added += [record for run_id, record in records.items() if run_id not in listed]
+    if repair:
+        added, orphans = _add_to_index(index, added, failed)
+        _correct(index, wrong, failed)
+    else:
+        orphans, added = [record["id"] for record in added], []
     restored = (pruned & listed) - present  # a concurrent compaction restored pruned records
     if restored and repair:
         try:
-            catalogue.remove(restored)
+            index.remove(restored)
         except (StoreError, OSError) as error:
             failed.append(str(error))
     leftovers = files.leftovers()
@@ -168,13 +180,15 @@ def inspect_store(
         _delete(files, leftovers, failed)
     return CheckReport(
         runs=n_readable,
-        adopted=adopted,
+        adopted=[record["id"] for record in added],
         rescued=rescued,
         orphans=orphans,
         missing=sorted(listed - present - restored),
         unreadable=unreadable,
         damaged_runs=bad,
-        damaged_index=damaged,
+        damaged_objects=bad_objects,
+        damaged_index=sorted(damaged),
+        corrected=[record["id"] for record in wrong],
         strangers=strangers,
         leftovers=list(leftovers),
         waiting=sum(map(waits_for_adoption, _recordings(files))),
@@ -197,18 +211,65 @@ def _recordings(files: Files) -> list[Path]:
     return sorted(head.parent for head in heads)
 
 
-def _fetched(files: Files, *, fresh: bool) -> Iterator[str]:
-    """Iterate over all files; if `fresh`, those of runs, marks and events are copied before."""
+def _fetched(files: Files, *, fresh: bool) -> Iterator[list[str]]:
+    """Iterate over parts of all names; if `fresh`, runs, marks and events are copied before."""
     names = list(files.walk())
     for start in range(0, len(names), _FETCHED_FILES):
         part = names[start : start + _FETCHED_FILES]
         if fresh:
             own = (n for n in part if n.startswith(_READ_FOLDERS) and STORE_FILE.fullmatch(n))
             files.fetch(own, fresh=True)
-        yield from part
+        yield part
 
 
-def _rescue(files: Files, catalogue: Catalogue, failed: list[str]) -> list[str]:
+def _differing(index: Index, records: Mapping[str, Mapping[str, Any]]) -> dict[str, bool]:
+    """Return the runs whose row in the index differs, and whether their file is another one."""
+    if not records:
+        return {}
+    ids = pa.array(sorted(records))
+    rows = index.select(
+        {"id"},
+        lambda table: (table, pc.is_in(table["id"], ids).to_numpy(), None),
+        pc.field("id").isin(ids),
+    )
+    expected = records_to_table([json_safe(records[run_id]) for run_id in rows["id"].to_pylist()])
+    both = without_dictionaries(unite([rows, expected])).to_pylist()
+    differing = {}
+    for row, other in zip(both[: len(expected)], both[len(expected) :], strict=True):
+        names = [name for name, value in row.items() if value != other[name]]
+        # The first stores had no digests in the index.
+        names = [name for name in names if name != "digest" or row["digest"] is not None]
+        if names:
+            differing[row["id"]] = "digest" in names
+    return differing
+
+
+def _add_to_index(
+    index: Index, records: list[dict[str, Any]], failed: list[str]
+) -> tuple[list[dict[str, Any]], list[str]]:
+    """Add runs to the index; return those that were added, and the ids of the others."""
+    added, orphans = [], []
+    for record in records:
+        try:
+            if index.add_existing(record):
+                added.append(record)
+        except StoreError as error:
+            orphans.append(record["id"])
+            failed.append(str(error))
+    return added, orphans
+
+
+def _correct(index: Index, records: list[dict[str, Any]], failed: list[str]) -> None:
+    """Replace rows of the index by the records of the runs."""
+    try:
+        if records:
+            index.remove([record["id"] for record in records])
+            index.add_many(records)
+    except (StoreError, OSError) as error:
+        failed.append(str(error))
+
+
+def _rescue(files: Files, index: Index, failed: list[str]) -> list[str]:
     """Build runs from the recordings of killed processes and return their ids."""
     try:
         files.rescue()
@@ -233,7 +294,7 @@ def _rescue(files: Files, catalogue: Catalogue, failed: list[str]) -> list[str]:
             with suppress(AlreadyStored):
                 files.create(run_name(run_id), data)
                 rescued.append(run_id)
-            catalogue.add_existing(index_record(record, data))
+            index.add_existing(index_record(record, data))
         except StoreError as error:
             failed.append(str(error))
             continue
@@ -242,24 +303,22 @@ def _rescue(files: Files, catalogue: Catalogue, failed: list[str]) -> list[str]:
     return rescued
 
 
-def _verified_record(path: Path, run_id: str, digest: str | None) -> dict[str, Any]:
-    """Return the record of a run file; raise an error if it is not the file that was added."""
+def _verified_record(path: Path, run_id: str) -> dict[str, Any]:
+    """Return the record of a run file; raise an error if it is that of another run."""
     record = stored_record(path)
     if record.get("id") != run_id:
         raise UnreadableRun(f"{path}: contains run {record.get('id')}")
-    if digest and record["digest"] != digest:
-        raise UnreadableRun(f"{path}: not the file that was added: another SHA-256 digest")
     return record
 
 
-def _json_problems(files: Files, name: str) -> list[str]:
-    """Return the problem of a mark or a ledger event, at most one."""
-    folder, _, rest = name.partition("/")
+def _object_problem(files: Files, name: str) -> list[str]:
+    """Return the problem of a mark, an event of the ledger or store.json, at most one."""
+    folder, _, rest = name.rpartition("/")
     try:
-        content = json.loads(files.read(name))
-        if f"{content['id']}.json" == rest and isinstance(content["kind"], str):
+        content = decode_object(files.read(name))
+        if not folder or (f"{content['id']}.json" == rest and isinstance(content["kind"], str)):
             return []
-    except (ValueError, KeyError, TypeError, RecursionError):
+    except (ValueError, KeyError):
         pass
-    noun = "mark" if folder == "marks" else "event of the ledger"
-    return [f"{files.path(name)}: damaged {noun}"]
+    nouns = {"marks": "mark", "ledger": "event of the ledger", "": "description of the store"}
+    return [f"{files.path(name)}: damaged {nouns[folder]}"]

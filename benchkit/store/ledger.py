@@ -7,13 +7,12 @@ ledgers are merged by copying files.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
 from benchkit.errors import UsageError
 from benchkit.measure.run_ids import new_id
-from benchkit.store.storage import Files
+from benchkit.store.storage import Files, encode_object
 from benchkit.values import json_safe
 
 __all__ = ["FOLDER", "KINDS", "add_event", "read_events"]
@@ -41,7 +40,7 @@ def add_event(files: Files, kind: str, facts: Mapping[str, Any]) -> dict[str, An
     if kind not in KINDS:
         raise UsageError(f"ledger: unknown kind of event {kind!r}: use {', '.join(KINDS)}")
     event = {**json_safe(facts), "id": new_id(), "kind": kind}
-    files.create(f"{FOLDER}/{event['id']}.json", json.dumps(event, indent=1).encode())
+    files.create(f"{FOLDER}/{event['id']}.json", encode_object(event, indent=1))
     return event
 
 

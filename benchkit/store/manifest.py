@@ -6,7 +6,6 @@ that older readers can ignore.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from contextlib import suppress
@@ -16,7 +15,7 @@ from typing import Any
 from benchkit.errors import AlreadyStored, InvalidStoreError
 from benchkit.measure.run_ids import new_id
 from benchkit.measure.settings import setting
-from benchkit.store.storage import RECORDINGS, Files
+from benchkit.store.storage import RECORDINGS, Files, decode_object, encode_object
 from benchkit.working_folder import working_folder
 
 __all__ = ["FORMAT_VERSION", "STORE_FILE", "default_store", "read_meta", "write_meta"]
@@ -46,7 +45,7 @@ def read_meta(files: Files, *, create: bool) -> dict[str, Any]:
     """Return the content of store.json."""
     root = files.root
     try:
-        meta: dict[str, Any] = json.loads(files.read(_NAME))
+        meta: dict[str, Any] = decode_object(files.read(_NAME))
     except FileNotFoundError:
         _check_new_store(files, create)
         return {}
@@ -54,8 +53,8 @@ def read_meta(files: Files, *, create: bool) -> dict[str, Any]:
         if os.path.isfile(root):
             raise InvalidStoreError(f"{root}: a file, not a store: give a folder") from error
         raise InvalidStoreError(f"{root}: cannot be read: {error.strerror}") from error
-    except (ValueError, RecursionError) as error:
-        raise InvalidStoreError(f"{root}/{_NAME}: damaged, not JSON: {error}") from error
+    except ValueError as error:
+        raise InvalidStoreError(f"{root}/{_NAME}: damaged: {error}") from error
     version = meta.get("version") if isinstance(meta, dict) else None
     if not isinstance(version, int) or meta.get("format") != _FORMAT:
         raise InvalidStoreError(f"{root}: its {_NAME} does not describe a benchkit store")
@@ -103,5 +102,5 @@ def write_meta(files: Files) -> dict[str, Any]:
         "id": new_id(),
     }
     with suppress(AlreadyStored):  # another writer created it first
-        files.create(_NAME, json.dumps(meta, indent=1).encode())
+        files.create(_NAME, encode_object(meta, indent=1))
     return read_meta(files, create=False)

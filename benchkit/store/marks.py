@@ -24,9 +24,10 @@ import pyarrow as pa
 from benchkit.errors import UsageError, did_you_mean
 from benchkit.measure.arguments import list_of
 from benchkit.measure.run_ids import new_id
-from benchkit.store.index.arrow import decode_texts, encode_texts
-from benchkit.store.index.query import columns_needed, matching, parse_moment
+from benchkit.store.arrow import decode_texts, encode_texts
+from benchkit.store.filters import columns_needed, matching, parse_moment
 from benchkit.store.schema import METRICS
+from benchkit.store.storage import encode_object
 from benchkit.values import decode_json
 
 __all__ = [
@@ -93,8 +94,8 @@ def new_mark(kind: str, *, reason: str = "", by: str = "", **what: Any) -> dict[
 def encode_mark(mark: Mapping[str, Any]) -> bytes:
     """Return the JSON bytes of a mark."""
     try:
-        return json.dumps(mark, indent=1).encode()
-    except TypeError as error:
+        return encode_object(dict(mark), indent=1)
+    except (TypeError, ValueError) as error:
         raise UsageError(f"mark {mark['kind']}: use only texts and numbers: {error}") from error
 
 

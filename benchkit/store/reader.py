@@ -14,17 +14,24 @@ import xarray as xr
 from benchkit.errors import UnknownRun, UsageError, did_you_mean
 from benchkit.measure.arguments import check_text, list_of
 from benchkit.measure.run_ids import is_id
+from benchkit.store.arrow import order_by_time, plain_array, table_to_frame
 from benchkit.store.artifacts import artifact_files
 from benchkit.store.bucket import open_files
-from benchkit.store.index.arrow import order_by_time, plain_array, table_to_frame
-from benchkit.store.index.catalogue import Catalogue
-from benchkit.store.index.names import check_names, warn_of_unknown_workloads
-from benchkit.store.index.query import columns_needed, matching, parse_moment, row_bounds
+from benchkit.store.filters import (
+    check_names,
+    columns_needed,
+    matching,
+    parse_moment,
+    row_condition,
+    warn_of_unknown_workloads,
+)
+from benchkit.store.index import Index
 from benchkit.store.ledger import read_events
 from benchkit.store.manifest import FORMAT_VERSION, default_store, read_meta
 from benchkit.store.marks import active_marks, apply_marks, mark_columns
+from benchkit.store.query.database import MEMORY_LIMIT, TIMEOUT_S, query, rows_of_runs
 from benchkit.store.run import Run
-from benchkit.store.runfile.file import open_run, run_name
+from benchkit.store.runfile import open_run, run_name
 from benchkit.store.schema import METRICS, RECORD_FIELDS
 
 __all__ = ["MARK_COLUMNS", "StoreReader"]
@@ -54,7 +61,7 @@ class StoreReader:
     def __init__(self, path: str | Path | None = None, create: bool = True) -> None:
         self.files = open_files(str(path or default_store()))
         self.path: Any = self.files.root
-        self.catalogue = Catalogue(self.files)
+        self.index = Index(self.files)
         self._meta = read_meta(self.files, create=create)
         #: Whether the store did not exist and this object has not added a run to it.
         self.is_new = not self._meta
@@ -183,14 +190,14 @@ class StoreReader:
             check_text(run_id, "run")
         if is_id(run_id) and self.files.exists(run_name(run_id)):
             return run_id
-        latest = self.catalogue.latest()
+        latest = self.index.latest()
         if latest is None:
             raise UnknownRun(f"{self.path}: the store has no runs: add some with `benchkit run`")
         if run_id == "latest":
             return latest
         if len(run_id) < SHORTEST_ID:
             raise UnknownRun(f"run {run_id!r}: give at least {SHORTEST_ID} characters of the id")
-        matches = sorted(self.catalogue.ids(run_id.lower()))
+        matches = sorted(self.index.ids(run_id.lower()))
         if not matches:
             raise UnknownRun(
                 f"no run {run_id!r} in {self.path}: see `benchkit list runs`, or use 'latest'"
@@ -230,10 +237,10 @@ class StoreReader:
         list of str
             Full ids, oldest first.
         """
-        return sorted(self.catalogue.ids())
+        return sorted(self.index.ids())
 
     def __len__(self) -> int:
-        return len(self.catalogue)
+        return len(self.index)
 
     def __getitem__(self, run_id: str | int) -> Run:
         if isinstance(run_id, int):
@@ -320,14 +327,14 @@ class StoreReader:
                 return table, keep, {"id", "started", *columns}
             return table, keep, {"started", *columns}
 
-        bounds = row_bounds(workload=workload, since=since, before=until, marks=marks)
-        table = self.catalogue.select(reads, choose, bounds)
+        where = row_condition(workload=workload, since=since, before=until, marks=marks)
+        table = self.index.select(reads, choose, where)
         n_rows = table.num_rows
         order = orders[n_rows] if n_rows in orders else order_by_time(table)
         if order is not None:
             table = table.take(order)
         if workload is not None and not n_rows:
-            warn_of_unknown_workloads(self.catalogue, list_of(workload, "workload"))
+            warn_of_unknown_workloads(self.index, list_of(workload, "workload"))
         if columns is not None:
             table = table.select(list(dict.fromkeys(columns)))
         return table_to_frame(table)
@@ -337,14 +344,14 @@ class StoreReader:
     ) -> None:
         if any(name not in fields or isinstance(filters[name], Mapping) for name in filters):
             names = {"tags", "params", *mark_columns(marks)}
-            table = self.catalogue.select(names, lambda table: (table, None, names))
+            table = self.index.select(names, lambda table: (table, None, names))
             check_names(apply_marks(table, marks), filters, fields)
 
     def _field_names(self, requested: set[str]) -> list[str]:
         fields = [*RECORD_FIELDS, *METRICS, *MARK_COLUMNS]
         if requested <= set(fields):
             return fields
-        return fields + sorted(self.catalogue.names() - set(fields))  # fields of a newer benchkit
+        return fields + sorted(self.index.names() - set(fields))  # fields of a newer benchkit
 
     def dataset(self, workload: str | Sequence[str] | None = None, **selection: Any) -> xr.Dataset:
         """Return `runs` as a Dataset with an integer ``run`` dimension and units.
@@ -368,6 +375,76 @@ class StoreReader:
         coordinates = [name for name in frame.columns if name not in METRICS]
         dataset = xr.Dataset(variables, {"run": np.arange(len(frame))})
         return dataset.set_coords(coordinates)
+
+    def query(
+        self,
+        sql: str,
+        *,
+        timeout_s: float | None = TIMEOUT_S,
+        memory_limit: str | None = MEMORY_LIMIT,
+    ) -> pd.DataFrame:
+        """Return the rows of a SELECT statement over all runs.
+
+        Parameters
+        ----------
+        sql : str
+            SQL of DuckDB over ``runs``, ``tasks``, ``task_groups``, ``transfers``, ``workers`` and
+            ``events``; see `benchkit.store.query.tables.SCHEMAS`.
+        timeout_s : float or None, default 120.0
+            The statement is stopped after this time in s.
+        memory_limit : str or None, default "2GiB"
+            Memory that the statement may use, and that its rows may use.
+
+        Returns
+        -------
+        DataFrame
+            The rows.
+
+        Raises
+        ------
+        UsageError
+            The statement is wrong, changes something, or reached a limit, or DuckDB is not
+            installed.
+
+        Examples
+        --------
+        >>> store.query(
+        ...     "select workload, prefix, median(duration) from tasks group by all"
+        ... )  # doctest: +SKIP
+        """
+        return query(self, sql, timeout_s=timeout_s, memory_limit=memory_limit)
+
+    def tasks(self, workload: str | None = None, **selection: Any) -> pd.DataFrame:
+        """Return the tasks of several runs.
+
+        Parameters
+        ----------
+        workload, **selection
+            Arguments of `runs`.
+
+        Returns
+        -------
+        DataFrame
+            A row per task: run, workload, environment, task group, prefix, worker, thread, ok,
+            nbytes (B), start and duration (s); those of a run by prefix and duration.
+        """
+        return rows_of_runs(self, "tasks", self.runs(workload, columns=["id"], **selection)["id"])
+
+    def task_groups(self, workload: str | None = None, **selection: Any) -> pd.DataFrame:
+        """Return the task groups of several runs.
+
+        Parameters
+        ----------
+        workload, **selection
+            Arguments of `runs`.
+
+        Returns
+        -------
+        DataFrame
+            A row per run and task group: number of tasks, bytes, and thread-seconds by activity.
+        """
+        ids = self.runs(workload, columns=["id"], **selection)["id"]
+        return rows_of_runs(self, "task_groups", ids)
 
     def info(self) -> dict[str, Any]:
         """Return counts and sizes, as `benchkit store info` prints them.

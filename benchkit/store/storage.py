@@ -13,11 +13,13 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, TypeVar
 
-__all__ = ["PARALLEL", "RECORDINGS", "Files", "in_parallel"]
+from benchkit.errors import StoreError
+
+__all__ = ["PARALLEL", "RECORDINGS", "Files", "decode_object", "encode_object", "in_parallel"]
 
 #: Workspace with the recordings that are not runs yet.
 RECORDINGS = "tmp/recordings"
@@ -25,6 +27,7 @@ RECORDINGS = "tmp/recordings"
 PARALLEL = 16
 _HIDDEN = re.compile(r"(experiments/[^/]+)/(?:.+/)?\.[^/]+")
 _KERNEL_LOG = re.compile(r"(experiments/[^/]+)/kernel-[^/]+\.log")
+_DIGEST = re.compile("[0-9a-f]{64}")
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -64,14 +67,19 @@ class Files(ABC):
         """Return the content of a file."""
 
     def read_objects(self, folder: str) -> list[dict[str, Any]]:
-        """Return the JSON objects in the files of a folder."""
+        """Return the JSON objects in the files of a folder; raise if one is damaged."""
         objects = []
         names = self.list(folder, ".json")
         self.fetch(names)
         for name in names:
-            with suppress(ValueError, RecursionError):
-                objects.append(json.loads(self.read(name)))
-        return [item for item in objects if isinstance(item, dict)]
+            try:
+                objects.append(decode_object(self.read(name)))
+            except ValueError as error:
+                raise StoreError(
+                    f"{self.path(name)}: damaged ({error}): `benchkit store check --set-aside` "
+                    "moves it to the folder trash"
+                ) from error
+        return objects
 
     @abstractmethod
     def exists(self, name: str) -> bool:
@@ -140,6 +148,35 @@ def unfinished_files(names: Iterable[str]) -> Sequence[str]:
     killed = {experiment for name, experiment in drafts.items() if name.endswith(".ipynb")}
     logs = [n for n in names if (match := _KERNEL_LOG.fullmatch(n)) and match[1] in killed]
     return [*drafts, *logs]
+
+
+def encode_object(content: dict[str, Any], indent: int | None = None) -> bytes:
+    """Return a JSON object as bytes that end with their digest: its last item."""
+    text = json.dumps(content, allow_nan=False, indent=indent)
+    digest = sha256(text.encode()).hexdigest()
+    return f'{text.removesuffix("}").rstrip()}, "sha256": "{digest}"}}'.encode()
+
+
+def decode_object(data: bytes) -> dict[str, Any]:
+    """Return a JSON object without its digest; raise ValueError if it is damaged.
+
+    Objects of before November 2026 have no digest. Records of runs ended with that of their file.
+    """
+    try:
+        content = json.loads(data)
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
+    if not isinstance(content, dict):
+        raise ValueError("not a JSON object")
+    last = list(content)[-1] if content else ""
+    if last == "sha256":
+        digest = content.pop(last)
+        texts = (json.dumps(content, indent=indent) for indent in (None, 1))
+        if all(sha256(text.encode()).hexdigest() != digest for text in texts):
+            raise ValueError("its content differs from its digest")
+    elif last != "digest" and _DIGEST.fullmatch(str(content.get(last))):
+        raise ValueError("the name of its digest is damaged")
+    return content
 
 
 def in_parallel(

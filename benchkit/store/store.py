@@ -20,12 +20,12 @@ from benchkit.formatting import counted, format_bytes
 from benchkit.measure.arguments import list_of
 from benchkit.measure.run_ids import is_id
 from benchkit.store.check import CheckReport, inspect_store
-from benchkit.store.index.query import columns_needed, matching
+from benchkit.store.filters import columns_needed, matching
 from benchkit.store.ledger import add_event
 from benchkit.store.manifest import STORE_FILE, write_meta
 from benchkit.store.marks import active_marks, apply_marks, encode_mark, mark_columns, new_mark
-from benchkit.store.queries import StoreQueries
-from benchkit.store.runfile.file import (
+from benchkit.store.reader import StoreReader
+from benchkit.store.runfile import (
     accepted_record,
     encode_run,
     index_record,
@@ -41,7 +41,7 @@ __all__ = ["Store"]
 _COMPACTION_CHECK_EVERY_RUNS = 64
 
 
-class Store(StoreQueries):
+class Store(StoreReader):
     """A set of runs in a folder or in a bucket.
 
     Any number of processes and threads may use one store at once, on one machine or on many.
@@ -115,12 +115,13 @@ class Store(StoreQueries):
         except AlreadyStored:
             if read_record(self.files.path(run_name(run_id))) != record:
                 raise
-        self.catalogue.add_existing(index_record(record, data))
+        self.index.add_existing(index_record(record, data))
         self.is_new = False
         self._n_added += 1
-        if self._n_added % _COMPACTION_CHECK_EVERY_RUNS == 1 and self.catalogue.wants_compaction():
+        if self._n_added % _COMPACTION_CHECK_EVERY_RUNS == 1:
             with suppress(StoreError):  # the run is stored; a later one compacts
-                self.catalogue.compact(fold=False)
+                if self.index.wants_compaction():
+                    self.index.compact(fold=False)
         return run_id
 
     def add_many(self, trees: Iterable[xr.DataTree]) -> int:
@@ -157,16 +158,16 @@ class Store(StoreQueries):
                     existing.append(run_id)
         finally:
             self.is_new = False
-            self.catalogue.add_many(records)
+            self.index.add_many(records)
             self._list_existing(existing)
         return len(records)
 
     def _list_existing(self, ids: Iterable[str]) -> None:
         """Add stored runs to the index that are missing there, as an interrupted writer leaves."""
         wanted = {run_id for run_id in ids if is_id(run_id)}
-        for run_id in sorted(wanted - self.catalogue.ids() if wanted else ()):
+        for run_id in sorted(wanted - self.index.ids() if wanted else ()):
             with suppress(UnreadableRun):  # `check` reports it
-                self.catalogue.add_existing(accepted_record(self.files.path(run_name(run_id))))
+                self.index.add_existing(accepted_record(self.files.path(run_name(run_id))))
 
     def add_event(self, kind: str, **facts: Any) -> dict[str, Any]:
         """Append an event to the ledger of regressions.
@@ -245,7 +246,7 @@ class Store(StoreQueries):
         marks = active_marks(self.marks())
         columns = {"id", "started", "category", "environment", "params", "workload"}
         columns |= columns_needed(where) | mark_columns(marks)
-        stored = self.catalogue.table(columns)
+        stored = self.index.table(columns)
         tables = [stored, apply_marks(stored, marks)]
         if not stored.num_rows or any(
             matching(table, workload=workload, where=where).any() for table in tables
@@ -290,7 +291,7 @@ class Store(StoreQueries):
                     return False
             with suppress(AlreadyStored):
                 other.files.create(name, self.files.read(name))
-            return record is not None and other.catalogue.add_existing(record)
+            return record is not None and other.index.add_existing(record)
 
         n_copied, n_threads = 0, max(self.files.n_threads, other.files.n_threads)
         for folder in ("runs", "marks", "ledger", "experiments"):
@@ -316,7 +317,7 @@ class Store(StoreQueries):
         dict of str to int
             Numbers of merged runs, records and segments, and of added unlisted runs.
         """
-        return self.catalogue.compact()
+        return self.index.compact()
 
     def check(
         self, *, repair: bool = True, quick: bool = False, set_aside: bool = False
@@ -342,11 +343,14 @@ class Store(StoreQueries):
         if repair and (self.files.folders("") or self.files.workspace(RECORDINGS).is_dir()):
             with suppress(StoreError):  # the report names what cannot be repaired
                 self.create()
-        report = inspect_store(self.files, self.catalogue, repair=repair, quick=quick)
-        if set_aside and repair and report.damaged_runs:
+        report = inspect_store(self.files, self.index, repair=repair, quick=quick)
+        if set_aside and repair and report.unreadable:
+            objects = [name for name in report.damaged_objects if "/" in name]
             try:
                 self.prune(report.damaged_runs)
-                report = replace(report, set_aside=report.damaged_runs)
+                for name in objects:
+                    self.files.move(name, f"trash/{name}")
+                report = replace(report, set_aside=[*report.damaged_runs, *objects])
             except StoreError as error:
                 report = replace(report, not_repaired=[*report.not_repaired, str(error)])
         return report
@@ -376,7 +380,7 @@ class Store(StoreQueries):
         ]
         # The index first: it needs space on the disk, moving does not. A run that stays because of
         # an error is unlisted at worst, and `check` lists it again.
-        self.catalogue.remove(ids)
+        self.index.remove(ids)
         n_moved = 0
         try:
             for run_id in ids:
@@ -388,7 +392,7 @@ class Store(StoreQueries):
             with suppress(StoreError):
                 self._list_existing(i for i in ids if self.files.exists(run_name(i)))
             raise
-        self.catalogue.remove(ids)  # a concurrent check or compaction may have listed them again
+        self.index.remove(ids)  # a concurrent check or compaction may have listed them again
         return n_moved
 
     def __repr__(self) -> str:

@@ -10,8 +10,7 @@ from click.testing import CliRunner
 from helpers.synthetic_runs import make_run
 
 from benchkit.cli.main import benchkit as main
-from benchkit.store.runfile.file import index_record, run_name
-from benchkit.store.runfile.writer import encode_tree
+from benchkit.store.runfile import encode_tree, index_record, run_name
 from benchkit.store.store import Store
 
 N_NIGHTS, FIRST_SLOW = 34, 28
@@ -21,7 +20,7 @@ def add_past_the_door(store, tree):
     """Store a run as a release without checks did."""
     record, data = json.loads(tree.attrs["record"]), encode_tree(tree)
     store.files.create(run_name(record["id"]), data)
-    store.catalogue.add_existing(index_record(record, data))
+    store.index.add_existing(index_record(record, data))
     return record["id"]
 
 

@@ -13,7 +13,7 @@ from helpers.synthetic_runs import make_run
 from benchkit.cli.main import benchkit
 from benchkit.experiment.run.plan import write_plan
 from benchkit.measure.run_ids import derived_id
-from benchkit.store.runfile.file import encode_run, run_name
+from benchkit.store.runfile import encode_run, run_name
 from benchkit.store.store import Store
 
 NIGHT = 1785549600.0

@@ -113,7 +113,7 @@ def test_list_noise_has_needed_runs(run, tmp_path, a_run):
     record = json.loads(a_run.attrs["record"])
     for number in range(8):
         more = {"id": new_id(), "duration": 10 * 1.05 ** (number % 2)}
-        store.catalogue.add({**record, "workload": "made.up", **more})
+        store.index.add({**record, "workload": "made.up", **more})
 
     rows = json.loads(run("list", "noise", "--store", store.path, "--json").stdout)
     shown = run("list", "noise", "--store", store.path, "-k", "made").stdout
@@ -197,7 +197,7 @@ def test_list_runs_reads_all_fields_of_the_last_runs_only(tmp_path, monkeypatch,
     for record in records[5:] if start == "equal" else records[-1:] if start == "missing" else []:
         record["started"] = records[5]["started"] if start == "equal" else None
     store.create()
-    store.catalogue.add_many(records)
+    store.index.add_many(records)
     read = []
     monkeypatch.setattr(
         list_module, "matching_runs", lambda *args, runs=list_module.matching_runs, **options:

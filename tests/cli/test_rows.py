@@ -18,7 +18,7 @@ def test_runs_as_json_in_parts_has_the_runs_of_all(tmp_path, monkeypatch, withou
         for n, hour in enumerate(hours)
     ]
     records += [{"id": new_id(), "workload": "made.w1"}] if without_start else []
-    store.catalogue.add_many(records)
+    store.index.add_many(records)
     whole = list(runs_as_json(str(store.path), None))
     monkeypatch.setattr(stored_runs, "_RUNS_PER_PART", 3)
     monkeypatch.setattr(stored_runs, "_TEXTS_PER_PART", 2)
@@ -42,7 +42,7 @@ def test_runs_as_json_is_the_json_of_each_record(tmp_path):
         {"id": new_id(), "workload": "made.w", **common, "duration": 1e16, "memory_peak": 3.0},
         {"id": new_id(), "workload": "made.w", "duration": 0.1, "new_field": "x", "new_number": 2},
     ]
-    store.catalogue.add_many(records)
+    store.index.add_many(records)
     frame = store.runs()
 
     texts = list(runs_as_json(str(store.path), None))
@@ -59,7 +59,7 @@ def test_runs_as_json_reads_only_one_part_at_once(tmp_path, monkeypatch):
     store = Store(tmp_path / "s")
     store.create()
     times = [f"2026-08-{day:02}T{hour:02}:00:00" for day in range(1, 11) for hour in range(10)]
-    store.catalogue.add_many([{"id": new_id(), "workload": "made.w", "started": t} for t in times])
+    store.index.add_many([{"id": new_id(), "workload": "made.w", "started": t} for t in times])
     monkeypatch.setattr(stored_runs, "_RUNS_PER_PART", 20)
     read = []
     monkeypatch.setattr(

@@ -87,7 +87,7 @@ def fill(
             facts = _facts(never_ok, environments[0], hosts[0], when, ago, len(names))
             _add(store, facts | {"outcome": "failed", "error": "ValueError: never"}, whole)
     _ledger(store, environments[0], hosts[0], base[SLOWER])
-    store.catalogue.add_many(indexed)
+    store.index.add_many(indexed)
     store.compact()
     return store
 

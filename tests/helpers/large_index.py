@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 
 from benchkit.measure.run_ids import derived_id
-from benchkit.store.index.arrow import SCHEMA
-from benchkit.store.index.compaction import write_segments
+from benchkit.store.arrow import SCHEMA
+from benchkit.store.index import write_segments
 from benchkit.store.schema import METRICS
 from benchkit.store.store import Store
 

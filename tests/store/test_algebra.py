@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from benchkit.measure.run_ids import derived_id
 from benchkit.store.marks import encode_mark, new_mark
-from benchkit.store.runfile.file import encode_run, run_name
+from benchkit.store.runfile import encode_run, run_name
 from benchkit.store.store import Store
 
 NIGHT = 1785549600.0

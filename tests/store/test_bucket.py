@@ -19,10 +19,8 @@ from benchkit.errors import (
     UsageError,
 )
 from benchkit.store import bucket as module
-from benchkit.store import file_cache
 from benchkit.store.bucket import BucketFiles
-from benchkit.store.runfile.digest import with_trailer
-from benchkit.store.runfile.file import run_name
+from benchkit.store.runfile import encode_run, run_name
 from benchkit.store.store import Store
 
 
@@ -204,9 +202,9 @@ def test_damaged_copy_is_fetched_again(bucket, files):
     assert BucketFiles(bucket).read("runs/a.txt") == b"data"
 
 
-def test_damaged_run_is_read_again_after_its_repair(files, monkeypatch, tmp_path):
-    whole = with_trailer(b"a run")
-    files.replace("runs/a.nc", whole.replace(b"run", b"ruin"))
+def test_damaged_run_is_read_again_after_its_repair(files, make_run):
+    whole = encode_run(make_run(groups=False))[2]
+    files.replace("runs/a.nc", whole.replace(b"duration", b"durations"))
     files.read("runs/a.nc")
     files.replace("runs/a.nc", whole)
 
@@ -229,7 +227,7 @@ def test_oldest_copies_are_deleted_above_the_limit(bucket, files, monkeypatch):
     for age, name in enumerate(names):
         files.create(name, bytes(300))
         os.utime(files.path(name), (1e9 + age, 1e9 + age))
-    monkeypatch.setattr(file_cache, "_n_new", None)
+    monkeypatch.setattr(bucket, "_n_new", None)
 
     files.create("runs/e.txt", bytes(300))
     files.read("runs/e.txt")

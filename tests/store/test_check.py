@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import dataclasses
 import errno
+import io
 import json
 import os
 import stat
@@ -10,14 +11,17 @@ import sys
 import time
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 
-from benchkit.errors import UnreadableRun
+from benchkit.errors import InvalidStoreError, StoreError, UnreadableRun
 from benchkit.measure.recording import RecordingWriter
 from benchkit.measure.run_ids import derived_id, new_id
+from benchkit.store import runfile
 from benchkit.store.check import CheckReport
-from benchkit.store.runfile import digest
-from benchkit.store.runfile.file import encode_run, run_name
+from benchkit.store.runfile import encode_run, run_name
 from benchkit.store.storage import RECORDINGS
 from benchkit.store.store import Store
 
@@ -229,12 +233,52 @@ def test_check_removes_and_copy_leaves_out_what_killed_kernels_wrote(filled, tmp
     assert list(filled.files.walk("experiments")) == kept
 
 
-def test_check_reports_damaged_mark_and_runs_ignore_it(filled):
-    name = f"marks/{new_id()}.json"
-    filled.files.create(name, b"{")
+@pytest.mark.parametrize("folder", ["marks", "ledger"])
+def test_damaged_mark_stops_readers_until_it_is_set_aside(filled, folder):
+    filled.mark("exclude", runs=filled.ids()[:1])
+    filled.add_event("night", runs=1)
+    (name,) = filled.files.list(folder)
+    data = bytearray(filled.files.read(name))
+    data[data.index(b":") + 3] ^= 1
+    filled.files.replace(name, bytes(data))
 
-    assert len(filled.runs()) == 6
+    with pytest.raises(StoreError, match=f"{name}: damaged .*check --set-aside"):
+        filled.runs() if folder == "marks" else filled.events()
     assert name in filled.check().unreadable[0]
+
+    assert filled.check(set_aside=True).set_aside == [name]
+    assert len(filled.runs()) == 6
+    assert filled.check().healthy
+
+
+def test_damaged_description_of_the_store_is_named(filled):
+    data = filled.files.read("store.json").replace(b"created", b"crested")
+    filled.files.replace("store.json", data)
+
+    with pytest.raises(InvalidStoreError, match=r"store\.json: damaged: .* digest"):
+        type(filled)(filled.path)
+    assert "store.json: damaged description of the store" in filled.check().unreadable[0]
+
+
+def test_check_corrects_values_of_the_index(filled):
+    """Of a segment without digests, or one that another program wrote."""
+    before = filled.runs()
+    filled.compact()
+    (name,) = filled.files.list("index", ".parquet")
+    table = filled.index.table()
+    wrong = pc.multiply(table["duration"], pa.scalar(2.0))
+    table = table.set_column(table.column_names.index("duration"), "duration", wrong)
+    sink = io.BytesIO()
+    pq.write_table(table.replace_schema_metadata(None), sink)
+    filled.files.delete(name)
+    filled.files.create(f"index/{new_id()}.parquet", sink.getvalue())
+
+    report = type(filled)(filled.path).check()
+
+    n_values = before["duration"].notna().sum()
+    assert len(report.corrected) == n_values > 0
+    assert type(filled)(filled.path).runs().equals(before)
+    assert filled.check().corrected == []
 
 
 def test_check_report_is_frozen_json_and_readable(filled, make_run):
@@ -263,7 +307,7 @@ def test_run_without_permission_is_not_set_aside(filled, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(Path, "read_bytes", refuse)
         patch.setattr("benchkit.store.check.os.access", lambda name, mode: name != path)
-        digest._kept.clear()
+        runfile._kept.clear()
         report = filled.check(set_aside=True)
 
     assert "cannot be read: Permission denied" in report.unreadable[0]

@@ -7,8 +7,7 @@ import pytest
 from helpers.synthetic_runs import make_run
 
 from benchkit.errors import UnreadableRun, UsageError
-from benchkit.store.runfile.file import index_record, run_name
-from benchkit.store.runfile.writer import encode_tree
+from benchkit.store.runfile import encode_tree, index_record, run_name
 from benchkit.store.store import Store
 
 OLD_STORES = sorted((Path(__file__).parents[1] / "data").glob("1*"))
@@ -62,7 +61,7 @@ def test_copy_and_check_refuse_such_a_file(tmp_path, damage, message):
 
     assert [text for text in source.check().unreadable if run_id in text]
     assert source.ids() == [good]
-    source.catalogue.add_existing(index_record(json.loads(tree.attrs["record"]), data))
+    source.index.add_existing(index_record(json.loads(tree.attrs["record"]), data))
     with pytest.raises(UnreadableRun, match=f"{message}: not copied; everything else was"):
         source.copy(target)
     assert target.ids() == [good]

@@ -69,20 +69,20 @@ def create(self, name, data):
 LocalFiles.create = create
 """,
     "deletes before it writes": """
-from benchkit.store.index import compaction
-merge = compaction.merge_segments
-def merge_segments(files, segments, new):
+from benchkit.store import index
+merge = index._merge
+def delete_then_merge(files, segments, new):
     files.delete(*files.list("index/new"), *files.list("index"))
     return merge(files, segments, new)
-compaction.merge_segments = merge_segments
+index._merge = delete_then_merge
 """,
     "lists before it writes": """
 from benchkit.store.store import Store
-from benchkit.store.runfile.file import encode_run, index_record, run_name
+from benchkit.store.runfile import encode_run, index_record, run_name
 def add(self, tree):
     run_id, record, data = encode_run(tree)
     self.create()
-    self.catalogue.add_existing(index_record(record, data))
+    self.index.add_existing(index_record(record, data))
     self.files.create(run_name(run_id), data)
     return run_id
 Store.add = add

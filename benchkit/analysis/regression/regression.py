@@ -15,7 +15,7 @@ import pandas as pd
 from benchkit.analysis.regression.history import SERIES_FIELDS
 from benchkit.analysis.regression.segments import accepts
 from benchkit.formatting import format_change, format_quantity
-from benchkit.store.index.query import parse_moment
+from benchkit.store.filters import parse_moment
 from benchkit.store.marks import active_marks
 from benchkit.store.schema import METRICS
 

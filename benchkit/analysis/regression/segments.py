@@ -19,7 +19,7 @@ from benchkit.analysis.run.baseline import (
     is_different,
 )
 from benchkit.measure.run_ids import id_time
-from benchkit.store.index.query import parse_moment, workload_matcher
+from benchkit.store.filters import parse_moment, workload_matcher
 
 __all__ = ["accepts", "find_segments"]
 

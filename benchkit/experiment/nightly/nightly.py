@@ -37,7 +37,7 @@ from benchkit.experiment.run.experiment import Experiment
 from benchkit.formatting import counted
 from benchkit.measure.arguments import check_count, check_tags, list_of
 from benchkit.measure.workloads import Variant
-from benchkit.store.index.query import parse_moment
+from benchkit.store.filters import parse_moment
 from benchkit.store.store import Store
 
 __all__ = ["judge_and_record", "nightly"]

@@ -26,7 +26,7 @@ from benchkit.formatting import format_change
 from benchkit.show.plots.base import INK, add_glyph
 from benchkit.show.plots.sparkline import BETTER, WORSE
 from benchkit.show.theme import SERIES
-from benchkit.store.index.query import matching
+from benchkit.store.filters import matching
 from benchkit.store.marks import mark_columns
 
 __all__ = ["BUILD", "SeriesFigure", "draw_builds", "draw_changes", "draw_restarts"]

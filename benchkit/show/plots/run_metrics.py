@@ -27,8 +27,7 @@ from benchkit.show.plots.labels import row_labels
 from benchkit.show.plots.worker_heat import process_note, worker_heat
 from benchkit.show.theme import ACTIVITY_COLOURS, MEMORY_COLOURS, OTHER, SERIES
 from benchkit.store.build.processes import process_ids
-from benchkit.store.run import Run
-from benchkit.store.run_tables import worker_names
+from benchkit.store.run import Run, worker_names
 
 __all__ = [
     "memory_by_kind",

@@ -42,8 +42,7 @@ from benchkit.show.plots.base import (
     to_tree,
 )
 from benchkit.show.theme import ACTIVITY_COLOURS, CAUSE_COLOURS
-from benchkit.store.run import Run
-from benchkit.store.run_tables import worker_names
+from benchkit.store.run import Run, worker_names
 
 __all__ = [
     "BusyThreads", "busy_threads", "limits_over_time", "mark_events", "whole_time", "window_strip",

@@ -16,8 +16,7 @@ from benchkit.analysis.run.timeline import TaskTimeline
 from benchkit.formatting import MIB, format_bytes, format_quantity
 from benchkit.show.plots.base import empty_figure, to_tree
 from benchkit.show.plots.matrix import Cells, Matrix, Tips
-from benchkit.store.run import Run
-from benchkit.store.run_tables import RunTables, worker_names
+from benchkit.store.run import Run, worker_names
 
 __all__ = ["TransferMatrix", "transfer_difference", "transfer_matrix"]
 
@@ -203,7 +202,7 @@ def _transfers(run: Run | xr.DataTree) -> xr.Dataset | None:
     tree = to_tree(run)
     if "transfers" not in tree.children:
         return None
-    data = RunTables(tree).transfers()
+    data = Run(tree).transfers()
     n_workers = tree["workers"].sizes["worker"]
     silent = not data.sizes["pair"] and data.sizes["incomplete_report"] == n_workers
     return None if silent else data

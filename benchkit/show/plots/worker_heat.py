@@ -21,8 +21,7 @@ from benchkit.show.plots.base import (
     to_tree,
 )
 from benchkit.store.build.processes import share_processes
-from benchkit.store.run import Run
-from benchkit.store.run_tables import worker_names
+from benchkit.store.run import Run, worker_names
 
 __all__ = ["process_note", "worker_heat"]
 

@@ -25,9 +25,9 @@ from benchkit.analysis.regression.status import improvements, reported_change, s
 from benchkit.errors import UnreadableRun
 from benchkit.formatting import format_change
 from benchkit.show.site.numbers import distinct_rows, seconds, short_number, short_numbers
-from benchkit.store.index.query import workload_matcher
+from benchkit.store.filters import workload_matcher
 from benchkit.store.marks import active_marks
-from benchkit.store.runfile.file import read_attribute, run_name
+from benchkit.store.runfile import read_attribute, run_name
 from benchkit.store.schema import METRICS
 from benchkit.store.store import Store
 from benchkit.values import json_safe

@@ -9,7 +9,7 @@ from typing import Any
 
 from benchkit.analysis.regression.regression import Regression
 from benchkit.show.templates import render_template
-from benchkit.store.index.query import parse_moment
+from benchkit.store.filters import parse_moment
 
 __all__ = ["feed_items", "json_feed", "rss_feed"]
 

@@ -23,7 +23,7 @@ import xarray as xr
 from benchkit.errors import InvalidImportError
 from benchkit.formatting import counted
 from benchkit.store.interchange.coiled_rows import TABLES, parse_time, record_to_row, row_to_record
-from benchkit.store.runfile.file import read_attribute, run_name
+from benchkit.store.runfile import read_attribute, run_name
 from benchkit.store.schema import METRICS
 from benchkit.store.store import Store
 from benchkit.values import decode_json

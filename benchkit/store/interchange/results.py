@@ -1,4 +1,4 @@
-"""Import results of other tools: coiled/benchmarks (SQLite), asv and pytest-benchmark (JSON).
+"""Import results: coiled/benchmarks (SQLite), asv and pytest-benchmark (JSON), runs (NetCDF).
 
 A result of asv or pytest-benchmark becomes one run with its median. Its samples were taken in one
 process, so they are no independent runs; the number of samples is a tag. The same result always
@@ -20,6 +20,7 @@ from benchkit.errors import InvalidImportError
 from benchkit.measure.run_ids import derived_id
 from benchkit.store.interchange.coiled import ImportReport, import_sqlite, run_tree
 from benchkit.store.interchange.coiled_rows import parse_time, workload_of_test
+from benchkit.store.interchange.netcdf import import_netcdf
 from benchkit.store.store import Store
 
 __all__ = ["import_results"]
@@ -35,6 +36,8 @@ def import_results(
 ) -> ImportReport:
     """Add the results of another tool to a store."""
     path = Path(path)
+    if path.suffix == ".nc" or (path / "store.json").exists():
+        return import_netcdf(store, path, progress=progress)
     if not path.is_dir() and path.suffix != ".json":
         return import_sqlite(store, path, progress=progress)
     paths = sorted(path.rglob("*.json")) if path.is_dir() else [path]

@@ -21,8 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from benchkit.errors import UnreadableRun
-from benchkit.store.run import Run
-from benchkit.store.run_tables import worker_names
+from benchkit.store.run import Run, worker_names
 from benchkit.store.task_graph import event_actions, has_task_graph
 
 __all__ = ["write_trace"]

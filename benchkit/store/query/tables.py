@@ -8,8 +8,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from benchkit.store.run import Run
-from benchkit.store.run_tables import worker_names
+from benchkit.store.run import Run, worker_names
 from benchkit.store.tables import read_table
 
 __all__ = ["SCHEMAS", "run_tables"]

@@ -12,7 +12,7 @@ from benchkit.show.dashboard.components import tables, ui
 from benchkit.show.dashboard.components.markup import code
 from benchkit.show.dashboard.state.debounce import Debounced
 from benchkit.show.dashboard.state.time_window import NO_TIMES, Window
-from benchkit.store.run_tables import worker_names
+from benchkit.store.run import worker_names
 
 __all__ = ["longest_tasks"]
 

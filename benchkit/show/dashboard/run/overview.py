@@ -17,7 +17,7 @@ from benchkit.show.dashboard.state.time_window import NO_TIMES, Window
 from benchkit.show.plots.base import has
 from benchkit.show.plots.run_metrics import memory_by_kind, memory_by_worker
 from benchkit.show.plots.thread_activity import BusyThreads, busy_threads, mark_events
-from benchkit.store.run_tables import worker_names
+from benchkit.store.run import worker_names
 
 __all__ = ["group_table", "overview"]
 

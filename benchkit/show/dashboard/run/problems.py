@@ -11,8 +11,7 @@ from panel.viewable import Viewable
 from benchkit.formatting import MISSING
 from benchkit.show.dashboard.components import tables, ui
 from benchkit.show.event_text import format_event
-from benchkit.store.run import Run
-from benchkit.store.run_tables import worker_names
+from benchkit.store.run import Run, worker_names
 
 __all__ = ["problems"]
 

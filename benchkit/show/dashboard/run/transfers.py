@@ -13,8 +13,7 @@ from benchkit.show.dashboard.components import tables, ui
 from benchkit.show.dashboard.components.filters import select
 from benchkit.show.dashboard.state.time_window import NO_TIMES, Window
 from benchkit.show.plots.transfers import TransferMatrix
-from benchkit.store.run import Run
-from benchkit.store.run_tables import worker_names
+from benchkit.store.run import Run, worker_names
 
 __all__ = ["transfers"]
 

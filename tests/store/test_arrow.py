@@ -5,7 +5,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from benchkit.store.index.arrow import (
+from benchkit.store.arrow import (
     SCHEMA,
     decode_texts,
     encode_texts,

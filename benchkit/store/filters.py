@@ -7,9 +7,12 @@ syntax. Each distinct text is tested once, which keeps 100 000 rows fast.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+import warnings
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import date, datetime, timedelta, timezone
 from fnmatch import fnmatchcase
+from functools import reduce
+from operator import and_, or_
 from typing import Any
 
 import numpy as np
@@ -17,17 +20,19 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from benchkit.errors import UsageError
-from benchkit.store.index.arrow import encode_texts
-from benchkit.store.index.segments import Bounds
+from benchkit.errors import UsageError, did_you_mean
+from benchkit.store.arrow import encode_texts
+from benchkit.store.index import Index
 from benchkit.store.schema import RECORD_FIELDS
 from benchkit.values import decode_json
 
 __all__ = [
+    "check_names",
     "columns_needed",
     "matching",
     "parse_moment",
-    "row_bounds",
+    "row_condition",
+    "warn_of_unknown_workloads",
     "workload_matcher",
 ]
 
@@ -92,15 +97,15 @@ def columns_needed(names: Iterable[str]) -> set[str]:
     return columns
 
 
-def row_bounds(
+def row_condition(
     *,
     workload: str | Collection[str] | None = None,
     since: datetime | None = None,
     before: datetime | None = None,
     marks: Iterable[Mapping[str, Any]] = (),
-) -> Bounds:
-    """Return which row groups can contain rows that `matching` selects."""
-    bounds: dict[str, Callable[[Any, Any], bool]] = {}
+) -> pc.Expression | None:
+    """Return a condition that all rows meet that `matching` selects, to read few row groups."""
+    conditions = []
     if workload is not None:
         patterns = [workload] if isinstance(workload, str) else list(workload)
         ends = _WILDCARD
@@ -110,14 +115,15 @@ def row_bounds(
             elif mark.get("kind") == "rename" and mark.get("field") == "parameter":
                 ends = _WILDCARD_OR_BRACKET
         prefixes = [ends.split(pattern)[0] for pattern in patterns]
-        bounds["workload"] = lambda low, high: any(
-            low[: len(prefix)] <= prefix <= high for prefix in prefixes
-        )
-    if since is not None or before is not None:
-        bounds["started"] = lambda low, high: (
-            (since is None or high >= since) and (before is None or low < before)
-        )
-    return bounds
+        field = pc.field("workload")
+        ranges = [(field >= prefix) & (field <= f"{prefix}\U0010ffff") for prefix in prefixes]
+        conditions.append(reduce(or_, ranges))
+    started = pc.field("started")
+    if since is not None:
+        conditions.append(started >= pa.scalar(since))
+    if before is not None:
+        conditions.append(started < pa.scalar(before))
+    return reduce(and_, conditions) if conditions else None
 
 
 def matching(
@@ -226,3 +232,46 @@ def _command_line_text(value: Any) -> str:
     if isinstance(value, float) and value.is_integer():
         return str(int(value))
     return "" if value is None else str(value)
+
+
+# -- names that a user gives -----------------------------------------------------------------------
+
+
+def check_names(table: pa.Table, filters: Mapping[str, Any], fields: Collection[str]) -> None:
+    """Check that each filter is a field, or a tag or parameter of at least one run."""
+    if not table.num_rows:
+        return
+    others = [name for name in filters if name not in fields]
+    for columns, names, noun in (
+        (("tags", "params"), others, "field, tag or parameter"),
+        (("tags",), _names(filters, "tags"), "tag"),
+        (("params",), _names(filters, "params"), "parameter"),
+    ):
+        keys = {key for column in columns for key in _keys(table[column])} if names else set()
+        for name in names:
+            if name not in keys:
+                known = [*fields, *keys] if names is others else keys
+                shown = ", ".join(sorted(keys)[:8]) or "none"
+                hint = did_you_mean(name, known, f"{noun.rpartition(' ')[2]}s here: {shown}")
+                raise UsageError(f"{name!r} is not a {noun} of these runs: {hint}")
+
+
+def _names(filters: Mapping[str, Any], column: str) -> list[str]:
+    wanted = filters.get(column)
+    return list(wanted) if isinstance(wanted, Mapping) else []
+
+
+def _keys(column: pa.ChunkedArray) -> set[str]:
+    return {key for text in encode_texts(column)[1] for key in decode_json(text)}
+
+
+def warn_of_unknown_workloads(index: Index, patterns: Sequence[str]) -> None:
+    """Warn of names and globs that match no workload and are near to one that exists."""
+    table = index.select({"workload"}, lambda table: (table, None, {"workload"}))
+    names = set(encode_texts(table["workload"])[1])
+    bases = {name.partition("[")[0] for name in names}
+    known = sorted(names | bases | {f"{base.partition('.')[0]}.*" for base in bases})
+    for pattern in patterns:
+        hint = did_you_mean(pattern, known, "")
+        if hint and pattern not in known:
+            warnings.warn(f"no run of {pattern!r}: {hint}", stacklevel=4)

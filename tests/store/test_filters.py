@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 
 from benchkit.errors import UsageError
-from benchkit.store.index.arrow import records_to_table
-from benchkit.store.index.query import matching, parse_moment, workload_matcher
+from benchkit.store.arrow import records_to_table
+from benchkit.store.filters import check_names, matching, parse_moment, workload_matcher
 
 MIDNIGHT = datetime(2026, 8, 1, tzinfo=timezone.utc)
 
@@ -141,3 +141,20 @@ def test_matching_combines_all_filters(table, selection, ids):
 def test_matching_rejects_values_of_wrong_type(table, where, message):
     with pytest.raises(UsageError, match=message):
         matching(table, where=where)
+
+
+def test_check_names_suggests_nearest_name():
+    table = records_to_table(
+        [{"id": "a", "tags": '{"variant": "A", "slow": true}', "params": '{"n": 1}'}, {"id": "b"}]
+    )
+    fields = ["environment", "workload"]
+
+    check_names(table, {"environment": "a", "variant": "A", "slow": "true"}, fields)
+    with pytest.raises(UsageError, match=r"'environmant' is not a field.*mean 'environment'"):
+        check_names(table, {"environmant": "a"}, fields)
+    with pytest.raises(UsageError, match="did you mean 'variant'"):
+        check_names(table, {"varianx": "A"}, fields)
+
+
+def test_check_names_accepts_any_name_in_empty_store():
+    assert check_names(records_to_table([]), {"variant": "A"}, ["environment"]) is None

@@ -1,1 +1,0 @@
-"""The index of a store: records, segments and queries."""

@@ -1,0 +1,493 @@
+"""The run file: one NetCDF4 file per run, readable by all programs that read NetCDF.
+
+`encode_run` makes the bytes of a file and `open_run` reads one; both use h5py. Every file ends with
+the SHA-256 digest of the bytes before it, which readers of HDF5 ignore, and is compared with it
+before HDF5 sees the file: HDF5 checks no values, and a zeroed sector can make its C code loop for
+ever. A file without a digest, of another program, is read by `benchkit store import` only.
+
+Why h5py and not an engine of xarray: to write a run of 190 variables with 1,100 attributes takes
+30 ms of CPU by the low-level interface of h5py, 160 ms by ``to_netcdf`` with netCDF-C and 600 ms
+with h5netcdf. To read it takes 10 ms; netCDF-C is as fast but not thread-safe (16 threads that
+open, read and delete trees end in a segmentation fault), and h5netcdf takes seven times as long.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import re
+from collections.abc import Collection, Iterator, Mapping
+from datetime import datetime, timezone
+from functools import lru_cache
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, TypeAlias
+from uuid import uuid4
+
+import h5py
+import numpy as np
+import xarray as xr
+from h5py import h5a, h5d, h5ds, h5g, h5p, h5s, h5t
+from xarray import conventions
+from xarray.backends import BackendArray
+from xarray.core import indexing
+
+from benchkit.errors import BenchkitError, UnreadableRun, UsageError
+from benchkit.measure.run_ids import id_time, is_id
+from benchkit.store.variables import first_problem
+from benchkit.values import clean_text
+
+__all__ = [
+    "accepted_record",
+    "check_size",
+    "encode_run",
+    "encode_tree",
+    "index_record",
+    "is_whole",
+    "open_run",
+    "read_attribute",
+    "read_record",
+    "read_tree",
+    "run_name",
+    "stored_record",
+    "verify",
+]
+
+#: Program and version of the format in the provenance attribute that netCDF-C defines.
+_WRITER = "benchkit=2"
+_TRAILER = b"\nbenchkit sha256 %s\n"
+_TRAILER_BYTES = len(_TRAILER) - 2 + 64
+_TRAILER_PATTERN = re.compile(rb"\nbenchkit sha256 ([0-9a-f]{64})\n")
+#: Digests that are kept; a page of the dashboard opens a few runs.
+_MAX_KEPT = 10_000
+#: Variables up to this size in B are read when the file is opened; a run has about 100. Larger ones
+#: are read on use, and open the file each time: files of a store never change, and nothing has to
+#: be closed.
+_SMALL_BYTES = 2**18
+#: Bytes of memory that a variable may need, and times its size in the file above that: a file of
+#: 2 MB can hold gigabytes of zeros.
+MAX_BYTES = 2**26
+_MAX_RATIO = 200
+
+_TEXT = h5py.string_dtype()
+_TEXT_TYPE = h5t.py_create(_TEXT, logical=True)
+_SCALAR = h5s.create(h5s.SCALAR)
+#: HDF5 1.10 of 2016: reads everywhere, and a compressed variable needs no chunk index (20 % less).
+_LAYOUT = ("v110", "v110")
+#: zlib 4 and shuffle: a file of 391 kB instead of 892 kB; level 9 saves 2 % and takes three times
+#: as long.
+_ZLIB_LEVEL = 4
+#: Smaller variables are not compressed: the overhead of a chunk is larger than the savings.
+_MIN_COMPRESSED_BYTES = 2048
+#: Maximum size of a compressed chunk in B.
+_CHUNK_BYTES = 4 * 2**20
+#: Attributes up to this length in B are in the header, which holds 64 kB in total.
+_SHORT_TEXT_BYTES = 1024
+#: Maximum size in B of an attribute that is no text.
+_MAX_ATTRIBUTE_BYTES = 65_528
+#: Text with which netCDF-C marks a dimension without coordinate variable.
+_NO_VARIABLE = "This is a netCDF dimension but not a netCDF variable."
+_DIMENSION_ID, _DIMENSION_IDS = "_Netcdf4Dimid", "_Netcdf4Coordinates"
+#: Attributes of the HDF5 representation of NetCDF4 that are not read.
+_SKIPPED = {"DIMENSION_LIST", "REFERENCE_LIST"}
+#: Attributes of the HDF5 representation of NetCDF4 that are read, but not returned.
+_HIDDEN = {"CLASS", "NAME", "_NCProperties", _DIMENSION_ID, _DIMENSION_IDS}
+_Target: TypeAlias = h5g.GroupID | h5d.DatasetID
+
+
+def run_name(run_id: str) -> str:
+    """Return the name of a run's file in a store."""
+    month = datetime.fromtimestamp(id_time(run_id), timezone.utc).strftime("%Y-%m")
+    return f"runs/{month}/{run_id}.nc"
+
+
+def encode_run(tree: xr.DataTree) -> tuple[str, dict[str, Any], bytes]:
+    """Return the id, the record and the file content of a run."""
+    run_id = tree.attrs.get("id")
+    if not is_id(run_id):
+        raise UsageError(f"run with attribute id {run_id!r}: the id must be a UUID of version 7")
+    try:
+        record = json.loads(tree.attrs["record"])
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
+        raise UsageError(f"run {run_id}: attribute record is not JSON") from error
+    if not isinstance(record, dict) or record.get("id") != run_id:
+        raise UsageError(f"run {run_id}: its record belongs to another run")
+    problem = first_problem(tree, record)
+    if problem:
+        raise UsageError(f"run {run_id}: {problem}")
+    return str(run_id), record, encode_tree(tree)
+
+
+def open_run(path: Path, groups: Collection[str] | None = None) -> xr.DataTree:
+    """Open a run file; thread-safe, large variables are read on first use."""
+    try:
+        tree = read_tree(path, groups)
+    except (FileNotFoundError, BenchkitError):
+        raise
+    except Exception as error:
+        raise UnreadableRun(f"{path}: damaged run file: {_first_line(error)}") from error
+    if "record" not in tree.attrs:
+        raise UnreadableRun(f"{path}: a NetCDF file, but not a run of benchkit")
+    problem = first_problem(tree, {})
+    if problem:
+        raise UnreadableRun(f"{path}: not as a run of this format: {problem}")
+    return tree
+
+
+def index_record(record: Mapping[str, Any], data: bytes) -> dict[str, Any]:
+    """Return the record of a run for the index, with the digest of the file."""
+    return {**record, "digest": sha256(data).hexdigest()}
+
+
+def stored_record(path: Path) -> dict[str, Any]:
+    """Return the record of a run file for the index, with the digest of the file."""
+    record = read_record(path)
+    try:
+        return {**record, "digest": verify(path)}
+    except FileNotFoundError as error:  # moved meanwhile
+        raise UnreadableRun(f"{path}: missing") from error
+
+
+def accepted_record(path: Path) -> dict[str, Any]:
+    """Return `stored_record` of a file that a store may take: all variables as the tables say."""
+    record = stored_record(path)
+    problem = first_problem(open_run(path), record)
+    if problem:
+        raise UnreadableRun(f"{path}: not as a run of this format: {problem}")
+    return record
+
+
+def read_record(path: Path) -> dict[str, Any]:
+    """Return the record of a run file."""
+    try:
+        record = json.loads(read_attribute(path, "record") or "")
+    except ValueError as error:
+        raise UnreadableRun(f"{path}: damaged run file: {_first_line(error)}") from error
+    if not isinstance(record, dict):
+        raise UnreadableRun(f"{path}: damaged run file: its record is not a JSON object")
+    return record
+
+
+def read_attribute(path: Path, name: str) -> str | None:
+    """Return a root attribute of a run file as text; None if it is missing."""
+    try:
+        with _open_verified(path) as file:
+            value = file.attrs.get(name)
+    except (OSError, RuntimeError) as error:
+        raise UnreadableRun(f"{path}: damaged run file: {_first_line(error)}") from error
+    return value.decode() if isinstance(value, bytes) else value
+
+
+def check_size(name: str, n_bytes: int, n_stored: int) -> None:
+    """Raise an error for a variable that needs far more memory than it has in the file."""
+    if n_bytes > max(MAX_BYTES, _MAX_RATIO * n_stored):
+        raise ValueError(f"{name} has {n_stored} B in the file, but needs {n_bytes} B of memory")
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
+# -- digest ---------------------------------------------------------------------------------------
+
+#: Path -> identity of the file, and digest, or the error if it is damaged. Files of a store never
+#: change, so each is read once in a process.
+_kept: dict[str, tuple[tuple[int, ...], str | UnreadableRun]] = {}
+
+
+def is_whole(data: bytes) -> bool:
+    """Return whether the bytes of a run file match the digest at their end."""
+    trailer = _TRAILER_PATTERN.fullmatch(data[-_TRAILER_BYTES:])
+    digest = sha256(memoryview(data)[:-_TRAILER_BYTES]).hexdigest()
+    return trailer is not None and digest.encode() == trailer[1]
+
+
+def verify(path: Path) -> str:
+    """Return the SHA-256 digest of a run file, as `sha256sum` prints it; raise if it is damaged."""
+    name, status = str(path), os.stat(path)
+    identity = (status.st_size, status.st_mtime_ns, status.st_ino)
+    kept = _kept.get(name)
+    if kept is None or kept[0] != identity:
+        if len(_kept) >= _MAX_KEPT:
+            _kept.clear()
+        kept = _kept[name] = (identity, _examine(path))
+    if isinstance(kept[1], UnreadableRun):
+        raise UnreadableRun(str(kept[1]))
+    return kept[1]
+
+
+def _examine(path: Path) -> str | UnreadableRun:
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        raise
+    except OSError as error:  # not kept: the user can permit it
+        raise UnreadableRun(f"{path}: cannot be read: {error.strerror or error}") from error
+    if is_whole(data):
+        return sha256(data).hexdigest()
+    if _TRAILER_PATTERN.fullmatch(data[-_TRAILER_BYTES:]):
+        return UnreadableRun(f"{path}: damaged run file: its bytes differ from its SHA-256 digest")
+    return UnreadableRun(
+        f"{path}: damaged run file, or of another program: it does not end with a digest; "
+        "`benchkit store import` reads files of other programs"
+    )
+
+
+def _open_verified(path: Path) -> h5py.File:
+    verify(path)
+    return h5py.File(path, "r")
+
+
+# -- write ----------------------------------------------------------------------------------------
+
+
+def encode_tree(tree: xr.DataTree) -> bytes:
+    """Return the NetCDF4 file of a tree, with its digest at the end.
+
+    A NUL or half a surrogate pair inside a text, which HDF5 cannot hold, is written as its escape
+    sequence. In memory, because an HDF5 file on a full disk cannot be closed cleanly.
+    """
+    dimension_ids = itertools.count()  # unique in the whole file, or netCDF-C mixes them up
+    # HDF5 opens a name only once in a process, also in memory.
+    options: dict[str, Any] = {"driver": "core", "backing_store": False, "libver": _LAYOUT}
+    with h5py.File(uuid4().hex, "w", **options) as file:
+        file.attrs["_NCProperties"] = f"version=2,{_WRITER},h5py={h5py.__version__}"
+        for node in tree.subtree:
+            group = file.require_group(node.path).id
+            _write_group(group, node.to_dataset(inherit=False), dimension_ids)
+        file.flush()
+        content = file.id.get_file_image()
+    return bytes(content + _TRAILER % sha256(content).hexdigest().encode())
+
+
+def _write_group(group: h5g.GroupID, dataset: xr.Dataset, dimension_ids: Iterator[int]) -> None:
+    coordinates = {name for name in dataset.coords if name not in dataset.dims}
+    for name, value in dataset.attrs.items():
+        _write_attribute(group, str(name), value)
+    written = {}
+    related: set[Any] = set()
+    for key, variable in dataset.variables.items():
+        name = str(key)
+        target = written[name] = _write_variable(group, name, variable)
+        own = set() if key in coordinates else {
+            coordinate for coordinate in coordinates
+            if set(dataset.variables[coordinate].dims) <= set(variable.dims)
+        }  # fmt: skip
+        _write_coordinates(target, own)
+        related |= own
+    _write_coordinates(group, coordinates - related)
+    ids = {}
+    for dim, size in dataset.sizes.items():
+        name, label = str(dim), str(dim)
+        if name not in written:
+            # NetCDF defines a dimension of length 0 as one without a maximum length.
+            space, layout = _space((size,)), _layout(())
+            if not size:
+                space, layout = _growing((0,)), _layout((1024,))
+            written[name] = h5d.create(group, name.encode(), h5t.IEEE_F32LE, space, layout)
+            label = f"{_NO_VARIABLE} {size:10d}"
+        ids[dim] = next(dimension_ids)
+        h5ds.set_scale(written[name], label.encode())
+        _write_attribute(written[name], _DIMENSION_ID, np.int32(ids[dim]))
+    for key, variable in dataset.variables.items():
+        if not variable.dims or variable.dims == (key,):
+            continue
+        target = written[str(key)]
+        for axis, dim in enumerate(variable.dims):
+            h5ds.attach_scale(target, written[str(dim)], axis)
+        # Optional; saves readers (netCDF-C, `open_run`) from following references.
+        numbers = np.array([ids[dim] for dim in variable.dims], np.int32)
+        _write_attribute(target, _DIMENSION_IDS, numbers)
+
+
+def _write_coordinates(target: _Target, names: set[Any]) -> None:
+    if names:
+        _write_attribute(target, "coordinates", " ".join(sorted(map(str, names))))
+
+
+def _write_variable(group: h5g.GroupID, name: str, variable: xr.Variable) -> h5d.DatasetID:
+    if variable.dtype.kind not in "fiuOU":  # times and booleans
+        variable = conventions.encode_cf_variable(variable, name=name)
+    values = np.ascontiguousarray(variable.values).reshape(variable.shape)
+    kind = _number(values.dtype) if values.dtype.kind not in "OU" else _TEXT_TYPE
+    if kind is _TEXT_TYPE:
+        texts = [clean_text(text) for text in values.ravel().tolist()]
+        values = np.array(texts, _TEXT).reshape(values.shape)
+    if values.ndim and not values.size:
+        chunks = tuple(size or 1024 for size in values.shape)
+        target = h5d.create(group, name.encode(), kind, _growing(values.shape), _layout(chunks))
+    else:
+        rows = 0
+        if values.nbytes >= _MIN_COMPRESSED_BYTES and values.ndim and kind is not _TEXT_TYPE:
+            rows = max(1, min(len(values), _CHUNK_BYTES // (values.nbytes // len(values) or 1)))
+        layout = _layout((rows, *values.shape[1:]) if rows else ())
+        target = h5d.create(group, name.encode(), kind, _space(values.shape), layout)
+        # In memory a text is a Python object, not of the type in the file.
+        target.write(h5s.ALL, h5s.ALL, values, mtype=None if kind is _TEXT_TYPE else kind)
+    for key, value in variable.attrs.items():
+        _write_attribute(target, str(key), value)
+    return target
+
+
+def _write_attribute(target: _Target, name: str, value: Any) -> None:
+    if isinstance(value, str):
+        value = clean_text(value)
+        data = value.encode()
+        if 0 < len(data) <= _SHORT_TEXT_BYTES:
+            kind = _short_text(len(data))
+            attribute = h5a.create(target, name.encode(), kind, _SCALAR)
+            attribute.write(np.array(data, f"S{len(data)}"), mtype=kind)
+            return
+    elif isinstance(value, (bool, np.bool_)):
+        value = np.int8(value)  # netCDF-C cannot read HDF5's booleans
+    elif isinstance(value, (list, tuple)) and value and isinstance(value[0], str):
+        value = np.array([clean_text(text) for text in value], object)
+    array = np.asarray(value)
+    if array.dtype.kind in "OU":
+        array, kind = array.astype(object), _TEXT_TYPE
+    else:
+        kind = _number(array.dtype)
+        if array.nbytes > _MAX_ATTRIBUTE_BYTES:
+            text = f"attribute {name!r}: {array.nbytes} B, but HDF5 holds at most"
+            raise UsageError(f"{text} {_MAX_ATTRIBUTE_BYTES}: make it a variable")
+    attribute = h5a.create(target, name.encode(), kind, _space(array.shape))
+    attribute.write(array, mtype=None if kind is _TEXT_TYPE else kind)
+
+
+def _growing(shape: tuple[int, ...]) -> h5s.SpaceID:
+    """Return a shape whose empty dimensions may grow."""
+    return h5s.create_simple(shape, tuple(size or h5s.UNLIMITED for size in shape))
+
+
+@lru_cache
+def _space(shape: tuple[int, ...]) -> h5s.SpaceID:
+    return h5s.create_simple(shape) if shape else _SCALAR
+
+
+@lru_cache
+def _number(dtype: np.dtype) -> h5t.TypeID:
+    return h5t.py_create(dtype, logical=True)
+
+
+@lru_cache
+def _layout(chunks: tuple[int, ...]) -> h5p.PropDCID:
+    """Return options of a dataset, compressed if it has chunks."""
+    options = h5p.create(h5p.DATASET_CREATE)
+    options.set_obj_track_times(False)  # the same run gives the same bytes
+    if chunks:
+        options.set_chunk(chunks)
+        options.set_shuffle()
+        options.set_deflate(_ZLIB_LEVEL)
+    return options
+
+
+@lru_cache(maxsize=_SHORT_TEXT_BYTES)
+def _short_text(length: int) -> h5t.TypeID:
+    """Return the type of characters in the header: 10 % less file than texts of variable length."""
+    kind = h5t.TypeID.copy(h5t.C_S1)
+    kind.set_size(length)
+    kind.set_cset(h5t.CSET_UTF8)
+    return kind
+
+
+# -- read -----------------------------------------------------------------------------------------
+
+
+def read_tree(path: Path, groups: Collection[str] | None = None) -> xr.DataTree:
+    """Return the tree in a file, the inverse of `encode_tree`; of its groups only `groups`."""
+    datasets: dict[str, xr.Dataset] = {}
+    with _open_verified(path) as file:
+        _read_group(file, "/", path, datasets, groups)
+    return xr.DataTree.from_dict(datasets)
+
+
+def _read_group(
+    group: h5py.Group,
+    name: str,
+    path: Path,
+    datasets: dict[str, xr.Dataset],
+    groups: Collection[str] | None = None,
+) -> None:
+    """Read a group and its groups into `datasets`."""
+    attrs = _read_attrs(group.id)
+    datasets[name] = xr.Dataset()  # parents come before their children
+    items, dims = {}, {}
+    for key in group:
+        if groups is not None and key not in groups and group.get(key, getclass=True) is h5py.Group:
+            continue
+        item = group[key]
+        if isinstance(item, h5py.Group):
+            _read_group(item, f"{name.rstrip('/')}/{key}", path, datasets)
+            continue
+        item_attrs = _read_attrs(item.id)
+        if _DIMENSION_ID in item_attrs:
+            dims[int(item_attrs[_DIMENSION_ID])] = key
+        if not item_attrs.get("NAME", "").startswith(_NO_VARIABLE):
+            items[key] = (item, item_attrs)
+    coordinates = set(attrs.pop("coordinates", "").split())
+    variables = {}
+    for key, (item, item_attrs) in items.items():
+        coordinates.update(item_attrs.pop("coordinates", "").split())
+        ids = item_attrs.get(_DIMENSION_IDS, ())
+        item_dims = tuple(dims[int(number)] for number in ids) or (key,) * item.ndim
+        variables[key] = _variable(item, key, item_dims, _visible(item_attrs), path)
+    dataset = xr.Dataset(variables, attrs=_visible(attrs))
+    datasets[name] = dataset.set_coords([key for key in coordinates if key in variables])
+
+
+def _visible(attrs: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in attrs.items() if name not in _HIDDEN}
+
+
+def _variable(
+    item: h5py.Dataset, name: str, dims: tuple[str, ...], attrs: dict[str, Any], path: Path
+) -> xr.Variable:
+    data: Any
+    check_size(name, item.nbytes, item.id.get_storage_size())
+    if item.dtype.kind == "O":
+        data = item.asstr()[()]
+    elif item.nbytes <= _SMALL_BYTES:
+        data = item[()]
+    else:
+        data = indexing.LazilyIndexedArray(_StoredVariable(path, item))
+    variable = xr.Variable(dims, data, attrs)
+    if "dtype" in attrs or " since " in str(attrs.get("units", "")):  # booleans and times
+        variable = conventions.decode_cf_variable(name, variable)
+    return variable
+
+
+def _read_attrs(owner: h5g.GroupID | h5d.DatasetID) -> dict[str, Any]:
+    """Return all attributes, by the low-level API of h5py: 10 us per attribute instead of 30."""
+    attrs: dict[str, Any] = {}
+    for index in range(h5a.get_num_attrs(owner)):
+        attribute = h5a.open(owner, index=index)
+        name = attribute.name.decode()
+        if name in _SKIPPED:
+            continue
+        kind = attribute.get_type()
+        data = np.empty(attribute.shape, attribute.dtype)
+        attribute.read(data)
+        if isinstance(kind, h5t.TypeStringID):
+            texts = [b.decode() if isinstance(b, bytes) else b for b in data.ravel().tolist()]
+            attrs[name] = texts if attribute.shape else texts[0]
+        else:
+            attrs[name] = data[()] if attribute.shape else data[()].item()
+    return attrs
+
+
+class _StoredVariable(BackendArray):
+    """A variable that is read on use."""
+
+    def __init__(self, path: Path, item: h5py.Dataset) -> None:
+        self.path, self.name = path, item.name
+        self.shape, self.dtype = item.shape, item.dtype
+
+    def __getitem__(self, key: indexing.ExplicitIndexer) -> Any:
+        return indexing.explicit_indexing_adapter(
+            key, self.shape, indexing.IndexingSupport.OUTER_1VECTOR, self._read
+        )
+
+    def _read(self, key: tuple[Any, ...]) -> np.ndarray:
+        with _open_verified(self.path) as file:
+            return np.asarray(file[self.name][key])
