@@ -371,29 +371,27 @@ class Store(StoreReader):
         Raises
         ------
         StoreError
-            A run could not be moved; earlier ones stay moved.
+            A run could not be moved; earlier ones stay moved. Or the index could not be written;
+            the runs are moved back.
         """
-        ids = [
-            run_id
-            for run_id in list_of(ids, "ids")
-            if self.files.exists(run_name(run_id)) or self.files.exists(f"trash/{run_name(run_id)}")
-        ]
-        # The index first: it needs space on the disk, moving does not. A run that stays because of
-        # an error is unlisted at worst, and `check` lists it again.
-        self.index.remove(ids)
-        n_moved = 0
+        moved, in_trash = [], []
         try:
-            for run_id in ids:
+            for run_id in list_of(ids, "ids"):
                 name = run_name(run_id)
-                if self.files.exists(name):  # else moved by an interrupted `prune`
+                if self.files.exists(name):
                     self.files.move(name, f"trash/{name}")
-                    n_moved += 1
-        except StoreError:
-            with suppress(StoreError):
-                self._list_existing(i for i in ids if self.files.exists(run_name(i)))
-            raise
-        self.index.remove(ids)  # a concurrent check or compaction may have listed them again
-        return n_moved
+                    moved.append(run_id)
+                if self.files.exists(f"trash/{name}"):  # also by an interrupted `prune`
+                    in_trash.append(run_id)
+        finally:
+            try:
+                self.index.remove(in_trash)
+            except (StoreError, OSError):  # a full disk: moving back needs no space
+                with suppress(StoreError, OSError):
+                    for run_id in self.index.ids().intersection(moved):
+                        self.files.move(f"trash/{run_name(run_id)}", run_name(run_id))
+                raise
+        return len(moved)
 
     def __repr__(self) -> str:
         return f"<benchkit.Store {self.path}: {counted(len(self), 'run')}>"
