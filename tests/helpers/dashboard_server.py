@@ -22,7 +22,7 @@ expect.set_options(timeout=30_000)  # pages load slowly on a busy machine
 
 
 @contextmanager
-def served(store, *options, page=None) -> Iterator[str]:
+def served(store, *options, port=0, page=None) -> Iterator[str]:
     """Serve the dashboard of a store; yield its URL.
 
     Leave `page` before the server ends: the page may still be loading its styles.
@@ -30,7 +30,7 @@ def served(store, *options, page=None) -> Iterator[str]:
     server = subprocess.Popen(
         [
             *(sys.executable, "-m", "benchkit", "dashboard"),
-            *("--store", str(store), "--port", "0", *options),
+            *("--store", str(store), "--port", str(port), *options),
         ],
         stdout=subprocess.PIPE,
         text=True,

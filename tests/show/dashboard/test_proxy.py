@@ -30,12 +30,15 @@ def site(tmp_path_factory, a_run):
     store.add(a_run)
     (folder / "users.json").write_text(json.dumps({"ada": "secret", "grace": "other"}))
     port, backend = free_port(), free_port()
-    options = ["--prefix", "bench", "--use-xheaders", "--port", str(backend)]
+    options = ["--prefix", "bench", "--use-xheaders"]
     # Port 443 is not in the addresses of browsers, and needs no mention.
     for origin in (f"{HOST}:{port}", HOST):
         options += ["--allow-websocket-origin", origin]
     options += ["--basic-auth", str(folder / "users.json"), "--cookie-secret", "s" * 32]
-    with served(store.path, *options) as url, nginx(folder / "nginx", port, backend):
+    with (
+        served(store.path, *options, port=backend) as url,
+        nginx(folder / "nginx", port, backend),
+    ):
         assert url == f"http://127.0.0.1:{backend}/bench/"
         yield f"https://{HOST}:{port}/bench/"
 
