@@ -19,14 +19,14 @@ from benchkit.measure.run_ids import new_id
 from benchkit.store.store import Store
 
 NIGHT = "2026-10-{:02d}T02:00:00"
-FOLDERS = ["--workloads", "w", "--environments", "e", "--store", "store", "--no-report"]
+FOLDERS = ["--workloads", "w", "--environments", "e", "--no-report"]
 #: The memory of workers in the measuring process depends on the runs before: judge times only.
 TIMES = ["--metric", "duration"]
 
 
-def nightly(folder, *arguments, **variables):
+def nightly(folder, *arguments, store="store", **variables):
     return subprocess.run(
-        [sys.executable, "-m", "benchkit", "nightly", *FOLDERS, *arguments],
+        [sys.executable, "-m", "benchkit", "nightly", *FOLDERS, "--store", store, *arguments],
         cwd=folder,
         capture_output=True,
         text=True,
@@ -143,7 +143,7 @@ def test_nightly_rejects_arguments_before_measuring(project, monkeypatch):
         (["-e", "tip", "--metric", "durations"], "no metric named 'durations'"),
         (["-e", "tip", "--night", "yesterday"], "'yesterday' is not a time"),
     ):
-        done = CliRunner().invoke(main, ["nightly", *FOLDERS, *arguments])
+        done = CliRunner().invoke(main, ["nightly", *FOLDERS, "--store", "store", *arguments])
         assert done.exit_code == 2, arguments
         assert message in done.stderr
         assert len(done.stderr.strip().splitlines()) == 1
@@ -154,17 +154,8 @@ def test_nightly_release_exports_tested_environment(project):
     cluster = "cluster: {n_workers: 1, threads_per_worker: 1, processes: false}\n"
     (project / "e" / "runtime.yaml").write_text(cluster)
     (project / "e" / "runtime-previous.yaml").write_text(cluster)
-    arguments = [
-        "--profile",
-        "release",
-        "own.even",
-        *TIMES,
-        "--output",
-        "release",
-        "--store",
-        "release-store",
-    ]
-    done = nightly(project, *arguments)
+    arguments = ["--profile", "release", "own.even", *TIMES, "--output", "release"]
+    done = nightly(project, *arguments, store="release-store")
     assert done.returncode == 0, done.stderr
     assert "9 runs" in done.stderr  # two pins and the null arm, three blocks
     assert "0 worse" in done.stdout
@@ -179,8 +170,7 @@ def test_nightly_release_exports_tested_environment(project):
         '    "Fail."\n    raise ValueError("planted")\n'
     )
     arguments = ["--profile", "release", "bad.fails", "-n", "2", "--output", "bad"]
-    arguments += ["--store", "release-store"]
-    failed = nightly(project, *arguments)
+    failed = nightly(project, *arguments, store="release-store")
     (project / "w" / "bad.py").unlink()
     assert failed.returncode == 3, failed.stdout
     assert "environment not exported: 2 runs failed" in failed.stderr
