@@ -2,11 +2,11 @@
 
 import json
 from dataclasses import replace
-from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
+from helpers.synthetic_runs import make_run
 
 from benchkit.analysis.run.noise import describe_detectable_changes
 from benchkit.errors import UsageError
@@ -18,6 +18,7 @@ from benchkit.experiment.run.known_workloads import (
     load_known,
     noise_table,
 )
+from benchkit.measure.workloads import Variant, Workload
 from benchkit.store.store import Store
 
 
@@ -61,20 +62,23 @@ def noise_of(experiment):
     return known_noise(experiment.store, names, experiment.known_workloads)
 
 
-def test_known_values_prefer_the_store(folder, tmp_path, monkeypatch, runs):
-    names = [SimpleNamespace(name=name) for name in ("a.quiet", "a.loud", "a.new", "a.unknown")]
+def test_known_values_prefer_the_store(folder, tmp_path):
+    variants = [
+        Variant(Workload(print, "a", name), {}) for name in ("quiet", "loud", "new", "unknown")
+    ]
     store = Store(tmp_path / "store")
-    experiment = Experiment(store, arms=(), variants=names, folders=[folder])
+    experiment = Experiment(store, arms=(), variants=variants, folders=[folder])
     assert sorted(noise_of(experiment)) == ["a.loud", "a.quiet"]
     assert known_durations(store, experiment.known_workloads)["a.new"] == pytest.approx(4, rel=0.2)
     smaller = replace(experiment, scale=0.5)
     assert noise_of(smaller) == known_durations(store, smaller.known_workloads) == {}
 
-    slower = runs[runs["workload"] == "a.quiet"].assign(duration=lambda frame: 2 * frame.duration)
-    monkeypatch.setattr(Store, "runs", lambda self, **filters: slower)
-    monkeypatch.setattr(Store, "__len__", lambda self: len(slower))
-    assert known_durations(store, load_known([folder]))["a.quiet"] == pytest.approx(8, rel=0.02)
-    assert noise_of(experiment)["a.loud"] == load_known([folder])["a.loud"].noise
+    for duration in np.exp(np.random.default_rng(1).normal(np.log(8), 0.05, 20)):
+        store.add(make_run("a.quiet", groups=False, duration=duration))
+    known = load_known([folder])
+    assert known_durations(store, known)["a.quiet"] == pytest.approx(8, rel=0.1)
+    assert noise_of(experiment)["a.quiet"] > 0.02 > known["a.quiet"].noise
+    assert noise_of(experiment)["a.loud"] == known["a.loud"].noise
 
 
 @pytest.mark.parametrize("content", ["{", '{"a": 1}', '[{"workload": "a.b"}]'])
