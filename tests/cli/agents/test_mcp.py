@@ -341,7 +341,12 @@ ENDLESS = {
 
 
 def servers(process: psutil.Process) -> list[psutil.Process]:
-    return [child for child in process.children() if "mcp" in child.cmdline()]
+    return [
+        child
+        for child in process.children()
+        # An ended child of an earlier test has no command line.
+        if child.status() != psutil.STATUS_ZOMBIE and "mcp" in child.cmdline()
+    ]
 
 
 def wait_for(condition, timeout_s=60):
