@@ -84,7 +84,14 @@ _ASSIGNMENT = re.compile(
 )
 #: An option and its value, apart: --token x.
 _OPTION = re.compile(
-    rf"(?<!\S)-{{1,2}}(?P<name>[A-Za-z][\w-]{{1,60}})[ \t]{{1,3}}({_PLAIN}{{4,500}})"
+    rf"(?<!\S)-{{1,2}}(?P<name>[A-Za-z][\w-]{{1,60}})[ \t]{{1,3}}(?!-)({_PLAIN}{{4,500}})"
+)
+#: Words that follow an option in a sentence: "--token needs a file". Any other word in lower case
+#: may be a password. Shorter words are no values (`_OPTION`).
+_SENTENCE_WORDS = frozenset(
+    "allows also applies cannot contains does exclude excludes expected expects from gives have"
+    " instead into lets makes means missing must names needs only reads replaces required requires"
+    " sets should takes than that twice used uses were when which will with without writes".split()
 )
 #: Words in lower case of which a text with the form has one -> the form; its group is the secret.
 _FORMS = [
@@ -243,8 +250,10 @@ def _named(text: str) -> Iterator[tuple[int, int]]:
             position = found.end()
             yield found.span(kind)
     for found in _OPTION.finditer(text):
-        is_kind = "webhook" in found["name"] and "/" not in found[2]  # --webhook slack
-        if is_secret_name(found["name"]) and not is_kind and not found[2].startswith("-"):
+        name, value = found["name"], found[2]
+        is_kind = "webhook" in name and "/" not in value  # --webhook slack
+        is_word = value.rstrip(".:") in _SENTENCE_WORDS
+        if is_secret_name(name) and not is_kind and not is_word:
             yield found.span(2)
 
 
