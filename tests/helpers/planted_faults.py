@@ -77,7 +77,9 @@ PLANTED = {
         "left": {1: 2.45},
         "events": [event("worker-removed", 1, 2.45, expected=False, n_lost=1)],
     },
-    "failed_attempts": {"fine": [["execute", "work", "failed", "seconds", 2.0, ""]]},
+    "failed_attempts": {
+        "samples": [sample(t, i, failed_time=0.4 * t) for t in (0.0, 2.5) for i in (0, 1)]
+    },
     "waiting_inside": {
         "fine": [
             ["execute", "work", "thread-noncpu", "seconds", 8.0, ""],
@@ -139,7 +141,7 @@ PLANTED = {
     },
     "gil": {
         "samples": [
-            sample(t, i, gil=0.9, monitor_time=ON + t) for t in (0.5, 1.5, 2.5) for i in (0, 1)
+            sample(t, i, gil_time=0.9 * t, monitor_time=ON + t) for t in (0.0, 2.5) for i in (0, 1)
         ]
     },
     "blocked_loop": {

@@ -11,7 +11,7 @@ from benchkit.analysis.insight.diagnose import diagnose
 
 def test_healthy_run_has_no_findings(tmp_path):
     samples = [
-        sample(t, i, process=300 * MB, gil=0.02, tick_max=0.02, unmanaged_old=100 * MB,
+        sample(t, i, process=300 * MB, gil_time=0.02 * t, tick_max=0.02, unmanaged_old=100 * MB,
                cpu_time=4.9 * t / 2.5, process_number=i, machine_number=1, gc_time=0.01 * t,
                machine_cpu_time=10 * t / 2.5, monitor_time=ON + t)
         for t in (0.0, 0.5, 1.0, 1.5, 2.0, 2.5)

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import distributed
 import pytest
+from distributed.system_monitor import SystemMonitor
 from helpers.event_loops import run_in_thread
 
 from benchkit.measure.capture.worker_plugin import CaptureWorkerPlugin
@@ -21,7 +22,7 @@ def fake_worker(number, interval_s):
         periodic_callbacks={"heartbeat": SimpleNamespace(callback_time=1000 * interval_s)},
         metrics={},
         handlers={},
-        monitor=SimpleNamespace(proc=SimpleNamespace()),
+        monitor=SystemMonitor(),
         transfer_incoming_log=[],
         transfer_outgoing_log=[],
         transfer_incoming_count_total=0,
