@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import json
+
+import numpy as np
 import pytest
 from helpers.planted_faults import PLANTED, run_of, sample
 from helpers.synthetic_recordings import MB, ON
 
 from benchkit.analysis.insight.diagnose import diagnose
+from benchkit.store.schema import METRICS
+from benchkit.store.store import Store
 
 
 def test_healthy_run_has_no_findings(tmp_path):
@@ -48,6 +53,32 @@ def test_findings_are_ordered_by_cost_and_have_a_command(tmp_path):
         in diagnosis._repr_html_()
     )
     assert "parse < read" in repr(diagnosis)
+
+
+def test_run_of_an_earlier_release_is_diagnosed_by_its_own_metrics(tmp_path):
+    faults = [PLANTED["gil"], PLANTED["failed_attempts"]]
+    pairs = zip(*(fault["samples"] for fault in faults), strict=True)
+    new = run_of(tmp_path / "recording", samples=[{**gil, **failed} for gil, failed in pairs])
+    tree = new.tree.copy()
+    for name in ("gil_time", "failed_time", "clock_step"):
+        del tree["workers"][name]
+    earlier = {name: 0.9 * new.metrics[name] for name in ("gil_contention_mean", "failed_time")}
+    versions = {name: METRICS[name].version - 1 for name in earlier}
+    record = {**new.record, **earlier, "metric_versions": json.dumps(versions)}
+    tree.attrs |= {"metric_versions": record["metric_versions"], "record": json.dumps(record)}
+    for name, value in earlier.items():
+        tree[name] = value
+    store = Store(tmp_path / "store")
+
+    old = store.open(store.add(tree))
+
+    assert old.metrics["gil_contention_mean"] == pytest.approx(0.81)
+    assert old.metrics["failed_time"] == pytest.approx(1.8)
+    assert {"gil", "failed_attempts"} <= {found.rule for found in diagnose(old).findings}
+    ratios = old.compare(new)["ratio"]
+    assert ratios[METRICS["duration"].long_name] == 1.0
+    for name in earlier:
+        assert np.isnan(ratios[METRICS[name].long_name]), "of another definition"
 
 
 def test_run_without_graph_gets_the_rules_that_need_none(tmp_path):
