@@ -7,6 +7,7 @@ import pytest
 from helpers.synthetic_runs import make_run
 
 from benchkit.errors import UnreadableRun, UsageError
+from benchkit.store.interchange.results import import_results
 from benchkit.store.runfile import encode_tree, index_record, run_name
 from benchkit.store.store import Store
 
@@ -68,9 +69,9 @@ def test_copy_and_check_refuse_such_a_file(tmp_path, damage, message):
 
 
 @pytest.mark.parametrize("folder", OLD_STORES, ids=lambda folder: folder.name)
-def test_copy_takes_runs_of_earlier_formats(tmp_path, folder):
+def test_import_takes_runs_of_earlier_formats(tmp_path, folder):
     store, target = Store(folder), Store(tmp_path)
 
-    assert store.copy(target) == len(store.ids())
+    assert import_results(target, folder).added == len(store.ids())
     for run_id in target.ids():
         target.open(run_id)
