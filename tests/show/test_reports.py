@@ -109,6 +109,24 @@ def test_run_report_of_failed_run_without_records(tmp_path, a_run):
     assert "<script>alert(1)" not in text
 
 
+def test_run_report_shows_what_a_damaged_run_has(tmp_path, a_run):
+    tree = a_run.copy(deep=True)
+    tree["tasks/key_blob"][:] = 0  # no zlib: the names of the tasks are lost
+    tree["profile/parent"][:] = 10**6  # no such call
+    store = Store(tmp_path / "store")
+    store.add(tree)
+
+    with pytest.warns(UserWarning, match="This part cannot be shown: ") as warned:
+        page = run_report(store)
+
+    text = page.read_text()
+    assert text.count("This part cannot be shown: ") == len(warned) >= 1
+    assert "Traceback" not in text
+    for title in ("Which task groups kept the threads busy?", "Were there problems", "Metrics"):
+        assert title in text
+    assert text.count("data-root-id") >= 3
+
+
 def test_run_report_rejects_unknown_run_before_writing(store, tmp_path):
     with pytest.raises(UnknownRun):
         run_report(store, "nosuch", tmp_path / "x.html")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -103,6 +105,7 @@ def notebook_report(
     """Execute a notebook; write the HTML page and the executed notebook into the same folder."""
     with needs_extra("show"):
         from benchkit.show.reports.html import notebook_page
+        from benchkit.show.reports.missing_parts import missing_parts
     output = Path(output)
     executed = output.with_suffix(".ipynb")
     with (
@@ -110,4 +113,6 @@ def notebook_report(
         MeasuringKernel(find_environment(CURRENT, []), Path(scratch)) as kernel,
     ):
         kernel.execute(notebook_path(name), executed, parameters, timeout_s=CELL_TIMEOUT_S)
+    for line in missing_parts(json.loads(executed.read_text(encoding="utf-8"))):
+        warnings.warn(f"{output}: {line}", stacklevel=2)
     return notebook_page(executed, output, title=title)
