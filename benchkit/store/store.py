@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import xarray as xr
 
 from benchkit.errors import AlreadyStored, StoreError, UnreadableRun, UsageError, did_you_mean
@@ -24,6 +25,7 @@ from benchkit.store.filters import columns_needed, matching
 from benchkit.store.ledger import add_event
 from benchkit.store.manifest import STORE_FILE, write_meta
 from benchkit.store.marks import active_marks, apply_marks, encode_mark, mark_columns, new_mark
+from benchkit.store.query.database import MEMORY_LIMIT, TIMEOUT_S, query, rows_of_runs
 from benchkit.store.reader import StoreReader
 from benchkit.store.runfile import (
     accepted_record,
@@ -308,6 +310,76 @@ class Store(StoreReader):
             more = f", and {len(damaged) - 1} more" if len(damaged) > 1 else ""
             raise UnreadableRun(f"{damaged[0]}{more}: not copied; everything else was")
         return n_copied
+
+    def query(
+        self,
+        sql: str,
+        *,
+        timeout_s: float | None = TIMEOUT_S,
+        memory_limit: str | None = MEMORY_LIMIT,
+    ) -> pd.DataFrame:
+        """Return the rows of a SELECT statement over all runs.
+
+        Parameters
+        ----------
+        sql : str
+            SQL of DuckDB over ``runs``, ``tasks``, ``task_groups``, ``transfers``, ``workers`` and
+            ``events``; see `benchkit.store.query.tables.SCHEMAS`.
+        timeout_s : float or None, default 120.0
+            The statement is stopped after this time in s.
+        memory_limit : str or None, default "2GiB"
+            Memory that the statement may use, and that its rows may use.
+
+        Returns
+        -------
+        DataFrame
+            The rows.
+
+        Raises
+        ------
+        UsageError
+            The statement is wrong, changes something, or reached a limit, or DuckDB is not
+            installed.
+
+        Examples
+        --------
+        >>> store.query(
+        ...     "select workload, prefix, median(duration) from tasks group by all"
+        ... )  # doctest: +SKIP
+        """
+        return query(self, sql, timeout_s=timeout_s, memory_limit=memory_limit)
+
+    def tasks(self, workload: str | None = None, **selection: Any) -> pd.DataFrame:
+        """Return the tasks of several runs.
+
+        Parameters
+        ----------
+        workload, **selection
+            Arguments of `runs`.
+
+        Returns
+        -------
+        DataFrame
+            A row per task: run, workload, environment, task group, prefix, worker, thread, ok,
+            nbytes (B), start and duration (s); those of a run by prefix and duration.
+        """
+        return rows_of_runs(self, "tasks", self.runs(workload, columns=["id"], **selection)["id"])
+
+    def task_groups(self, workload: str | None = None, **selection: Any) -> pd.DataFrame:
+        """Return the task groups of several runs.
+
+        Parameters
+        ----------
+        workload, **selection
+            Arguments of `runs`.
+
+        Returns
+        -------
+        DataFrame
+            A row per run and task group: number of tasks, bytes, and thread-seconds by activity.
+        """
+        ids = self.runs(workload, columns=["id"], **selection)["id"]
+        return rows_of_runs(self, "task_groups", ids)
 
     def compact(self) -> dict[str, int]:
         """Merge the index into few segments; safe at any time, also concurrently.

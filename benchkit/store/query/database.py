@@ -8,7 +8,7 @@ import re
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 from dask.utils import parse_bytes
@@ -16,9 +16,7 @@ from dask.utils import parse_bytes
 from benchkit.errors import UsageError, needs_extra
 from benchkit.store.query.table_cache import TableCache
 from benchkit.store.query.tables import SCHEMAS
-
-if TYPE_CHECKING:
-    from benchkit.store.reader import StoreReader
+from benchkit.store.reader import StoreReader
 
 __all__ = ["MEMORY_LIMIT", "TIMEOUT_S", "VIEWS", "query", "rows_of_runs"]
 

@@ -12,17 +12,14 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import pyarrow.parquet as pq
 
 from benchkit.errors import StoreError, UnreadableRun
 from benchkit.store.query.tables import SCHEMAS, run_tables
+from benchkit.store.reader import StoreReader
 from benchkit.working_folder import cache_folder
-
-if TYPE_CHECKING:
-    from benchkit.store.reader import StoreReader
 
 __all__ = ["TableCache"]
 
