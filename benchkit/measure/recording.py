@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+from benchkit.measure.errors import UsageError
 from benchkit.measure.secrets import has_secret, redact
 
 __all__ = [
@@ -31,7 +32,8 @@ __all__ = [
     "waits_for_adoption",
 ]
 
-RECORDING_FORMAT = 1
+#: Rows of samples have other columns in each format, so only this one can be read.
+RECORDING_FORMAT = 2
 SUFFIX = ".recording"
 #: A writer writes a file each second. After this time in s without a new file its process is
 #: considered dead, on whatever host it ran.
@@ -159,9 +161,15 @@ class Recording:
 
     @classmethod
     def read(cls, path: str | Path) -> Recording:
-        """Read a recording, also an incomplete one."""
+        """Read a recording, also an incomplete one, of this format."""
         recording = cls(Path(path))
         recording.head = json.loads((recording.path / "head.json").read_text(encoding="utf-8"))
+        found = recording.head.get("format")
+        if found != RECORDING_FORMAT:
+            raise UsageError(
+                f"{path}: a recording of format {found}, and this benchkit reads format "
+                f"{RECORDING_FORMAT}: `benchkit store check` of the release that wrote it stores it"
+            )
         tail = recording.path / "tail.json"
         if tail.exists():
             recording.tail = json.loads(tail.read_text(encoding="utf-8"))

@@ -4,7 +4,9 @@ import subprocess
 import sys
 
 import psutil
+import pytest
 
+from benchkit.measure.errors import UsageError
 from benchkit.measure.recording import Recording, RecordingWriter, waits_for_adoption
 
 
@@ -101,3 +103,15 @@ def test_writer_check_sends_no_signal(tmp_path, monkeypatch):
     for exists in (True, False):
         monkeypatch.setattr(psutil, "pid_exists", {os.getpid(): exists}.__getitem__)
         assert waits_for_adoption(writer.path) is not exists
+
+
+def test_recording_of_another_format_is_refused(tmp_path):
+    writer = RecordingWriter(tmp_path, "one")
+    writer.head(workload="a.b")
+    head = writer.path / "head.json"
+    head.write_text(head.read_text().replace('"format": 2', '"format": 1'))
+
+    with pytest.raises(
+        UsageError, match="a recording of format 1, and this benchkit reads format 2"
+    ):
+        Recording.read(writer.path)
