@@ -112,6 +112,6 @@ def test_recording_of_another_format_is_refused(tmp_path):
     head.write_text(head.read_text().replace('"format": 2', '"format": 1'))
 
     with pytest.raises(
-        UsageError, match="a recording of format 1, and this benchkit reads format 2"
+        UsageError, match="of format 1, and this benchkit reads format 2"
     ):
         Recording.read(writer.path)
