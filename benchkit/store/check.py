@@ -116,8 +116,7 @@ def inspect_store(files: Files, index: Index, *, repair: bool, quick: bool = Fal
     """
     failed: list[str] = []
     rescued = _rescue(files, index, failed) if repair else []
-    files.fetch([*files.list("index/new"), *files.list("index")], fresh=not quick)
-    damaged = index.damaged()
+    damaged = index.damaged(fresh=not quick)
     if repair:
         _delete(files, damaged, failed)
     index.left_out = tuple(damaged)

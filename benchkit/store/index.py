@@ -172,12 +172,17 @@ class Index:
 
         return max(self._retry(read) or self.ids(), default=None)
 
-    def damaged(self) -> dict[str, str]:
-        """Return the damaged files of the index, each with the reason; reads all bytes."""
+    def damaged(self, *, fresh: bool = False) -> dict[str, str]:
+        """Return the damaged files of the index, each with the reason; reads all bytes.
+
+        If `fresh`, of a bucket and not of its local copies.
+        """
 
         def read() -> dict[str, str]:
             found = {}
-            for name in [name for names in self._list() for name in names]:
+            names = [name for names in self._list() for name in names]
+            self.files.fetch(names, fresh=fresh)
+            for name in names:
                 try:
                     if name.startswith(RECORDS):
                         self._record(name)
