@@ -5,10 +5,10 @@ the SHA-256 digest of the bytes before it, which readers of HDF5 ignore, and is 
 before HDF5 sees the file: HDF5 checks no values, and a zeroed sector can make its C code loop for
 ever. A file without a digest, of another program, is read by `benchkit store import` only.
 
-Why h5py and not an engine of xarray: to write a run of 190 variables with 1,100 attributes takes
-30 ms of CPU by the low-level interface of h5py, 160 ms by ``to_netcdf`` with netCDF-C and 600 ms
-with h5netcdf. To read it takes 10 ms; netCDF-C is as fast but not thread-safe (16 threads that
-open, read and delete trees end in a segmentation fault), and h5netcdf takes seven times as long.
+Why h5py and not an engine of xarray: to write a run of 186 variables with 1,100 attributes takes
+30 to 45 ms of CPU by the low-level interface of h5py, 160 ms by ``to_netcdf`` with netCDF-C and
+600 ms with h5netcdf. To read it takes 100 ms; netCDF-C is as fast but not thread-safe (16 threads
+that open, read and delete trees end in a segmentation fault), h5netcdf takes seven times as long.
 """
 
 from __future__ import annotations
