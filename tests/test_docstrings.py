@@ -25,8 +25,8 @@ ROOT = Path(__file__).parents[1]
 CHECKS = {"PR01", "PR02", "RT01", "RT03"}
 #: Packages whose `__all__` users import from.
 PACKAGES = ["benchkit", "benchkit.measure", "benchkit.show.plots"]
-#: What the names of these packages return, the methods of a run, and the statistics that other
-#: tools import.
+#: What the names of these packages return, the methods of a run, the statistics that other tools
+#: import, and the tools of agents, who read the docstrings.
 RETURNED = {
     "benchkit.analysis.changepoint.detect": ["ChangePoint", "Marks", "detect", "detect_many"],
     "benchkit.analysis.compare.comparison": ["Comparison"],
@@ -37,6 +37,7 @@ RETURNED = {
     "benchkit.analysis.regression.history": ["History"],
     "benchkit.analysis.stats.effects": ["Effects", "compare", "compare_bootstrap"],
     "benchkit.analysis.stats.stopping": ["next_step", "power_table", "runs_needed"],
+    "benchkit.cli.agents.tools": ["StoreTools"],
     "benchkit.show.dashboard.embed": ["RunPanel"],
 }
 #: Headings of sections that repeat what annotations say.

@@ -111,7 +111,5 @@ def test_recording_of_another_format_is_refused(tmp_path):
     head = writer.path / "head.json"
     head.write_text(head.read_text().replace('"format": 2', '"format": 1'))
 
-    with pytest.raises(
-        UsageError, match="of format 1, and this benchkit reads format 2"
-    ):
+    with pytest.raises(UsageError, match="of format 1, and this benchkit reads format 2"):
         Recording.read(writer.path)

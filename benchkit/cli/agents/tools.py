@@ -48,7 +48,15 @@ _MAX_ROWS = 500
 
 
 class StoreTools:
-    """Questions to a store; the docstring of each method is what an agent reads."""
+    """Questions to a store; the docstring of each method is what an agent reads.
+
+    Parameters
+    ----------
+    store : str or None
+        Address of the store, as for ``--store``.
+    **limits
+        Limits of a query: ``timeout_s`` and ``memory_limit``.
+    """
 
     def __init__(self, store: str | None, **limits: Any) -> None:
         self.address, self._query_limits = store, limits
@@ -61,7 +69,13 @@ class StoreTools:
         return Store(self.address, create=False)
 
     def by_name(self) -> dict[str, Callable[..., str]]:
-        """Return the tools."""
+        """Return the tools.
+
+        Returns
+        -------
+        dict of str to callable
+            Method by name of the tool.
+        """
         return {
             "list": self.list_rows,
             "run": self.run,
@@ -78,7 +92,26 @@ class StoreTools:
         selection: str = "",
         last: int = 20,
     ) -> str:
-        """List runs (the newest first), the noise of each workload, or the metrics."""
+        """List runs (the newest first), the noise of each workload, or the metrics.
+
+        Parameters
+        ----------
+        what : {"runs", "noise", "metrics"}
+            ``noise`` has a row per workload: number of runs, usual duration (s), noise, and runs
+            needed to detect a change of 2, 5 and 10 % (-1: over 1000). ``metrics`` has the name,
+            unit and meaning of each metric.
+        selection : str
+            Of runs: ``KEY:VALUE`` separated by commas, with the keys env, tag (``tag:K=V``), param
+            (``param:P=V``), experiment (``latest`` or an id), arm, workload (a glob), category,
+            host, dask, python, commit, outcome, since and until (``7d`` or a date). Empty: all.
+        last : int
+            Number of runs to list.
+
+        Returns
+        -------
+        str
+            JSON; durations in s, memory in B.
+        """
         from benchkit.cli.list import metric_rows
         from benchkit.cli.rows import as_records
         from benchkit.experiment.run.known_workloads import noise_table
@@ -100,7 +133,18 @@ class StoreTools:
         )
 
     def run(self, run: str = "latest") -> str:
-        """Return all about one run: its fields and metrics, problems, limits of the measurement."""
+        """Return all about one run: its fields and metrics, problems, limits of the measurement.
+
+        Parameters
+        ----------
+        run : str
+            Id, its first characters, or ``latest``.
+
+        Returns
+        -------
+        str
+            JSON with the sections record, problems, quality, task_groups (the longest first).
+        """
         from benchkit.cli.rows import as_records
         from benchkit.store.schema import RECORD_FIELDS
         from benchkit.values import decode_json
@@ -129,7 +173,23 @@ class StoreTools:
         metrics: list[str] | None = None,
         all_rows: bool = False,
     ) -> str:
-        """Compare two sets of runs, with confidence intervals and a verdict per metric."""
+        """Compare two sets of runs, with confidence intervals and a verdict per metric.
+
+        Parameters
+        ----------
+        baseline, contender : str
+            Selections of runs, as for the tool list: ``env:main,since:7d`` or ``tag:variant=A``.
+        metrics : list of str, optional
+            Names of metrics; the important ones by default.
+        all_rows : bool
+            Also rows with the verdict ``same``.
+
+        Returns
+        -------
+        str
+            JSON; ``ratio`` is contender / baseline, ``low`` to ``high`` its interval, ``cause``
+            what moved in a changed row, ``needed`` the further runs for a verdict.
+        """
         from benchkit.cli.compare import compare_selections
 
         comparison = compare_selections(self._store(), baseline, [contender], metrics=metrics or ())
@@ -150,7 +210,22 @@ class StoreTools:
     def regressions(
         self, since: str | None = None, states: list[str] | None = None, only_open: bool = True
     ) -> str:
-        """List regressions of the nightly series, the last seen first."""
+        """List regressions of the nightly series, the last seen first.
+
+        Parameters
+        ----------
+        since : str, optional
+            Seen since this date or age, such as ``30d``.
+        states : list of str, optional
+            open, grown, recovered, accepted, ended.
+        only_open : bool
+            Only regressions that are still present.
+
+        Returns
+        -------
+        str
+            JSON with workload, metric, size, night, explanation and command to bisect.
+        """
         from benchkit.cli.regressions import select_regressions
 
         selected = select_regressions(
@@ -160,7 +235,18 @@ class StoreTools:
         return as_answer({"regressions": rows}, narrow="Ask with since, such as since='7d'.")
 
     def diagnose(self, runs: str = "latest") -> str:
-        """Say what makes runs slower than they have to be, and what to change."""
+        """Say what makes runs slower than they have to be, and what to change.
+
+        Parameters
+        ----------
+        runs : str
+            Id of a run, its first characters, ``latest``, or a selection as for the tool list.
+
+        Returns
+        -------
+        str
+            JSON; a row per finding with its cost in s, evidence and change.
+        """
         from benchkit.cli.insight.diagnose import diagnose_runs
 
         found = diagnose_runs(self._store(), runs)
@@ -169,7 +255,18 @@ class StoreTools:
         return as_answer({"conclusions": lines, "findings": rows}, narrow="Ask for one run.")
 
     def limits(self, run: str = "latest") -> str:
-        """Return lower bounds of the duration of a run, and where its wall time went by cause."""
+        """Return lower bounds of the duration of a run, and where its wall time went by cause.
+
+        Parameters
+        ----------
+        run : str
+            Id, its first characters, or ``latest``.
+
+        Returns
+        -------
+        str
+            JSON; rows of the kinds bound, cause and path (critical path), in s.
+        """
         limits = self._store().open(run).limits()
         return as_answer(
             {"conclusion": limits.sentences, "rows": limits.to_records()},
@@ -182,6 +279,17 @@ class StoreTools:
         Tables: runs (id, workload, environment, outcome, started, duration, ...), tasks,
         task_groups, transfers, workers and events, which have a column run. Times in s, sizes in
         B. ``select * from tasks limit 1`` shows the columns.
+
+        Parameters
+        ----------
+        sql : str
+            The statement; it can change nothing and read no other file, and is stopped when it
+            takes too long or too much memory.
+
+        Returns
+        -------
+        str
+            JSON with the rows.
         """
         from benchkit.store.query.database import query
 
