@@ -117,7 +117,7 @@ def row_condition(
         prefixes = [ends.split(pattern)[0] for pattern in patterns]
         field = pc.field("workload")
         ranges = [(field >= prefix) & (field <= f"{prefix}\U0010ffff") for prefix in prefixes]
-        conditions.append(reduce(or_, ranges))
+        conditions.append(reduce(or_, ranges) if ranges else pc.scalar(False))
     started = pc.field("started")
     if since is not None:
         conditions.append(started >= pa.scalar(since))

@@ -227,7 +227,7 @@ def test_oldest_copies_are_deleted_above_the_limit(bucket, files, monkeypatch):
     for age, name in enumerate(names):
         files.create(name, bytes(300))
         os.utime(files.path(name), (1e9 + age, 1e9 + age))
-    monkeypatch.setattr(bucket, "_n_new", None)
+    monkeypatch.setattr(module, "_n_new", None)
 
     files.create("runs/e.txt", bytes(300))
     files.read("runs/e.txt")

@@ -9,6 +9,7 @@ import pytest
 from benchkit.errors import InvalidStoreError
 from benchkit.store.files import LocalFiles
 from benchkit.store.manifest import default_store, read_meta, write_meta
+from benchkit.store.storage import decode_object
 from benchkit.store.store import Store
 
 
@@ -37,7 +38,7 @@ def test_default_store_is_the_same_in_folder_of_notebooks(tmp_path, monkeypatch)
 def test_write_meta_writes_format_version_and_id(tmp_path):
     meta = write_meta(LocalFiles(tmp_path / "new"))
 
-    assert json.loads((tmp_path / "new" / "store.json").read_bytes()) == meta
+    assert decode_object((tmp_path / "new" / "store.json").read_bytes()) == meta
     assert meta["format"] == "benchkit-store"
     assert meta["version"] == 1
     assert set(meta) == {"format", "version", "created", "id"}
@@ -97,8 +98,8 @@ def test_store_writes_nothing_before_first_run(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("{", "damaged, not JSON"),
-        ("[]", "does not describe a benchkit store"),
+        ("{", "damaged: "),
+        ("[]", "damaged: not a JSON object"),
         ('{"format": "other", "version": 1}', "does not describe a benchkit store"),
         ('{"format": "benchkit-store", "version": "x"}', "does not describe a benchkit store"),
         ('{"format": "benchkit-store", "version": 2}', "written in format 2.*upgrade benchkit"),

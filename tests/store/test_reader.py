@@ -303,3 +303,10 @@ def test_runs_have_unknown_columns_of_runs_that_are_not_chosen(store):
     assert store.runs("frame.*", outcome="ok", columns=["joules"])["joules"].tolist() == []
     assert "joules" in store.runs("array.*")
     assert store.runs(columns=["joules"])["joules"].sum() == 1.5
+
+
+def test_runs_of_no_workload_are_none(filled):
+    filled.compact()
+
+    assert len(filled.runs([])) == 0
+    assert list(filled.runs([], columns=["duration"]).columns) == ["duration"]

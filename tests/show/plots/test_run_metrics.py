@@ -21,7 +21,7 @@ from benchkit.show.plots import base
 from benchkit.show.plots.thread_activity import mark_events, window_strip
 from benchkit.store.run import Run
 
-STORE = Path(__file__).parents[2] / "data" / "1"
+STORE = Path(__file__).parents[2] / "data" / "1_digests"
 DRAW = [
     plots.memory_by_kind,
     plots.memory_by_worker,
