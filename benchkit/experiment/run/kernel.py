@@ -365,7 +365,11 @@ class MeasuringKernel:
         return content
 
     def __enter__(self) -> MeasuringKernel:
-        self.start()
+        try:
+            self.start()
+        except BaseException:  # a signal waited for the start: nothing else ends the process
+            self.kill()
+            raise
         return self
 
     def __exit__(self, *exc: object) -> None:
