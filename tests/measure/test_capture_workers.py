@@ -258,23 +258,31 @@ def test_blocked_scheduler_loses_no_data(processes, observed):
     assert capture_errors(run) == []
 
 
-def hold_the_gil(seconds):
+def hold_the_gil(started, released):
+    """Hold the GIL until a byte is written to the FIFO `released`, at most for two minutes."""
     import ctypes
 
-    ctypes.PyDLL(None).sleep(seconds)  # PyDLL, unlike CDLL, keeps the GIL
+    descriptor = os.open(released, os.O_RDWR)
+    ready = (ctypes.c_int * 2)(descriptor, 1)  # struct pollfd: descriptor, POLLIN
+    os.close(os.open(started, os.O_CREAT))
+    ctypes.PyDLL(None).poll(ready, 1, 120_000)  # PyDLL, unlike CDLL, keeps the GIL
 
 
 @pytest.mark.slow
-def test_gil_holding_worker_loses_only_its_report(processes, observed):
+def test_gil_holding_worker_loses_only_its_report(processes, observed, tmp_path):
     client = processes
     busy, free = client.scheduler_info()["workers"]
+    started, released = tmp_path / "started", tmp_path / "released"
+    os.mkfifo(released)
     with observed(client) as observation:
         run_tasks(client, 20)
-        held = client.submit(hold_the_gil, 20, workers=[busy], pure=False)
-        while not client.processing()[busy]:
+        held = client.submit(hold_the_gil, str(started), str(released), workers=[busy], pure=False)
+        while not started.exists():
             time.sleep(0.05)
     run = observation.run
-    held.cancel()
+    with open(released, "r+b", buffering=0) as fifo:
+        fifo.write(b".")
+        wait(held, timeout=30)
 
     addresses = run.tree["workers/address"].values.tolist()
     trimmed = dict(zip(addresses, run.tree["workers/trimmed"].values, strict=True))
