@@ -31,9 +31,11 @@ def monitor():
 
 
 @pytest.fixture
-def lag():
-    lag = SimpleNamespace(seconds=0.0)
+def lag(monitor, monkeypatch):
+    lag = SimpleNamespace(seconds=0.0, now=None)
     lag.blocked = lambda: lag.seconds
+    now = lambda: monitor.last_time if lag.now is None else lag.now  # noqa: E731
+    monkeypatch.setitem(GilWaits.read.__globals__, "monotonic", now)
     return lag
 
 
@@ -50,8 +52,9 @@ def test_gil_waits_of_a_blocked_interval_come_from_a_later_sample(monitor, lag):
     waits = GilWaits(monitor, lag)
     monitor.add(0.5, 0.0)
     waits.read()
-    lag.seconds = 3.0
+    lag.now, lag.seconds = 3.7, 3.0
     waits.read()  # a heartbeat before the monitor's next sample
+    lag.now = None
     monitor.add(3.8, 0.04)  # half a second lies before the block
 
     assert waits.read() == 0.0
@@ -63,6 +66,20 @@ def test_gil_waits_of_a_blocked_interval_come_from_a_later_sample(monitor, lag):
     assert waits.pending is None
     monitor.add(4.6, 0.1)
     assert waits.read() == pytest.approx(3.0 * 0.98 + 0.05)
+
+
+def test_gil_waits_read_between_a_block_and_its_sample_count_the_block(monitor, lag):
+    waits = GilWaits(monitor, lag)
+    monitor.add(0.5, 0.0)
+    waits.read()
+    monitor.add(1.0, 0.0)
+    lag.now, lag.seconds = 2.6, 1.5
+    assert waits.read() == 0.0  # a heartbeat after the block; the sample is one from before it
+    lag.now, lag.seconds = 3.1, 1.6
+    monitor.add(2.7, 0.0)
+    monitor.add(3.0, 1.0)
+
+    assert waits.read() == pytest.approx(1.6)
 
 
 def test_gil_waits_of_two_blocks_in_a_row_count_both(monitor, lag):

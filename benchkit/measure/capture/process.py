@@ -103,7 +103,9 @@ class GilWaits:
         self.total = 0.0
         self.n_read = monitor.count
         self.end = monitor.last_time
-        self.blocked_before = lag.blocked()
+        #: When was read how many seconds the loop had been blocked: the last read at or before
+        #: `end`, and later ones. A heartbeat may come between a block and the sample after it.
+        self.blocked = [(monotonic(), lag.blocked())]
 
     def sample(self) -> None:
         """Make the monitor add a sample now."""
@@ -116,14 +118,16 @@ class GilWaits:
         # returned: Seconds; NaN without gilknocker.
         if "gil_contention" not in self.monitor.quantities:
             return float("nan")
+        self.blocked.append((monotonic(), self.lag.blocked()))
         new = self.monitor.range_query(self.n_read)
         if not new["time"]:
             return self.total
         self.n_read = self.monitor.count
-        before, self.blocked_before = self.blocked_before, self.lag.blocked()
         # Ends of the samples on the steady clock.
         ahead = new["time"][-1] - self.monitor.last_time
         for moment, share in zip(new["time"], new["gil_contention"], strict=True):
+            while len(self.blocked) > 1 and self.blocked[1][0] <= self.end:
+                del self.blocked[0]
             seconds, self.end = moment - ahead - self.end, moment - ahead
             is_blocked = seconds > MONITOR_GAP_S
             if self.pending is not None:
@@ -134,7 +138,7 @@ class GilWaits:
                     self.pending = None
                 share = 0.0
             if is_blocked:
-                blocked_s = min(seconds, self.blocked_before - before)
+                blocked_s = min(seconds, self.blocked[-1][1] - self.blocked[0][1])
                 self.pending = blocked_s, share, self.end
             elif self.pending is None:
                 self.total += seconds * share
