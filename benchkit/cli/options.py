@@ -6,13 +6,12 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
 from functools import wraps
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import click
 from click.shell_completion import CompletionItem
 
-from benchkit.errors import MissingExtra, UsageError
+from benchkit.errors import UsageError
 
 if TYPE_CHECKING:
     from benchkit.experiment.run.api import Selection
@@ -120,12 +119,10 @@ def _set_variable(context: click.Context, parameter: click.Parameter, value: Any
     previous = os.environ.get(name)
     if not value:
         return
-    from benchkit.measure.prometheus.session import SCRAPE, VARIABLE, Prometheus
+    from benchkit.measure.prometheus.session import VARIABLE, Prometheus
 
     chosen = str(value).strip()
     Prometheus(**{"url" if name == VARIABLE else "match": chosen})
-    if chosen == SCRAPE and not find_spec("prometheus_client"):
-        raise MissingExtra("prometheus", "prometheus-client")
     os.environ[name] = chosen
 
     def restore() -> None:
@@ -201,10 +198,10 @@ _COMMON: dict[str, Sequence[Callable[..., Any]]] = {
         "performance-report, cluster-dump, memray.")],
     "prometheus": [
         click.option(
-            "--prometheus", envvar="BENCHKIT_PROMETHEUS", metavar="URL|scrape",
+            "--prometheus", envvar="BENCHKIT_PROMETHEUS", metavar="URL",
             expose_value=False, callback=_set_variable,
-            help="Store the series of this Prometheus server with each run, or scrape "
-            "scheduler and workers; default $BENCHKIT_PROMETHEUS."),
+            help="Store the series of this Prometheus server with each run; default "
+            "$BENCHKIT_PROMETHEUS."),
         click.option(
             "--prometheus-match", envvar="BENCHKIT_PROMETHEUS_MATCH", metavar="SELECTOR",
             expose_value=False, callback=_set_variable,

@@ -68,8 +68,8 @@ def record(
     environment : str, default "current"
         Name of the environment to write into the run.
     prometheus : str, optional
-        Address of a Prometheus server that scrapes the cluster, or ``scrape`` to scrape scheduler
-        and workers directly; by default ``$BENCHKIT_PROMETHEUS``.
+        Address of a Prometheus server that scrapes the cluster; by default
+        ``$BENCHKIT_PROMETHEUS``.
     experiment, arm : str, optional
         Name of a set of runs that were measured in turn, and of the variant; see
         `benchkit.interleave`.

@@ -67,7 +67,7 @@ class RecordingWriter:
     def segment(self, tables: dict[str, Any]) -> None:
         """Append one drained segment.
 
-        Thread-safe: the scraper and the capture write from different threads.
+        Thread-safe: the capture and the end of a run write from different threads.
         """
         # Names of tasks, spans and workers may contain secrets, too; most segments have none.
         if has_secret("\n".join(_texts(tables))):

@@ -1,4 +1,4 @@
-"""Prometheus metrics of a run: from a server, from scrapes, and errors of both."""
+"""Prometheus metrics of a run: from a server, and its errors."""
 
 import json
 import os
@@ -10,13 +10,11 @@ import zlib
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from click.testing import CliRunner
 from distributed import Client, LocalCluster
-from distributed.http.prometheus import PrometheusNotAvailableHandler
 
 import benchkit
 from benchkit.cli.main import benchkit as main
@@ -72,7 +70,7 @@ def prometheus_server(program, folder):
 
 
 @pytest.fixture(scope="module")
-def scraped_client():
+def client():
     """Yield a client of two worker processes: workers in one process serve the same metrics."""
     with (
         LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster,
@@ -183,29 +181,16 @@ def record_run(client, folder, **options):
 
 
 @pytest.mark.slow
-def test_run_contains_scraped_metrics(scraped_client, tmp_path, monkeypatch):
-    run = record_run(scraped_client, tmp_path, prometheus="scrape")
+def test_run_without_capture_has_metrics_only(prometheus, client, tmp_path, monkeypatch):
+    with prometheus_server(prometheus, tmp_path) as url:
+        await_scrapes(client, url, tmp_path / "targets.json")
+        monkeypatch.setenv("BENCHKIT_PROMETHEUS", url)
+        run = record_run(client, tmp_path, capture="off")
 
     data = run.prometheus()
-    assert run.capture_errors == []
-    assert data.sizes["time"] >= 2
+    assert list(run.tree.children) == ["prometheus"]
     assert list(data["role"].values) == ["scheduler", "worker", "worker"]
-    assert set(data["address"].values[1:]) == set(run.tree["workers"]["address"].values)
-    finished = data["dask_scheduler_prefix_state_totals_total"].sel(
-        state="memory", task_prefix_name="abs"
-    )
-    assert finished.values[-1] - np.nan_to_num(finished.values[0]) == 30
-    process = data["dask_worker_memory_bytes"].sel(type=["managed", "unmanaged"]).sum("type")
-    by_address = process[-1].set_index(instance="address").drop_vars(["role", "name"])
-    for index, address in enumerate(run.tree["workers"]["address"].values):
-        own = float(run.tree["workers"]["process"][-1, index])
-        assert float(by_address.sel(instance=address)) == pytest.approx(own, rel=0.1)
-    kinds = {data[name].attrs["type"] for name in data.data_vars}
-    assert kinds == {"counter", "gauge"}
-
-    # The same by an environment variable; with capture off the run has no other data.
-    monkeypatch.setenv("BENCHKIT_PROMETHEUS", "scrape")
-    assert list(record_run(scraped_client, tmp_path, capture="off").tree.children) == ["prometheus"]
+    assert data["dask_scheduler_tasks"].attrs["type"] == "gauge"
 
 
 class _OtherServer(BaseHTTPRequestHandler):
@@ -221,9 +206,9 @@ class _OtherServer(BaseHTTPRequestHandler):
 
 
 @pytest.mark.slow
-def test_prometheus_errors_are_lines_of_run(scraped_client, tmp_path, monkeypatch):
+def test_prometheus_errors_are_lines_of_run(client, tmp_path, monkeypatch):
     def error_of(url, **options):
-        run = record_run(scraped_client, tmp_path, prometheus=url, **options)
+        run = record_run(client, tmp_path, prometheus=url, **options)
         assert "prometheus" not in run.tree.children
         (line,) = run.capture_errors
         assert "secret" not in line
@@ -241,16 +226,8 @@ def test_prometheus_errors_are_lines_of_run(scraped_client, tmp_path, monkeypatc
         other.shutdown()
     assert line.endswith("the response is not in the format of Prometheus")
 
-    # The response of Dask without prometheus-client.
-    written = []
-    handler = SimpleNamespace(write=written.append, set_header=lambda *_: None)
-    PrometheusNotAvailableHandler.get(handler)
-    monkeypatch.setattr(
-        "benchkit.measure.prometheus.scraper.request", lambda *_, **__: written[0].encode()
-    )
-    assert "prometheus-client is not installed" in error_of("scrape")
     monkeypatch.setattr("benchkit.measure.prometheus.http._endpoint", _no_http)
-    assert "serve no HTTP" in error_of("scrape")
+    assert error_of(f"http://{unused}").endswith("serves HTTP, so none can be scraped")
 
 
 def _no_http(address, services, name, role):
@@ -279,7 +256,7 @@ def test_commands_pass_source_to_measurement_only(monkeypatch):
 
 
 def test_prometheus_rejects_invalid_source(monkeypatch):
-    for wrong in ("prometheus:9090", "http://", "scrap", "http://host:port"):
+    for wrong in ("prometheus:9090", "http://", "scrape", "http://host:port"):
         with pytest.raises(UsageError, match="must be the address of a server"):
             Prometheus(wrong)
     with pytest.raises(UsageError, match="must be a selector"):

@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import ssl
 import urllib.error
 import urllib.parse
 import urllib.request
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import dask
 from distributed.comm.addressing import get_address_host
 
 __all__ = ["Endpoint", "HttpError", "find_endpoints", "request", "without_login"]
@@ -43,12 +41,6 @@ class Endpoint:
     name: str  # Dask name of the worker
     role: str  # Kind of the process
 
-    @property
-    def url(self) -> str:
-        """URL of its metrics."""
-        secure = dask.config.get("distributed.scheduler.dashboard.tls.cert", None)
-        return f"{'https' if secure else 'http'}://{self.instance}/metrics"
-
     def to_dict(self) -> dict[str, str]:
         """Return the attributes as a dict."""
         return asdict(self)
@@ -73,9 +65,7 @@ def _endpoint(address: str, services: Any, name: str, role: str) -> Endpoint:
     return Endpoint(instance if port else "", address, name, role)
 
 
-def request(
-    url: str, *, timeout_s: float, form: dict[str, str] | None = None, direct: bool = False
-) -> bytes:
+def request(url: str, *, timeout_s: float, form: dict[str, str] | None = None) -> bytes:
     """Send an HTTP request and return the content of the response."""
     address, login = _split_login(url)
     data = urllib.parse.urlencode(form).encode() if form is not None else None
@@ -84,14 +74,8 @@ def request(
         http_request.add_header(
             "Authorization", f"Basic {base64.b64encode(login.encode()).decode()}"
         )
-    handlers: list[Any] = [urllib.request.ProxyHandler({})] if direct else []
-    authority = dask.config.get("distributed.scheduler.dashboard.tls.ca-file", None)
     try:
-        if direct and authority:
-            context = ssl.create_default_context(cafile=authority)
-            handlers.append(urllib.request.HTTPSHandler(context=context))
-        opener = urllib.request.build_opener(*handlers)
-        with opener.open(http_request, timeout=timeout_s) as response:
+        with urllib.request.urlopen(http_request, timeout=timeout_s) as response:
             content: bytes = response.read(MAX_RESPONSE_BYTES + 1)
     except urllib.error.HTTPError as error:
         with error:

@@ -1,4 +1,4 @@
-"""Record Prometheus metrics of a run: read from a server after the run, or scraped during it.
+"""Record Prometheus metrics of a run: read from a server after the run.
 
 The server is read when the clock is off, each request has a timeout, and errors become lines of the
 capture errors of the run. Responses are stored unchanged; `benchkit.store.build.prometheus` parses
@@ -20,15 +20,12 @@ from benchkit.measure.deadline import call_with_timeout
 from benchkit.measure.errors import UsageError, error_summary
 from benchkit.measure.prometheus.http import Endpoint, HttpError, find_endpoints, without_login
 from benchkit.measure.prometheus.query import read_range, selector_of
-from benchkit.measure.prometheus.scraper import Scraper
 from benchkit.measure.recording import RecordingWriter
 
-__all__ = ["MATCH_VARIABLE", "SCRAPE", "VARIABLE", "Prometheus", "record_prometheus"]
+__all__ = ["MATCH_VARIABLE", "VARIABLE", "Prometheus", "record_prometheus"]
 
 VARIABLE = "BENCHKIT_PROMETHEUS"
 MATCH_VARIABLE = "BENCHKIT_PROMETHEUS_MATCH"
-#: Instead of the URL of a server: scrape scheduler and workers directly.
-SCRAPE = "scrape"
 #: Limit in s for all requests to a server together.
 SERVER_TIMEOUT_S = 40.0
 
@@ -37,13 +34,13 @@ SERVER_TIMEOUT_S = 40.0
 class Prometheus:
     """Source of the Prometheus metrics of a run."""
 
-    url: str = ""  # Address of a Prometheus server, `scrape`, or empty for none
+    url: str = ""  # Address of a Prometheus server; empty: none
     # Selector of the cluster's series on the server, such as `{job="dask"}`; by default the
     # instances of its scheduler and workers.
     match: str = ""
 
     def __post_init__(self) -> None:
-        if self.url not in ("", SCRAPE):
+        if self.url:
             try:
                 parts = urllib.parse.urlsplit(self.url)
                 is_valid = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
@@ -52,7 +49,7 @@ class Prometheus:
             if not is_valid:
                 raise UsageError(
                     f"prometheus {_display_url(self.url)!r}: must be the address of a server, such "
-                    f"as http://prometheus:9090, or {SCRAPE!r}"
+                    "as http://prometheus:9090"
                 )
         match = self.match.strip() if self.match else "{_}"
         if not (match[0] + match[-1] == "{}" and re.search(r"\w", match)):
@@ -79,11 +76,7 @@ def _display_url(url: str) -> str:
 def record_prometheus(
     client: Any, source: Prometheus, observer: Observer, writer: RecordingWriter
 ) -> Iterator[None]:
-    """Record the metrics of the body of a `with`; report errors, never raise them.
-
-    Each scrape resets the maximum tick duration in Dask: with two scrapers on one cluster, each
-    reads the maximum since the last scrape of either.
-    """
+    """Record the metrics of the body of a `with`; report errors, never raise them."""
     if not source.url:
         yield
         return
@@ -93,11 +86,7 @@ def record_prometheus(
         if line not in observer.errors:
             observer.errors.append(line)
 
-    session: Scraper | _ServerSession
-    if source.url == SCRAPE:
-        session = Scraper(client, writer, observer, add_error)
-    else:
-        session = _ServerSession(client, writer, observer, source)
+    session = _ServerSession(client, writer, observer, source)
     with _report_errors(add_error):
         session.begin()
     try:

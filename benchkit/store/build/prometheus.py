@@ -1,8 +1,7 @@
 """Build the group `/prometheus` of a run file from recorded Prometheus data.
 
-The group has a variable per metric over time, instance and the labels of the metric. The response
-of a server and the texts scraped from processes give the same variables. Values are unchanged:
-counters count from the start of their process.
+The group has a variable per metric over time, instance and the labels of the metric. Values are
+unchanged: counters count from the start of their process.
 """
 
 from __future__ import annotations
@@ -18,7 +17,6 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from benchkit.errors import install_command
 from benchkit.measure.recording import Recording
 from benchkit.store.build.shape import Window
 from benchkit.store.variables import COORDINATES
@@ -36,8 +34,6 @@ _UNITS = {
     "volts": "V",
     "joules": "J",
 }
-#: Metrics that do not describe Dask, by prefix; they are not stored.
-_SKIPPED_PREFIXES = ("python_", "scrape_")
 #: Dimension and coordinate names of the group; labels and metrics with such a name are renamed.
 _RESERVED_NAMES = {"time", "instance", "address", "name", "role"}
 
@@ -78,20 +74,12 @@ class _Series:
 
 def assemble_prometheus(recording: Recording, window: Window) -> dict[str, xr.Dataset]:
     """Return the group `prometheus` of a run file."""
+    if not recording.last("prometheus"):
+        return {}
     try:
-        if recording.last("prometheus"):
-            times, metrics, attrs = _read_response(recording.last("prometheus"))
-        elif recording.rows("scrapes"):
-            times, metrics, attrs = _read_scrapes(recording)
-        else:
-            return {}
+        times, metrics, attrs = _read_response(recording.last("prometheus"))
         endpoints = _match_endpoints(recording.rows("endpoints"), metrics)
         dataset = _dataset(window.seconds(times), metrics, endpoints, attrs)
-    except ImportError:
-        recording.problems.append(
-            "prometheus: prometheus-client is not installed, cannot read the scraped texts: "
-            f"{install_command('prometheus')}"
-        )
     except (KeyError, TypeError, ValueError, IndexError, zlib.error) as error:
         reason = f"{type(error).__name__}: {error}".splitlines()[0]
         recording.problems.append(f"prometheus: recorded data cannot be read: {reason}")
@@ -119,30 +107,6 @@ def _read_response(recorded: dict[str, Any]) -> _Content:
     attrs = {name: recorded[name] for name in ("server", "selector", "step")}
     times = [moment + recorded["ahead"] for moment in moments]
     return times, metrics, {"source": "Prometheus", **attrs}
-
-
-def _read_scrapes(recording: Recording) -> _Content:
-    from prometheus_client.parser import text_string_to_metric_families
-
-    rows = recording.rows("scrapes")
-    ahead = recording.last("scrape_clock", {}).get("ahead", 0.0)
-    moments = sorted({float(moment) for moment, _, _ in rows})
-    row = {moment: index for index, moment in enumerate(moments)}
-    metrics: dict[str, _Metric] = defaultdict(_Metric)
-    for moment, instance, compressed in rows:
-        text = zlib.decompress(compressed).decode("utf-8", "replace")
-        for family in text_string_to_metric_families(text):
-            if family.name.startswith(_SKIPPED_PREFIXES):
-                continue
-            for sample in family.samples:
-                if sample.name.endswith("_created"):
-                    continue
-                metric = metrics[sample.name]
-                metric.help, metric.kind = family.documentation, family.type
-                values = metric.values_of({**sample.labels, "instance": instance})
-                values[row[float(moment)]] = float(sample.value)
-    attrs = {"source": "/metrics of scheduler and workers"}
-    return [moment + ahead for moment in moments], metrics, attrs
 
 
 # -- shaping --------------------------------------------------------------------------------------
