@@ -50,7 +50,6 @@ WORSE, FAILED, TOO_FEW = 1, 3, 4
     show_default=True,
     help="Order of the arms in a block: each in each place equally often, or random.",
 )
-@click.option("--seed", default=0, show_default=True, help="Seed of --order random.")
 @click.option("--metric", "metrics", multiple=True, metavar="NAME",
               help="Metric to compare, repeatable; or all.")  # fmt: skip
 @click.option("--resume", metavar="ID", help="Continue an experiment: its id, or latest.")
@@ -67,7 +66,6 @@ def ab(
     sweeps: tuple[str, ...],
     null_only: bool,
     order: str,
-    seed: int,
     metrics: tuple[str, ...],
     resume: str | None,
     output: str | None,
@@ -123,7 +121,6 @@ def ab(
             stop,
             null_only=null_only,
             order=order,
-            seed=seed,
             virtual=options.virtual,
             arguments={"command": shlex.join(sys.argv[1:]), "adaptive": adaptive},
             **options.how,

@@ -63,8 +63,8 @@ def interleave(
     ...         my_pipeline(method=turn.arm)
     """
     names = [str(arm) for arm in list_of(arms, "arms")]
-    plan = plan_measurements(names, {"": 1.0}, check_count(repeats, "repeats"), order=order)
-    experiment = new_id()
+    experiment, n_blocks = new_id(), check_count(repeats, "repeats")
+    plan = plan_measurements(names, {"": 1.0}, n_blocks, order=order, seed=experiment)
     for arm in names if warm_up else ():
         yield Turn(arm, None, experiment)
     for measurement in plan:

@@ -72,8 +72,7 @@ class Experiment:
     variants: Sequence[Variant]  # Variants to measure
     folders: Sequence[Path]  # Folders from which the measuring processes load the workloads
     repeats: int = 1  # Number of blocks: runs of each variant in each arm
-    order: str = "abba"  # order, seed: See `benchkit.experiment.run.plan.plan_measurements`.
-    seed: int = 0
+    order: str = "abba"  # See `benchkit.experiment.run.plan.plan_measurements`.
     scale: float = 1.0  # scale, capture, deadline_s: See `benchkit.measure.runner.execute`.
     capture: str = "full"
     deadline_s: float | None = None
@@ -116,7 +115,7 @@ class Experiment:
             deadlines,
             self.repeats,
             order=self.order,
-            seed=self.seed,
+            seed=self.id,
         )
         done = {
             (int(run["block"]), run["arm"], run["workload"])  # as recorded: without secrets
@@ -295,7 +294,6 @@ class Experiment:
                 for a in self.arms
             ],
             "order": self.order,
-            "seed": self.seed,
             "scale": self.scale,
             "capture": self.capture,
             "tags": dict(self.tags),

@@ -133,9 +133,9 @@ def plan_measurements(
     n_blocks: int,
     *,
     order: str = "abba",
-    seed: int = 0,
+    seed: str = "",
 ) -> list[Measurement]:
-    """Return the measurements in the order in which they run."""
+    """Return the measurements in the order in which they run; `seed` is that of a random order."""
     if len(set(arms)) < len(arms):
         raise UsageError(f"two arms have the same name: {', '.join(arms)}")
     if order not in ORDERS:

@@ -32,9 +32,9 @@ def test_plan_measurements_abba_cancels_drift():
 
 
 def test_plan_measurements_random_order_is_seeded_and_balanced():
-    first = plan_measurements(["A", "B"], {"x.a": 1.0}, 400, order="random", seed=3)
-    again = plan_measurements(["A", "B"], {"x.a": 1.0}, 400, order="random", seed=3)
-    other = plan_measurements(["A", "B"], {"x.a": 1.0}, 400, order="random", seed=4)
+    first = plan_measurements(["A", "B"], {"x.a": 1.0}, 400, order="random", seed="01aa")
+    again = plan_measurements(["A", "B"], {"x.a": 1.0}, 400, order="random", seed="01aa")
+    other = plan_measurements(["A", "B"], {"x.a": 1.0}, 400, order="random", seed="01ab")
 
     assert first == again
     assert first != other
