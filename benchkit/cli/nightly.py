@@ -55,7 +55,7 @@ RELEASE_BLOCKS = 3
 @click.option("--webhook", type=click.Choice(["none", "json", "slack"]), default="none",
               show_default=True,
               help="Post changes and failures to the URL in $BENCHKIT_WEBHOOK: all facts, or a "
-              "message for Slack and services like it.")  # fmt: skip
+              "message for Slack.")  # fmt: skip
 @measuring("select")
 def nightly_command(
     names: tuple[str, ...],

@@ -1,4 +1,4 @@
-"""Post the news of a night to a webhook: as JSON, or as a message for services such as Slack."""
+"""Post the news of a night to a webhook: as JSON, or as a message for Slack."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["Webhook", "WebhookError", "webhook_for"]
 
 #: Variables with the URL, which is a secret, or with the name of a file that contains it.
 URL, URL_FILE = "BENCHKIT_WEBHOOK", "BENCHKIT_WEBHOOK_FILE"
-#: Largest message of a chat in characters; Discord accepts 2,000.
+#: Largest message of a chat in characters: services fold longer ones, or refuse 2,000.
 _MAX_CHARACTERS = 1800
 #: Requests until one is accepted, if the server is overloaded.
 _TRIES = 3
