@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from benchkit.analysis.changepoint.detect import detect_many, latest_night
+from benchkit.analysis.changepoints import detect_many, latest_night
 from benchkit.analysis.regression.fleet import fleet_step
 
 MACHINES, WORKLOADS = 3, 20

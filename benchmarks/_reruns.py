@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchkit.analysis.changepoint.detect import SUSPECT_UNITS, detect_many, latest_night
+from benchkit.analysis.changepoints import SUSPECT_UNITS, detect_many, latest_night
 from benchkit.analysis.regression.level_events import MARGIN_NIGHTS, REST_NIGHTS
 from benchkit.analysis.stats.confirmation import CONFIRMATION_LOOKS, judge_reruns
 

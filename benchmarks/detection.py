@@ -44,7 +44,7 @@ from _reruns import whole_path  # noqa: E402
 from _rival_detectors import available  # noqa: E402
 from numpy.lib.stride_tricks import sliding_window_view  # noqa: E402
 
-from benchkit.analysis.changepoint.detect import detect, detect_many, detect_nights  # noqa: E402
+from benchkit.analysis.changepoints import detect, detect_many, detect_nights  # noqa: E402
 from benchkit.experiment.nightly.detector_cache import (  # noqa: E402
     read_checkpoints,
     write_checkpoints,

@@ -20,7 +20,7 @@ from helpers.simulated_groups import frame_arms  # noqa: E402
 
 from benchkit.analysis.compare.frames import find_frame  # noqa: E402
 from benchkit.analysis.regression.lasting_changes import find_lasting_changes  # noqa: E402
-from benchkit.analysis.stats.effects import compare  # noqa: E402
+from benchkit.analysis.effects import compare  # noqa: E402
 
 #: Title of a column -> options of `report`.
 KINDS = {

@@ -28,8 +28,8 @@ import benchkit  # noqa: E402
 from benchkit.analysis.compare.compare_runs import DEFAULT_METRICS  # noqa: E402
 from benchkit.analysis.compare.composition import compare_groups  # noqa: E402
 from benchkit.analysis.metric_names import check_metrics  # noqa: E402
-from benchkit.analysis.stats.stopping import LOOKS, next_step  # noqa: E402
-from benchkit.analysis.stats.effects import compare, compare_bootstrap  # noqa: E402
+from benchkit.analysis.design import LOOKS, next_step  # noqa: E402
+from benchkit.analysis.effects import compare, compare_bootstrap  # noqa: E402
 
 THRESHOLDS = np.linspace(0, 0.8, 17)
 

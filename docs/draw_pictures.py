@@ -18,7 +18,7 @@ from bokeh.plotting import figure
 from dask.distributed import Client, LocalCluster
 
 import benchkit
-from benchkit.analysis.stats.effects import compare
+from benchkit.analysis.effects import compare
 
 PAGE = """<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</title>
 <script src="bokeh.min.js"></script><style>body {{ margin: 0; background: white }}</style>

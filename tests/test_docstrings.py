@@ -28,15 +28,15 @@ PACKAGES = ["benchkit", "benchkit.measure", "benchkit.show.plots"]
 #: What the names of these packages return, the methods of a run, the statistics that other tools
 #: import, and the tools of agents, who read the docstrings.
 RETURNED = {
-    "benchkit.analysis.changepoint.detect": ["ChangePoint", "Marks", "detect", "detect_many"],
+    "benchkit.analysis.changepoints": ["ChangePoint", "Marks", "detect", "detect_many"],
     "benchkit.analysis.compare.comparison": ["Comparison"],
     "benchkit.analysis.insight.diagnose": ["diagnose"],
     "benchkit.analysis.insight.limits": ["run_limits"],
     "benchkit.analysis.insight.memory": ["memory_peaks"],
     "benchkit.analysis.insight.whatif": ["what_if"],
     "benchkit.analysis.regression.history": ["History"],
-    "benchkit.analysis.stats.effects": ["Effects", "compare", "compare_bootstrap"],
-    "benchkit.analysis.stats.stopping": ["next_step", "power_table", "runs_needed"],
+    "benchkit.analysis.effects": ["Effects", "compare", "compare_bootstrap"],
+    "benchkit.analysis.design": ["next_step", "power_table", "runs_needed"],
     "benchkit.cli.agents.tools": ["StoreTools"],
     "benchkit.show.dashboard.embed": ["RunPanel"],
 }

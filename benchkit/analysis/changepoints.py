@@ -1,5 +1,331 @@
-"""Import path of the detector for other tools; the code is in `changepoint.detect`."""
+"""Find changes of level in nightly series: one series, or all series of a store at once.
 
-from benchkit.analysis.changepoint.detect import ChangePoint, Marks, detect, detect_many
+Takes values of a metric by night; returns changes of level. Other modules classify a change as a
+regression, an improvement or a slow machine. Each night is judged with earlier nights only: more
+nights append changes and never move or remove a change, so that events can be kept in a ledger.
+"""
 
-__all__ = ["ChangePoint", "Marks", "detect", "detect_many"]
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import stdtrit
+
+from benchkit.analysis.changepoint.candidates import (
+    LatestNight,
+    find_candidates,
+    find_short_candidates,
+    recent_distances,
+)
+from benchkit.analysis.changepoint.checkpoints import Checkpoints, scan_nights
+from benchkit.analysis.changepoint.rule import FEWEST_REFERENCE_NIGHTS
+from benchkit.analysis.changepoint.scan import scan
+from benchkit.analysis.changepoint.state import Events, LatestReference
+from benchkit.errors import UsageError
+
+__all__ = [
+    "ChangePoint",
+    "Detection",
+    "LatestNight",
+    "Marks",
+    "detect",
+    "detect_many",
+    "detect_nights",
+    "latest_night",
+]
+
+Floats = NDArray[np.float64]
+
+#: Coverage of the interval of a ratio.
+LEVEL = 0.95
+#: Logarithm that stands for a zero, that of the smallest number: a metric that leaves zero has
+#: changed by a ratio of infinity.
+LOG_OF_ZERO = float(np.log(np.finfo(float).tiny))
+#: Distance of one night from its reference, in noise units, from which on it is suspect.
+SUSPECT_UNITS = 6.0
+#: Smallest change of a suspect night, as logarithm of a ratio.
+SUSPECT_CHANGE = 0.03
+#: Size of a change (logarithm of a ratio) above which one of the levels is zero.
+INFINITE_CHANGE = 500.0
+
+
+@dataclass(frozen=True)
+class ChangePoint:
+    """A lasting change of level in one series.
+
+    Parameters
+    ----------
+    index : int
+        First night of the new level, as a position in the series.
+    ratio : float
+        Level after / level before: 1.1 is 10 % more. Infinity if the level was zero before.
+    low, high : float
+        95 % interval of `ratio`, from the nights up to the detection. Noise in the direction of
+        a change helps its detection, so that small changes are overestimated.
+    confidence : float
+        1 - probability that noise like that of the reference causes this alarm on a night.
+    direction : int
+        1 if the level rose, -1 if it fell; the metric defines which direction is worse.
+    detected_at : int
+        Position of the night on which the change was detected.
+    """
+
+    index: int
+    ratio: float
+    low: float
+    high: float
+    confidence: float
+    direction: int
+    detected_at: int
+
+
+@dataclass(frozen=True)
+class Marks:
+    """Restarts and excluded nights of a series, in the unit of its times.
+
+    Parameters
+    ----------
+    restarts : sequence
+        Times from which on earlier nights are not used as reference: an accepted change, a new
+        machine, a new version of the workload.
+    excluded : sequence
+        Times of nights to ignore.
+    """
+
+    restarts: Sequence[Any] = ()
+    excluded: Sequence[Any] = ()
+
+
+@dataclass(frozen=True)
+class Detection:
+    """Result of the detection on one night."""
+
+    changes: list[list[ChangePoint]]  # Changes of each series, in order of detection
+    latest: LatestNight  # The last night of each series relative to its reference
+    # States of the series, with which the detection on the next night is faster.
+    checkpoints: Checkpoints
+
+
+def detect(times: ArrayLike, values: ArrayLike, *, marks: Marks | None = None) -> list[ChangePoint]:
+    """Find the changes of level in one series.
+
+    Parameters
+    ----------
+    times : array_like, shape (nights,)
+        Ascending: dates or numbers. Only `marks` refers to them; spacing has no effect.
+    values : array_like, shape (nights,)
+        One metric. NaN, infinite and negative values count as missing nights.
+    marks : Marks, optional
+        Restarts of the reference and excluded nights.
+
+    Returns
+    -------
+    list of ChangePoint
+        In order of detection.
+
+    Raises
+    ------
+    UsageError
+        Times are not ascending, or their number differs from that of the values.
+
+    See Also
+    --------
+    detect_many : The same for many series, about a hundred times faster per series.
+
+    Notes
+    -----
+    A step of 5 % needs at least 10 nights before and three nights after it. One night is not
+    enough, because it cannot be distinguished from an outlier. The rule is in
+    `benchkit.analysis.changepoint.rule`.
+
+    Examples
+    --------
+    >>> values = [10.0, 10.1, 9.9, 10.0] * 5 + [11.0, 11.1, 10.9, 11.0]
+    >>> [change] = detect(range(24), values)
+    >>> change.index, change.detected_at, round(change.ratio, 2), change.direction
+    (20, 22, 1.1, 1)
+    """
+    values = np.asarray(values, float)
+    if values.ndim != 1:
+        raise UsageError(f"values: {values.ndim} dimensions; expected one (see detect_many)")
+    return detect_many(values[None], times=times, marks=[marks])[0]
+
+
+def detect_many(
+    values: ArrayLike,
+    *,
+    times: ArrayLike | None = None,
+    marks: Sequence[Marks | None] | None = None,
+) -> list[list[ChangePoint]]:
+    """Find the changes of level in many series at once.
+
+    Parameters
+    ----------
+    values : array_like, shape (series, nights)
+        One metric per series. NaN, infinite and negative values count as missing nights.
+    times : array_like, shape (nights,), optional
+        Ascending, shared by all series. By default nights are numbered from 0.
+    marks : sequence of Marks or None, one per series, optional
+        Restarts and excluded nights, in the unit of `times`.
+
+    Returns
+    -------
+    list of list of ChangePoint
+        One list per series, equal to the result of `detect` for that series.
+
+    Raises
+    ------
+    UsageError
+        The shapes do not match, or times are not ascending.
+
+    Examples
+    --------
+    >>> quiet = [1.0, 1.01, 0.99, 1.0] * 6
+    >>> [(change.direction, change.index) for change in detect_many([quiet[:20] + [0.8] * 4])[0]]
+    [(-1, 20)]
+    """
+    rows = _Rows.of(values, times, marks)
+    return rows.changes(scan(rows.y))
+
+
+def detect_nights(
+    values: ArrayLike,
+    *,
+    times: ArrayLike | None = None,
+    marks: Sequence[Marks | None] | None = None,
+    earlier: Checkpoints | None = None,
+) -> Detection:
+    """Find the changes of level in many series, and judge their last night."""
+    rows = _Rows.of(values, times, marks)
+    earlier = Checkpoints.empty() if earlier is None else earlier
+    events, reference, checkpoints = scan_nights(rows.y, rows.length, rows.before_latest, earlier)
+    return Detection(rows.changes(events), rows.latest_night(reference), checkpoints)
+
+
+def latest_night(
+    values: ArrayLike,
+    *,
+    times: ArrayLike | None = None,
+    marks: Sequence[Marks | None] | None = None,
+) -> LatestNight:
+    """Return the last night of each series relative to its reference."""
+    return detect_nights(values, times=times, marks=marks).latest
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """Series without gaps: one row for each segment of a series between two restarts."""
+
+    y: NDArray[np.float64]  # (rows, nights) logarithms, NaN after the last
+    night: NDArray[np.int64]  # (rows, nights) position in the series
+    length: NDArray[np.int64]  # (rows,)
+    series: NDArray[np.int64]  # (rows,)
+    n_series: int
+    n_nights: int
+
+    @classmethod
+    def of(
+        cls, values: ArrayLike, times: ArrayLike | None, marks: Sequence[Marks | None] | None
+    ) -> _Rows:
+        """Return the rows of series; raise `UsageError` where the shapes do not match."""
+        values = np.array(values, float, ndmin=2)
+        if values.ndim != 2:
+            raise UsageError(f"values: {values.ndim} dimensions; expected (series, nights)")
+        n_series, n_nights = values.shape
+        nights = np.arange(n_nights) if times is None else np.asarray(times)
+        if nights.shape != (n_nights,):
+            raise UsageError(f"times: shape {nights.shape}; expected ({n_nights},), one per night")
+        if (nights[1:] < nights[:-1]).any():
+            raise UsageError("times: not ascending; sort the nights first")
+        if marks is not None and len(marks) != n_series:
+            raise UsageError(
+                f"marks: {len(marks)} given; expected one for each of {n_series} series"
+            )
+
+        valid = np.isfinite(values) & (values >= 0)
+        segment = np.zeros((n_series, n_nights), int)
+        for row, mark in enumerate(marks or ()):
+            if mark is None:
+                continue
+            for time in mark.restarts:
+                segment[row] += nights >= time
+            if len(mark.excluded):
+                valid[row] &= ~np.isin(nights, np.asarray(mark.excluded, nights.dtype))
+        return cls._packed(values, valid, segment)
+
+    @classmethod
+    def _packed(
+        cls, values: NDArray[np.float64], valid: NDArray[np.bool_], segment: NDArray[np.int64]
+    ) -> _Rows:
+        """Move the valid nights to the left, each segment in its own row."""
+        n_series, n_nights = values.shape
+        n_segments = int(segment.max(initial=0)) + 1
+        counts = valid.sum(axis=1)
+        if n_segments > 1:
+            number = np.arange(n_series)[:, None] * n_segments + segment
+            counts = np.bincount(number[valid], minlength=n_series * n_segments)
+        rows = np.flatnonzero(counts)
+        length = counts[rows]
+        # Valid nights are in order of series, segments (these have ascending times) and nights.
+        inside = np.arange(length.max(initial=0)) < length[:, None]
+        y, night = np.full(inside.shape, np.nan), np.zeros(inside.shape, int)
+        with np.errstate(divide="ignore"):
+            y[inside] = np.maximum(np.log(values[valid]), LOG_OF_ZERO)
+        night[inside] = np.broadcast_to(np.arange(n_nights), valid.shape)[valid]
+        return cls(y, night, length, rows // n_segments, n_series, n_nights)
+
+    def changes(self, events: Events) -> list[list[ChangePoint]]:
+        """Return the changes of each series, in order of detection."""
+        half = -stdtrit(20, (1 - LEVEL) / 2) * events.error
+        infinite = np.abs(events.change) > INFINITE_CHANGE
+        with np.errstate(over="ignore"):
+            ratio, low, high = (
+                np.exp(np.where(infinite, np.inf * events.change, change))
+                for change in (events.change, events.change - half, events.change + half)
+            )
+        index = self.night[events.row, events.index]
+        seen = self.night[events.row, events.detected_at]
+        columns = (index, ratio, low, high, 1 - events.chance, np.sign(events.change), seen)
+        changes: list[list[ChangePoint]] = [[] for _ in range(self.n_series)]
+        for series, i, r, lo, hi, c, d, s in zip(
+            self.series[events.row].tolist(), *(c.tolist() for c in columns), strict=True
+        ):
+            changes[series].append(ChangePoint(i, r, lo, hi, c, int(d), s))
+        return changes
+
+    @property
+    def before_latest(self) -> NDArray[np.int64]:
+        """Number of nights without the last one, and without that before it if enough remain."""
+        return self.length - np.where(self.length > FEWEST_REFERENCE_NIGHTS + 1, 2, 1)
+
+    def latest_night(self, reference: LatestReference) -> LatestNight:
+        """Return the last night relative to a reference that ends before it."""
+        ratio, units = np.full((2, self.n_series), np.nan)
+        suspect, candidate, n_before = np.zeros((3, self.n_series), int)
+        since = np.full(self.n_series, self.n_nights - 1)
+        row = np.flatnonzero(self.length >= 2)
+        row = row[self.night[row, self.length[row] - 1] == self.n_nights - 1]
+        change = self.y[row, self.length[row] - 1] - reference.level[row]
+        series = self.series[row]
+        n_before[series] = self.length[row] - 1
+        ratio[series], units[series] = np.exp(change), change / reference.noise[row]
+        with np.errstate(invalid="ignore"):
+            far = (np.abs(units) >= SUSPECT_UNITS) & (np.abs(np.log(ratio)) >= SUSPECT_CHANGE)
+        suspect[far] = np.sign(units[far])
+        distance, at = recent_distances(self.y, self.length, row, reference)
+        candidate[series], first = find_candidates(distance, at, row, change, reference)
+        since[series] = self.night[row, first]
+        recent = np.full((self.n_series, self.n_nights), np.nan)
+        recent_units = distance / reference.earlier_noise[row, None]
+        recent[series[:, None], self.night[row[:, None], at]] = recent_units
+        short = np.isnan(change) & (n_before[series] < FEWEST_REFERENCE_NIGHTS)
+        sign, short_ratio = find_short_candidates(self.y, self.length, row[short])
+        candidate[series[short]] = sign
+        # The build of the first night is the reference of a short series.
+        since[series[short]] = self.night[row[short]][:, 1:2].ravel()
+        ratio[series[short]] = np.where(sign != 0, short_ratio, np.nan)
+        return LatestNight(ratio, units, suspect, candidate, since, n_before, recent)

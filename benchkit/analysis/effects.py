@@ -1,5 +1,239 @@
-"""Import path of the effect estimates, kept for other tools; the code is in `stats.effects`."""
+"""Compare two sets of runs: ratios, intervals, probabilities and verdicts, row by row.
 
-from benchkit.analysis.stats.effects import Effects, compare, compare_bootstrap
+Takes and returns arrays. A row is one metric of one workload. All rows of a report are compared
+together, because they share an estimate of the machine's noise and a false-discovery rate. No
+random numbers are used: equal arrays give equal results.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from benchkit.analysis.stats.bootstrap import compare_bootstrap
+from benchkit.analysis.stats.classify import classify_effects
+from benchkit.analysis.stats.joint_evidence import (
+    JointEvidence,
+    combine_evidence,
+    metric_correlation,
+)
+from benchkit.analysis.stats.log_scale import LogValues, matrix, to_log_scale
+from benchkit.analysis.stats.moderated_t import TTestResult, moderated_t
+from benchkit.analysis.stats.moderated_variance import successive_variance
+from benchkit.analysis.stats.relabelling import relabelled_p
+from benchkit.analysis.stats.verdicts import Effects
+from benchkit.errors import UsageError
 
 __all__ = ["Effects", "compare", "compare_bootstrap"]
+
+Array = NDArray[np.float64]
+
+
+def compare(
+    baseline: ArrayLike,
+    contender: ArrayLike,
+    *,
+    null: ArrayLike | None = None,
+    history: ArrayLike | None = None,
+    blocked: bool = False,
+    family: ArrayLike | None = None,
+    workload: ArrayLike | None = None,
+    correction: str | None = "fdr_bh",
+    level: float = 0.95,
+    same: float = 0.05,
+    resolution: ArrayLike | None = None,
+    labels: tuple[str, str] = ("less", "more"),
+) -> Effects:
+    """Compare a contender with its baseline, all tests of a report at once.
+
+    Parameters
+    ----------
+    baseline, contender : array_like, shape (tests, runs)
+        Values of a metric, in one unit for each row; NaN is a missing run, and the numbers of
+        runs may differ.
+    null : array_like, shape (tests, runs), optional
+        Runs of the null arm, which has the environment of the baseline. They are added to the
+        baseline, and tested against it to check the calibration of the experiment.
+    history : array_like, shape (tests, nights), optional
+        The same metrics of earlier nights, a prior estimate of the noise of each row. Levels have
+        no effect, because only differences of successive nights are used.
+    blocked : bool, default False
+        Column i of each arm ran in block i, back to back: a disturbance affects a whole block.
+    family : array_like, shape (tests,), optional
+        Labels of rows with similar noise, usually the name of the metric. Noise is estimated
+        within a family; the correction covers all rows.
+    workload : array_like, shape (tests,), optional
+        Labels of the workloads that the rows are metrics of; column i of the rows of a workload
+        is the same run, and `family` the metric. The metrics of a workload then support each
+        other, if the report has at least 20 workloads and 100 rows.
+    correction : str or None, default "fdr_bh"
+        Method of statsmodels' ``multipletests``; None leaves p values unchanged.
+    level : float, default 0.95
+        Confidence of the intervals; a change is listed when q <= 1 - level.
+    same : float, default 0.05
+        A row whose ``1 - 2 (1 - level)`` interval (two one-sided tests) is within 1 ± same is
+        called `same`.
+    resolution : array_like, optional
+        Smallest step of the metric's clock or counter, in its unit; a number, or an array with
+        an element per row. Default: the smallest observed step, in rows where values repeat.
+    labels : tuple of str, default ("less", "more")
+        Verdicts of a decrease and of an increase; ("faster", "slower") for times.
+
+    Returns
+    -------
+    Effects
+        Arrays with one element for each test.
+
+    Raises
+    ------
+    UsageError
+        The shapes do not match, or the correction is unknown.
+
+    See Also
+    --------
+    compare_bootstrap : The table of coiled/benchmarks, for comparison; not calibrated.
+    benchkit.analysis.design.next_step : The same test, repeated while runs are added.
+
+    Notes
+    -----
+    The model of a row is ``log y = mean of the arm + block + noise``, with noise of variance σ²
+    and block of variance γ σ². For a given γ, generalised least squares gives the difference of
+    the means, its leverage c, and s² on N - 2 degrees of freedom. γ is one value for a family,
+    from the trimmed mean of the log ratio of variances between and within blocks (the consensus
+    of [2]_), not below 0. The variance between blocks adds all its degrees of freedom if γ is 0,
+    and fewer the larger γ is: almost none (the paired test) under a drift, which affects rows of
+    different noise differently.
+
+    Variances are shrunk towards those of the other rows, or towards the prediction of a regression
+    on the variance of the history, by empirical Bayes [1]_; see
+    `benchkit.analysis.stats.moderated_variance.shrink`. With the shrunk s~² on d degrees of
+    freedom, ``t = difference / sqrt(c s~²)`` has Student's t distribution.
+
+    With at most five runs of an arm and a hundred rows or more, p is first corrected for noise of
+    two modes, which makes arms that differ by chance and have no spread, if runs with exchanged
+    labels show it: see `benchkit.analysis.stats.relabelling.relabelled_p`.
+
+    p values are corrected by Benjamini-Hochberg [3]_; intervals of the R rows listed as changed,
+    of m, have level ``1 - (1 - level) R / m`` [4]_, so that the selection does not reduce their
+    coverage. If `workload` is given, q is instead the expected share of false discoveries with the
+    evidence of all metrics of a workload; see
+    `benchkit.analysis.stats.joint_evidence.combine_evidence`. With fewer than ten rows that vary,
+    each row is tested with its own variance. Rows with zeros have no logarithm: they are compared
+    as differences in units of the baseline's mean.
+
+    A null arm with p < 0.01 shows that arms of this row differ by more than their runs do. The only
+    estimate of this difference is d0, that of the null arm and the baseline: if the contender is
+    another null arm, ``difference / (sqrt(3 / 4) |d0|)`` has Student's t distribution on one degree
+    of freedom. A change inside the interval of this distribution at `level` (up to 11 times d0,
+    with 0.95) gets the verdict `noise`.
+
+    References
+    ----------
+    .. [1] G. K. Smyth, "Linear models and empirical Bayes methods for assessing differential
+       expression in microarray experiments", Stat. Appl. Genet. Mol. Biol. 3 (2004).
+    .. [2] G. K. Smyth, J. Michaud, H. S. Scott, "Use of within-array replicate spots for assessing
+       differential expression in microarray experiments", Bioinformatics 21 (2005).
+    .. [3] Y. Benjamini, Y. Hochberg, "Controlling the false discovery rate", J. R. Stat. Soc. B 57
+       (1995).
+    .. [4] Y. Benjamini, D. Yekutieli, "False discovery rate-adjusted multiple confidence intervals
+       for selected parameters", J. Am. Stat. Assoc. 100 (2005).
+
+    Examples
+    --------
+    >>> baseline = [[10.0, 10.2, 9.9, 10.1], [5.0, 5.1, 5.2, 5.1]]
+    >>> contender = [[12.0, 12.1, 12.3, 11.9], [5.1, 5.0, 5.1, 5.2]]
+    >>> effects = compare(baseline, contender, labels=("faster", "slower"))
+    >>> effects.verdict.tolist(), effects.ratio.round(2).tolist()
+    (['slower', 'same'], [1.2, 1.0])
+    """
+    points = to_log_scale(baseline, contender, null, blocked=blocked, resolution=resolution)
+    n_tests = len(points.contender)
+    families = _families(family, n_tests)
+    predictor = _predictor(history, points)
+    test = moderated_t(points, points.contender, blocked, families, predictor)
+
+    null_test = None
+    if points.baseline.shape[2] > 1:
+        first = replace(points, baseline=points.baseline[:, :, :1])
+        null_test = moderated_t(first, points.baseline[:, :, 1], blocked, families, predictor)
+    listed = adjust(test.p, "fdr_bh") <= 1 - level
+    relabelled = relabelled_p(points, test, listed, blocked, families, level=level)
+    own_q = adjust(relabelled.p, correction)
+    joint = None
+    # The evidence of several metrics is computed from the t test: not where that is too certain.
+    if workload is not None and family is not None and relabelled.is_exact:
+        joint = _joint_evidence(points, test, blocked, workload, family)
+    return classify_effects(
+        points,
+        test,
+        null_test,
+        q=own_q if joint is None else np.where(np.isnan(joint.q), own_q, joint.q),
+        own_q=own_q,
+        joint=joint,
+        n_false=relabelled.n_false,
+        blocked=blocked,
+        level=level,
+        same=same,
+        labels=labels,
+    )
+
+
+def _joint_evidence(
+    points: LogValues, test: TTestResult, blocked: bool, workload: ArrayLike, family: ArrayLike
+) -> JointEvidence | None:
+    """Return the evidence of all metrics of each workload; None if that cannot be estimated."""
+    workloads, metrics = (
+        np.unique(np.asarray(labels), return_inverse=True)[1].ravel()
+        for labels in (workload, family)
+    )
+    if not len(workloads) == len(metrics) == len(test.p):
+        raise UsageError(f"workload: {len(workloads)} labels for {len(test.p)} tests")
+    if not len(workloads):
+        return None
+    correlation = metric_correlation(points, blocked, workloads, metrics)
+    return combine_evidence(test.estimate, test.se, test.df, workloads, correlation)
+
+
+def adjust(p: Array, correction: str | None) -> Array:
+    """Return p values corrected for the number of rows; rows with NaN are ignored."""
+    q = np.full(len(p), np.nan)
+    known = np.isfinite(p)
+    if correction is None:
+        return p.copy()
+    if known.any():
+        from statsmodels.stats.multitest import multipletests  # takes 1 s, needed only here
+
+        try:
+            q[known] = multipletests(p[known], method=correction)[1]
+        except ValueError:
+            raise UsageError(
+                f"no correction named {correction!r}: 'fdr_bh', or another of statsmodels' "
+                "multipletests, or None"
+            ) from None
+    return q
+
+
+def _families(family: ArrayLike | None, n_tests: int) -> list[NDArray[np.int64]]:
+    if family is None:
+        return [np.arange(n_tests)]
+    labels = np.asarray(family)
+    if labels.shape != (n_tests,):
+        raise UsageError(
+            f"family: {labels.shape} labels for {n_tests} tests; expected one for each test"
+        )
+    return [np.flatnonzero(labels == label) for label in np.unique(labels)]
+
+
+def _predictor(history: ArrayLike | None, points: LogValues) -> Array | None:
+    if history is None:
+        return None
+    nights = matrix(history, "history")
+    if len(nights) != len(points.contender):
+        raise UsageError(
+            f"history: {len(nights)} rows for {len(points.contender)} tests; expected one for each"
+        )
+    with np.errstate(invalid="ignore", divide="ignore"):
+        logs = np.where(nights > 0, np.log(nights), np.nan)
+    return successive_variance(logs)

@@ -1,6 +1,6 @@
 """Scan many nightly series for steps, night after night, using earlier nights only.
 
-`benchkit.analysis.changepoint.detect` converts dates, marks and missing nights into rows. The
+`benchkit.analysis.changepoints` converts dates, marks and missing nights into rows. The
 replay is exact: events of a night do not depend on later nights, so more nights only append events.
 
 `benchkit.analysis.changepoint.rule` decides whether the last nights are a change. Then the first

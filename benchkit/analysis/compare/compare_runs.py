@@ -1,7 +1,7 @@
 """Compare tables of runs, workload by workload, and return a `Comparison`.
 
 Tables have the columns of `Store.runs`. This module selects the valid runs and assigns them to
-blocks; `benchkit.analysis.stats.effects` computes the statistics.
+blocks; `benchkit.analysis.effects` computes the statistics.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ import pandas as pd
 from benchkit.analysis.compare.comparison import Comparison
 from benchkit.analysis.compare.rows import build_rows, stack, valid_runs
 from benchkit.analysis.compare.run_warnings import comparison_warnings
+from benchkit.analysis.effects import Effects
+from benchkit.analysis.effects import compare as compare_arrays
 from benchkit.analysis.metric_limits import newest_definitions, quality_warnings
 from benchkit.analysis.metric_names import check_metrics
 from benchkit.analysis.run.baseline import is_simulated
-from benchkit.analysis.stats.effects import Effects
-from benchkit.analysis.stats.effects import compare as compare_arrays
 from benchkit.analysis.stats.welch import mean_difference
 from benchkit.errors import NotEnoughRuns, UsageError, did_you_mean
 from benchkit.formatting import counted
@@ -66,7 +66,7 @@ def compare(
     blocked : bool, optional
         Whether to compare runs within blocks; by default if all arms are from the same experiments.
     level, same : float
-        See `benchkit.analysis.stats.effects.compare`.
+        See `benchkit.analysis.effects.compare`.
     names : tuple of str
         Names of baseline and contender in messages.
 

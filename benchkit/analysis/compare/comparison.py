@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from benchkit.analysis.compare.group_totals import changed_rows, describe_group_change
-from benchkit.analysis.stats.effects import Effects
+from benchkit.analysis.effects import Effects
 from benchkit.formatting import counted, format_change, format_quantity, html_text
 from benchkit.table import Table
 from benchkit.values import json_safe

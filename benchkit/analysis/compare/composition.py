@@ -23,8 +23,8 @@ from benchkit.analysis.compare.group_cells import (
     exact_values,
 )
 from benchkit.analysis.compare.rows import stack
-from benchkit.analysis.stats.effects import Effects, adjust
-from benchkit.analysis.stats.effects import compare as compare_arrays
+from benchkit.analysis.effects import Effects, adjust
+from benchkit.analysis.effects import compare as compare_arrays
 
 __all__ = ["SHARES", "compare_groups"]
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchkit.analysis.changepoint.detect import ChangePoint, detect_many
+from benchkit.analysis.changepoints import ChangePoint, detect_many
 from benchkit.analysis.compare.composition import SHARES
 from benchkit.analysis.compare.group_cells import LEAST_SHARE, SAME, UNITS
 from benchkit.analysis.compare.group_totals import (

@@ -17,7 +17,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from benchkit.analysis.changepoint.checkpoints import Checkpoints
-from benchkit.analysis.changepoint.detect import (
+from benchkit.analysis.changepoints import (
     ChangePoint,
     Detection,
     LatestNight,

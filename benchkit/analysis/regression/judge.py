@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from benchkit.analysis.changepoint.detect import LatestNight
+from benchkit.analysis.changepoints import LatestNight
 from benchkit.analysis.regression.fleet import FleetGroup, fleet_step
 from benchkit.analysis.regression.history import SERIES_FIELDS, History, night_name
 from benchkit.analysis.regression.level_events import NOT_ATTEMPTED, NightLevels, worse_direction

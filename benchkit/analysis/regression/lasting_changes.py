@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from benchkit.analysis.changepoint.detect import ChangePoint, detect_many
+from benchkit.analysis.changepoints import ChangePoint, detect_many
 
 __all__ = ["LASTING_NIGHTS", "LastingChange", "find_lasting_changes"]
 

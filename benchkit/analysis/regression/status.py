@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from benchkit.analysis.changepoint.detect import ChangePoint
+from benchkit.analysis.changepoints import ChangePoint
 from benchkit.analysis.regression.history import History, night_name
 from benchkit.analysis.regression.level_events import SAME_CHANGE_NIGHTS, worse_direction
 from benchkit.analysis.regression.regression import FAILING, Regression, read_ledger, series_name

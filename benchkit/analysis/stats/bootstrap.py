@@ -2,7 +2,7 @@
 
 Takes runs; returns probabilities, for comparison with the table of coiled/benchmarks, which
 approximates them by 10 000 random resamples. The intervals are too narrow for few runs (five a
-side: 88 % instead of 95 %); `benchkit.analysis.stats.effects.compare` gives verdicts.
+side: 88 % instead of 95 %); `benchkit.analysis.effects.compare` gives verdicts.
 """
 
 from __future__ import annotations

@@ -14,9 +14,9 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from benchkit.analysis.stats.effects import compare
+from benchkit.analysis.design import LOOKS, equivalence_test, next_step
+from benchkit.analysis.effects import compare
 from benchkit.analysis.stats.step_posterior import chances_of_place, weight_of_events
-from benchkit.analysis.stats.stopping import LOOKS, equivalence_test, next_step
 
 __all__ = ["MIN_FINAL_BLOCKS", "Block", "Search"]
 

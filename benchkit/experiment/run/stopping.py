@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from benchkit.analysis.stats.stopping import LOOKS, next_step
+from benchkit.analysis.design import LOOKS, next_step
 from benchkit.errors import UsageError
 from benchkit.experiment.run.estimate import Estimate
 from benchkit.experiment.run.plan import NULL_ARM, Measurement

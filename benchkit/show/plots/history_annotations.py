@@ -16,7 +16,7 @@ from bokeh.models import ColumnDataSource, Scatter, Segment
 from bokeh.plotting import figure
 from numpy.typing import NDArray
 
-from benchkit.analysis.changepoint.detect import ChangePoint
+from benchkit.analysis.changepoints import ChangePoint
 from benchkit.analysis.regression.history import History, night_name
 from benchkit.analysis.regression.level_events import worse_direction
 from benchkit.analysis.regression.regression import Regression

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from benchkit.analysis.changepoint.detect import ChangePoint
+from benchkit.analysis.changepoints import ChangePoint
 from benchkit.analysis.regression.history import History, build_history, night_name
 from benchkit.analysis.regression.level_events import worse_direction
 from benchkit.analysis.regression.nights import is_reported

@@ -4,7 +4,7 @@ from helpers.nightly_series import NIGHTS, SHAPES, bursts, lognormal, with_step
 
 from benchkit.analysis.changepoint import scan
 from benchkit.analysis.changepoint.checkpoints import Checkpoints
-from benchkit.analysis.changepoint.detect import Marks, detect_many, detect_nights
+from benchkit.analysis.changepoints import Marks, detect_many, detect_nights
 
 
 def assert_same(found, expected):

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from helpers.nightly_series import lognormal
 
-from benchkit.analysis.changepoint.detect import latest_night
+from benchkit.analysis.changepoints import latest_night
 
 
 def test_latest_night_marks_suspect_series(rng):

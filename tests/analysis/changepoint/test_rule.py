@@ -18,7 +18,7 @@ from helpers.nightly_series import (
 )
 from scipy.stats import binomtest
 
-from benchkit.analysis.changepoint.detect import detect_many
+from benchkit.analysis.changepoints import detect_many
 
 #: Kind of noise -> largest rate of alarms per series-night, both directions; 0.0003 for the others.
 #: Autocorrelated noise resembles changes of level, and long-lasting modes are changes of level.

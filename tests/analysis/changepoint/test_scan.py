@@ -3,7 +3,7 @@ import pytest
 from helpers.nightly_series import NIGHTS, SHAPES, bursts, lognormal, with_step
 
 from benchkit.analysis.changepoint import rule, scan
-from benchkit.analysis.changepoint.detect import detect_many
+from benchkit.analysis.changepoints import detect_many
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.__name__)

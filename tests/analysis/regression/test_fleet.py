@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from benchkit.analysis.changepoint.detect import detect_many, latest_night
+from benchkit.analysis.changepoints import detect_many, latest_night
 from benchkit.analysis.regression.fleet import fleet_step
 from benchkit.errors import UsageError
 

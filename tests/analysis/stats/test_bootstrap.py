@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
+from benchkit.analysis.effects import compare_bootstrap
 from benchkit.analysis.stats.bootstrap import THRESHOLDS
-from benchkit.analysis.stats.effects import compare_bootstrap
 from benchkit.errors import UsageError
 
 

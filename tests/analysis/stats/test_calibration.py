@@ -9,8 +9,8 @@ import pytest
 from helpers.simulated_noise import IN_TIME, INDEPENDENT, make, report
 from scipy.stats import binom, binomtest
 
-from benchkit.analysis.stats.effects import compare
-from benchkit.analysis.stats.stopping import LOOKS, next_step
+from benchkit.analysis.design import LOOKS, next_step
+from benchkit.analysis.effects import compare
 
 LEAST_PROBABILITY = 1e-4
 

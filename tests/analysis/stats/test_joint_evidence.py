@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from helpers.simulated_noise import report, workload_report
 
-from benchkit.analysis.stats.effects import compare
+from benchkit.analysis.effects import compare
 from benchkit.analysis.stats.joint_evidence import combine_evidence, metric_correlation
 from benchkit.errors import UsageError
 

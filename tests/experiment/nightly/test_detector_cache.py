@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from benchkit.analysis.changepoint.detect import detect_nights
+from benchkit.analysis.changepoints import detect_nights
 from benchkit.experiment.nightly import detector_cache
 from benchkit.experiment.nightly.detector_cache import read_checkpoints, write_checkpoints
 

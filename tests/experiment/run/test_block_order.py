@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import benchkit
+from benchkit.analysis.effects import compare
 from benchkit.analysis.stats.confirmation import CONFIRMATION_LOOKS, judge_reruns
-from benchkit.analysis.stats.effects import compare
 from benchkit.experiment.bisect import session
 from benchkit.experiment.bisect.candidates import Candidate
 from benchkit.experiment.bisect.search import Search

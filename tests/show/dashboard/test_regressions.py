@@ -5,7 +5,7 @@ import re
 from helpers.dashboard_server import text_of
 from helpers.history_data import FASTER, SLOWER, fill
 
-from benchkit.analysis.changepoint.detect import ChangePoint
+from benchkit.analysis.changepoints import ChangePoint
 from benchkit.analysis.regression.status import reported_change
 from benchkit.show.dashboard.nights import overview, regressions
 from benchkit.show.dashboard.state import nights

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from benchkit.analysis.stats.effects import compare
+from benchkit.analysis.effects import compare
 from benchkit.errors import UsageError
 
 

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from helpers.simulated_noise import make
 
-from benchkit.analysis.stats.stopping import LOOKS, next_step, sequential_p
+from benchkit.analysis.design import LOOKS, next_step, sequential_p
 
 
 def arms(rng, n_tests, n_blocks, level=0.02):

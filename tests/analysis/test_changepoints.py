@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from helpers.nightly_series import NIGHTS, SHAPES, first_hits, lognormal, with_step
 
-from benchkit.analysis.changepoint.detect import ChangePoint, Marks, detect, detect_many
+from benchkit.analysis.changepoints import ChangePoint, Marks, detect, detect_many
 from benchkit.errors import UsageError
 
 
