@@ -21,8 +21,8 @@ from uuid import uuid4
 
 from _store_faults import SHAPES, Case, Harness
 from _store_operations import OPERATIONS
-from helpers import s3_server
-from helpers.fault_proxy import FaultProxy
+from validation import s3_server
+from validation.fault_proxy import FaultProxy
 
 from benchkit.errors import BenchkitError
 from benchkit.store import bucket

@@ -13,8 +13,8 @@ from collections import Counter
 from pathlib import Path
 from signal import SIGHUP, SIGINT, SIGKILL, SIGTERM
 
-from helpers.ended_commands import AB, BISECT, NIGHTLY, RUN, SECRET, EndedCommand
-from helpers.synthetic_runs import make_run
+from validation.ended_commands import AB, BISECT, NIGHTLY, RUN, SECRET, EndedCommand
+from validation.synthetic_runs import make_run
 
 from benchkit import Store
 

@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Callable
 from contextlib import suppress
 
-from helpers.synthetic_runs import make_run
+from validation.synthetic_runs import make_run
 
 from benchkit.errors import UnreadableRun
 from benchkit.store import runfile

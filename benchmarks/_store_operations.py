@@ -8,7 +8,7 @@ from contextlib import suppress
 from hashlib import sha256
 from typing import Any
 
-from helpers.synthetic_runs import make_run
+from validation.synthetic_runs import make_run
 
 from benchkit.measure.run_ids import derived_id
 from benchkit.store.files import LocalFiles

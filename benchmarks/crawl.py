@@ -21,11 +21,11 @@ from typing import Any
 from urllib.parse import quote
 
 HERE = Path(__file__).parent
-sys.path[:0] = [str(HERE.parent), str(HERE.parent / "tests")]
+sys.path[:0] = [str(HERE.parent)]
 
 import xarray as xr  # noqa: E402
 from distributed import Client, LocalCluster  # noqa: E402
-from helpers.dashboard_server import READY, served, with_record  # noqa: E402
+from validation.dashboard_server import READY, served, with_record  # noqa: E402
 from playwright.sync_api import Error, Page, sync_playwright  # noqa: E402
 
 import benchkit  # noqa: E402

@@ -30,11 +30,11 @@ import psutil
 import visitor
 from playwright.async_api import TimeoutError
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from helpers.history_data import LAST, SLOWER, fill
-from helpers.dashboard_server import READY, many_tasks
-from helpers.synthetic_runs import make_run
+from validation.history_data import LAST, SLOWER, fill
+from validation.dashboard_server import READY, many_tasks
+from validation.synthetic_runs import make_run
 
 from benchkit.measure.run_ids import new_id
 

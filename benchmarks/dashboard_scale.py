@@ -28,10 +28,10 @@ import psutil
 from playwright.sync_api import sync_playwright
 
 HERE = Path(__file__).parent
-sys.path[:0] = [str(HERE.parent), str(HERE.parent / "tests")]
+sys.path[:0] = [str(HERE.parent)]
 
-from helpers.dashboard_server import READY  # noqa: E402
-from helpers.large_index import fill_index  # noqa: E402
+from validation.dashboard_server import READY  # noqa: E402
+from validation.large_index import fill_index  # noqa: E402
 
 #: Name of a store -> number of runs, runs per night, goals for seconds of the first page and for MB
 #: of the server.

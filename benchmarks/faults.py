@@ -35,7 +35,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 HERE = Path(__file__).parent
-sys.path[:0] = [str(HERE.parent), str(HERE.parent / "tests")]
+sys.path[:0] = [str(HERE.parent)]
 
 if __name__ == "__main__" and sys.argv[1:2] == ["store"]:
     from _store_faults import main_store

@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
-sys.path[:0] = [str(HERE.parent), str(HERE.parent / "tests")]
+sys.path[:0] = [str(HERE.parent)]
 
 import numpy as np  # noqa: E402
-from helpers.graph_runs import MadeTask, graph_run  # noqa: E402
+from validation.graph_runs import MadeTask, graph_run  # noqa: E402
 
 from benchkit.analysis.insight.critical_path import critical_path  # noqa: E402
 from benchkit.analysis.insight.limits import run_limits  # noqa: E402

@@ -65,11 +65,11 @@ import time
 from pathlib import Path
 
 HERE = Path(__file__).parent
-sys.path[:0] = [str(HERE.parent), str(HERE.parent / "tests")]
+sys.path[:0] = [str(HERE.parent)]
 
 import numpy as np  # noqa: E402
 import xarray as xr  # noqa: E402
-from helpers.synthetic_runs import make_run  # noqa: E402
+from validation.synthetic_runs import make_run  # noqa: E402
 
 from benchkit.store.query.database import query  # noqa: E402
 from benchkit.store.query.table_cache import TableCache  # noqa: E402

@@ -12,11 +12,11 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).parent
-sys.path[:0] = [str(HERE.parent), str(HERE.parent / "tests")]
+sys.path[:0] = [str(HERE.parent)]
 
 import numpy as np  # noqa: E402
-from helpers import simulated_noise as noise  # noqa: E402
-from helpers.simulated_groups import frame_arms  # noqa: E402
+from validation import simulated_noise as noise  # noqa: E402
+from validation.simulated_groups import frame_arms  # noqa: E402
 
 from benchkit.analysis.compare.frames import find_frame  # noqa: E402
 from benchkit.analysis.regression.lasting_changes import find_lasting_changes  # noqa: E402

@@ -18,9 +18,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from helpers.synthetic_runs import make_run
+from validation.synthetic_runs import make_run
 
 from benchkit.measure.run_ids import derived_id
 from benchkit.show.site import SITE_METRICS, build_site

@@ -21,15 +21,15 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
-sys.path[:0] = [str(HERE.parent), str(HERE.parent / "tests")]
+sys.path[:0] = [str(HERE.parent)]
 
 import numpy as np  # noqa: E402
 import pandas as pd  # noqa: E402
 import pyarrow as pa  # noqa: E402
 import pyarrow.parquet as pq  # noqa: E402
 import xarray as xr  # noqa: E402
-from helpers.large_index import fill_index  # noqa: E402
-from helpers.synthetic_runs import make_record, make_run  # noqa: E402
+from validation.large_index import fill_index  # noqa: E402
+from validation.synthetic_runs import make_record, make_run  # noqa: E402
 
 from benchkit.measure.run_ids import new_id  # noqa: E402
 from benchkit.store.runfile import encode_tree  # noqa: E402

@@ -21,10 +21,10 @@ from collections import Counter
 from pathlib import Path
 
 HERE = Path(__file__).parent
-sys.path[:0] = [str(HERE.parent), str(HERE.parent / "tests")]
+sys.path[:0] = [str(HERE.parent)]
 
 import numpy as np  # noqa: E402
-from helpers.graph_runs import MadeTask, graph_run  # noqa: E402
+from validation.graph_runs import MadeTask, graph_run  # noqa: E402
 
 from benchkit.store.run import Run  # noqa: E402
 from benchkit.store.store import Store  # noqa: E402

@@ -2,9 +2,9 @@
 
 Prints a row per quantity: scenario, capture level, metric, truth, what the run says, and the error.
 `--release 2023.4.1` measures in an environment with that release of distributed, which uv builds.
-`--hosts` measures clusters of several hosts (`tests/helpers/hosts`) with clocks 4 s apart, whose
+`--hosts` measures clusters of several hosts (`validation/hosts`) with clocks 4 s apart, whose
 links count the bytes; without it, local clusters.
-The truths are those of `tests/helpers/truth`. Exit code 1: a value is off by more than 3 % (10 %
+The truths are those of `validation/truth`. Exit code 1: a value is off by more than 3 % (10 %
 if the run says that it is estimated), absent without a reason, or a scenario failed.
 """
 
@@ -21,12 +21,12 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
-sys.path[:0] = [str(HERE.parent), str(HERE.parent / "tests")]
+sys.path[:0] = [str(HERE.parent)]
 
-from helpers.hosts import missing as missing_for_hosts  # noqa: E402
-from helpers.releases import release_python  # noqa: E402
-from helpers.truth import SCENARIOS  # noqa: E402
-from helpers.truth.hosts import measure_on_hosts  # noqa: E402
+from validation.hosts import missing as missing_for_hosts  # noqa: E402
+from validation.releases import release_python  # noqa: E402
+from validation.truth import SCENARIOS  # noqa: E402
+from validation.truth.hosts import measure_on_hosts  # noqa: E402
 
 from benchkit.store.build.run_from_recording import run_from_recording  # noqa: E402
 from benchkit.store.run import Run  # noqa: E402
@@ -47,25 +47,25 @@ def python_of(release: str, folder: Path) -> str:
 
 
 def measured_path(folder: Path) -> str:
-    """Return a folder with what an interpreter needs for ``python -m helpers.truth``."""
+    """Return a folder with what an interpreter needs for ``python -m validation.truth``."""
     package = folder / "path" / "benchkit"
     package.mkdir(parents=True)
     (package / "__init__.py").touch()  # else an installed benchkit comes first
     (package / "measure").symlink_to(HERE.parent / "benchkit" / "measure")
-    (folder / "path" / "helpers").symlink_to(HERE.parent / "tests" / "helpers")
+    (folder / "path" / "validation").symlink_to(HERE.parent / "validation")
     return str(folder / "path")
 
 
 def results(
     python: str, path: str, folder: Path, level: str, names: list[str], on: str
 ) -> Iterator[dict[str, Any]]:
-    """Yield what `helpers.truth` prints for each scenario, measured by another interpreter."""
+    """Yield what `validation.truth` prints for each scenario, measured by another interpreter."""
     for name in names:
         if on == "hosts":
             done = measure_on_hosts(python, path, folder, level, name)
         else:
             done = subprocess.run(
-                [python, "-m", "helpers.truth", str(folder), level, name],
+                [python, "-m", "validation.truth", str(folder), level, name],
                 cwd=folder,
                 env={**os.environ, "PYTHONPATH": path},
                 capture_output=True,

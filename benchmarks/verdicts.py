@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
-sys.path[:0] = [str(HERE.parent), str(HERE.parent / "tests")]
+sys.path[:0] = [str(HERE.parent)]
 
 import numpy as np  # noqa: E402
 import pandas as pd  # noqa: E402
-from helpers import simulated_noise as noise  # noqa: E402
-from helpers.simulated_groups import group_report, score_groups  # noqa: E402
+from validation import simulated_noise as noise  # noqa: E402
+from validation.simulated_groups import group_report, score_groups  # noqa: E402
 
 import benchkit  # noqa: E402
 from benchkit.analysis.compare.compare_runs import DEFAULT_METRICS  # noqa: E402

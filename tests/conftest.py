@@ -13,9 +13,10 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from helpers import hosts, s3_server
-from helpers.fault_proxy import FaultProxy
 from hypothesis import settings
+
+from validation import hosts, s3_server
+from validation.fault_proxy import FaultProxy
 
 # Workers of local clusters are forks of a process that has imported Dask: two start in 0.6 instead
 # of 5 s on a busy machine, in the commands that tests run, too; not in named environments, which do
@@ -118,7 +119,7 @@ def real_bucket(rados_gateway: FaultProxy, monkeypatch: pytest.MonkeyPatch, tmp_
 
 @pytest.fixture(scope="session")
 def namespaces() -> None:
-    """Fail in CI and skip elsewhere if `helpers.hosts` cannot make hosts."""
+    """Fail in CI and skip elsewhere if `validation.hosts` cannot make hosts."""
     if reason := hosts.missing():
         pytest.fail(reason) if os.environ.get("CI") else pytest.skip(reason)
 

@@ -15,7 +15,6 @@ from pathlib import Path
 
 import pytest
 import yaml
-from helpers.synthetic_runs import make_run
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -29,6 +28,7 @@ from benchkit.store.interchange.results import import_results
 from benchkit.store.runfile import encode_tree, run_name
 from benchkit.store.selector import parse_selection, select_runs
 from benchkit.store.store import Store
+from validation.synthetic_runs import make_run
 
 NIGHT = 1785549600.0
 RUN_ID = derived_id(NIGHT, "fuzz")

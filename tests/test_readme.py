@@ -6,8 +6,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from helpers import s3_server
 from helpers.commands import run_python
+
+from validation import s3_server
 
 ROOT = Path(__file__).parent.parent
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)

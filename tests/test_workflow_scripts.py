@@ -21,11 +21,11 @@ import pandas as pd
 import pytest
 from helpers.git_server import GitServer
 from helpers.github_server import GitHubServer
-from helpers.synthetic_runs import make_run
 from helpers.workflow_steps import FILES, RECORDED, ROOT, Runner, script, scripts, variables
 
 from benchkit.measure.run_ids import new_id
 from benchkit.store.store import Store
+from validation.synthetic_runs import make_run
 
 VENV = ["bin/python", "-m", "venv", ".venv"]
 INSTALL = [".venv/bin/python", "-m", "pip", "install", "-q"]

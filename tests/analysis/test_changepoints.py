@@ -2,10 +2,10 @@ import dataclasses
 
 import numpy as np
 import pytest
-from helpers.nightly_series import NIGHTS, SHAPES, first_hits, lognormal, with_step
 
 from benchkit.analysis.changepoints import ChangePoint, Marks, detect, detect_many
 from benchkit.errors import UsageError
+from validation.nightly_series import NIGHTS, SHAPES, first_hits, lognormal, with_step
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.__name__)

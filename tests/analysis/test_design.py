@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
-from helpers.simulated_noise import make
 
 from benchkit.analysis.design import LOOKS, next_step, sequential_p
+from validation.simulated_noise import make
 
 
 def arms(rng, n_tests, n_blocks, level=0.02):

@@ -7,11 +7,11 @@ import numpy as np
 import pandas as pd
 import pytest
 from click.testing import CliRunner
-from helpers.synthetic_runs import make_run
 
 from benchkit.cli.main import benchkit as main
 from benchkit.store.runfile import encode_tree, index_record, run_name
 from benchkit.store.store import Store
+from validation.synthetic_runs import make_run
 
 N_NIGHTS, FIRST_SLOW = 34, 28
 

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from helpers.dashboard_server import open_page, sees, served
 
 from benchkit.cli.main import benchkit as main
 from benchkit.store.store import Store
+from validation.dashboard_server import open_page, sees, served
 
 WORKLOADS = """import time
 from benchkit import workload
@@ -37,7 +37,7 @@ ENVIRONMENTS = {
 }
 #: Adds runs, prints the id of each that the store acknowledged, and compacts now and then.
 ADD_RUNS = """import sys
-from helpers.synthetic_runs import make_run
+from validation.synthetic_runs import make_run
 from benchkit.store.store import Store
 store = Store(sys.argv[1])
 for number in range(int(sys.argv[2])):

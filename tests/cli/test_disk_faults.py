@@ -8,13 +8,13 @@ import re
 import click
 import pytest
 from helpers.commands_on_disk import disk, run_commands
-from helpers.synthetic_runs import make_run
 
 from benchkit.cli.main import benchkit
 from benchkit.experiment.run.plan import write_plan
 from benchkit.measure.run_ids import derived_id
 from benchkit.store.runfile import encode_run, run_name
 from benchkit.store.store import Store
+from validation.synthetic_runs import make_run
 
 NIGHT = 1785549600.0
 RUN = derived_id(NIGHT, "0")

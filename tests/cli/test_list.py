@@ -5,13 +5,13 @@ import sys
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from helpers.synthetic_runs import make_record
 
 import benchkit.cli.list as list_module
 from benchkit.cli.main import benchkit
 from benchkit.cli.rows import print_json
 from benchkit.measure.run_ids import new_id
 from benchkit.store.store import Store
+from validation.synthetic_runs import make_record
 
 
 @pytest.fixture

@@ -6,10 +6,10 @@ import json
 
 import pytest
 from click.testing import CliRunner
-from helpers.synthetic_runs import make_run
 
 from benchkit.cli.main import benchkit as main
 from benchkit.store.store import Store
+from validation.synthetic_runs import make_run
 
 
 @pytest.fixture

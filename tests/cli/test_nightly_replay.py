@@ -7,10 +7,10 @@ import json
 import pandas as pd
 import pytest
 from click.testing import CliRunner
-from helpers.replayed_nights import CONTROL, FIRST, N_NIGHTS, TIP, Plan, nights
 
 from benchkit.cli.main import benchkit as main
 from benchkit.store.store import Store
+from validation.replayed_nights import CONTROL, FIRST, N_NIGHTS, TIP, Plan, nights
 
 FIRST_JUDGED = 44
 

@@ -11,10 +11,10 @@ import time
 from signal import SIGHUP, SIGINT, SIGKILL, SIGTERM
 
 import pytest
-from helpers.ended_commands import AB, BISECT, NIGHTLY, ROOT, RUN, SECRET, EndedCommand
-from helpers.synthetic_runs import make_run
 
 from benchkit.store.store import Store
+from validation.ended_commands import AB, BISECT, NIGHTLY, ROOT, RUN, SECRET, EndedCommand
+from validation.synthetic_runs import make_run
 
 CODES = {SIGTERM: 143, SIGHUP: 129, SIGINT: 130, SIGKILL: -9}
 

@@ -16,10 +16,9 @@ from pathlib import Path
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE.parents[1]), str(HERE.parent)]
 
-from helpers.synthetic_runs import make_run  # noqa: E402
-
 from benchkit.measure.run_ids import derived_id  # noqa: E402
 from benchkit.store.store import Store  # noqa: E402
+from validation.synthetic_runs import make_run  # noqa: E402
 
 NIGHT = 1785549600.0  # 2026-08-01T02:00:00Z
 

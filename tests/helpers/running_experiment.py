@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from benchkit.measure.run_ids import new_id
-from helpers.dashboard_server import (
+from validation.dashboard_server import (
     HOSTILE,
     with_record,
 )

@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from helpers.clusters.project import wait_until
-from helpers.hosts import UPTIME_STEP_S, Hosts
+from validation.hosts import UPTIME_STEP_S, Hosts
 
 pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("namespaces")]
 
@@ -184,7 +184,7 @@ def names_of_namespaces(processes):
 @pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGTERM])
 def test_killed_test_leaves_nothing(tmp_path, sent):
     script = (
-        "import sys, time; from pathlib import Path; from helpers.hosts import Hosts\n"
+        "import sys, time; from pathlib import Path; from validation.hosts import Hosts\n"
         f"with Hosts(3, Path({str(tmp_path)!r})) as hosts:\n"
         "    hosts.start_cluster()\n"
         "    print('runs', flush=True)\n"

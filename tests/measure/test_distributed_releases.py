@@ -7,11 +7,11 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from helpers.releases import OLDEST, release_python
 
 import benchkit
 from benchkit.store.build.run_from_recording import run_from_recording
 from benchkit.store.run import Run
+from validation.releases import OLDEST, release_python
 
 WORKLOAD = """
 import ctypes

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import dask
 import pytest
-from helpers.synthetic_runs import make_run
 
 from benchkit.errors import UsageError
 from benchkit.experiment.environment.environment import Environment
@@ -23,6 +22,7 @@ from benchkit.show.grafana.link import chosen_template
 from benchkit.store.bucket import _limit_size
 from benchkit.store.manifest import default_store
 from benchkit.store.store import Store
+from validation.synthetic_runs import make_run
 
 WORKLOAD = "from benchkit import workload\n@workload\ndef one(client, scale):\n    return 1\n"
 

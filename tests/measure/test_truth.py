@@ -9,11 +9,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from helpers.truth import SCENARIOS
-from helpers.truth.hosts import measure_on_hosts
 
 from benchkit.store.build.run_from_recording import run_from_recording
 from benchkit.store.run import Run
+from validation.truth import SCENARIOS
+from validation.truth.hosts import measure_on_hosts
 
 ROOT = Path(__file__).parents[2]
 PATH = os.pathsep.join([str(ROOT), str(ROOT / "tests")])
@@ -55,7 +55,7 @@ def named_error(run, metric):
 def test_run_agrees_with_truth(name, tmp_path):
     level = "light" if name in LIGHT else "full"
     done = subprocess.run(
-        [sys.executable, "-m", "helpers.truth", str(tmp_path), level, name],
+        [sys.executable, "-m", "validation.truth", str(tmp_path), level, name],
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": PATH},
         capture_output=True,

@@ -12,7 +12,6 @@ from bokeh.core.serialization import Serializer
 from bokeh.document import Document
 from bokeh.model import util
 from bokeh.models import Range1d, Select, Slider
-from helpers.history_data import FASTER, SLOWER, fill
 
 from benchkit._compat import bokeh_serializer
 from benchkit.analysis.run.timeline import TaskTimeline
@@ -20,6 +19,7 @@ from benchkit.show.dashboard import app
 from benchkit.show.dashboard.run.page import live_figures
 from benchkit.show.dashboard.state.time_window import Window
 from benchkit.store.run import Run
+from validation.history_data import FASTER, SLOWER, fill
 
 bokeh_query = HasProps.query_properties_with_values
 bokeh_visit = util.visit_immediate_value_references

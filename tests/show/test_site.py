@@ -6,8 +6,6 @@ from xml.etree import ElementTree
 import pandas as pd
 import pytest
 from click.testing import CliRunner
-from helpers.history_data import FAILING, FASTER, SLOWER, fill
-from helpers.synthetic_runs import make_run
 
 from benchkit.analysis.regression.history import build_history
 from benchkit.cli.main import benchkit as main
@@ -15,6 +13,8 @@ from benchkit.errors import SiteError, UsageError
 from benchkit.show.site import build_site
 from benchkit.show.site.collect import collect_site, page_name
 from benchkit.store.store import Store
+from validation.history_data import FAILING, FASTER, SLOWER, fill
+from validation.synthetic_runs import make_run
 
 HOSTILE = "x.<script>alert(1)</script>\"'&[a=</script>]"
 

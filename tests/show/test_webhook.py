@@ -6,7 +6,6 @@ import json
 
 import pytest
 from click.testing import CliRunner
-from helpers.synthetic_runs import make_run
 from helpers.webhook_server import webhook_server
 
 from benchkit.cli.main import benchkit
@@ -14,6 +13,7 @@ from benchkit.errors import UsageError
 from benchkit.measure.secrets import redact_text
 from benchkit.show.issues.webhook import Webhook, WebhookError, webhook_for
 from benchkit.store.store import Store
+from validation.synthetic_runs import make_run
 
 CHANGE = {
     "kind": "opened",

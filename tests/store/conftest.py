@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 import xarray as xr
-from helpers.synthetic_runs import make_run as _make_run
 
 from benchkit.store.store import Store
+from validation.synthetic_runs import make_run as _make_run
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ import itertools
 
 import pandas as pd
 import pytest
-from helpers.synthetic_runs import make_run
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,6 +13,7 @@ from benchkit.measure.run_ids import derived_id
 from benchkit.store.marks import encode_mark, new_mark
 from benchkit.store.runfile import encode_run, run_name
 from benchkit.store.store import Store
+from validation.synthetic_runs import make_run
 
 NIGHT = 1785549600.0
 TREES = [

@@ -7,8 +7,6 @@ import time
 from pathlib import Path
 
 import pytest
-from helpers.fault_proxy import FaultProxy
-from helpers.s3_server import BUCKET
 
 from benchkit.errors import (
     AlreadyStored,
@@ -22,6 +20,8 @@ from benchkit.store import bucket as module
 from benchkit.store.bucket import BucketFiles
 from benchkit.store.runfile import encode_run, run_name
 from benchkit.store.store import Store
+from validation.fault_proxy import FaultProxy
+from validation.s3_server import BUCKET
 
 
 @pytest.fixture

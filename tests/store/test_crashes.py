@@ -21,7 +21,7 @@ HERE = Path(__file__).parent
 PREAMBLE = f"""
 import json, sys
 sys.path[:0] = [{str(HERE.parents[1])!r}, {str(HERE.parent)!r}]
-from helpers.synthetic_runs import make_run
+from validation.synthetic_runs import make_run
 from benchkit.errors import StoreError
 from benchkit.store.store import Store
 store = Store(sys.argv[1])

@@ -4,12 +4,12 @@ import json
 from pathlib import Path
 
 import pytest
-from helpers.synthetic_runs import make_run
 
 from benchkit.errors import UnreadableRun, UsageError
 from benchkit.store.interchange.results import import_results
 from benchkit.store.runfile import encode_tree, index_record, run_name
 from benchkit.store.store import Store
+from validation.synthetic_runs import make_run
 
 OLD_STORES = sorted((Path(__file__).parents[1] / "data").glob("1*"))
 

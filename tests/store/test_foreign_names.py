@@ -6,14 +6,14 @@ from collections import Counter
 
 import boto3
 import pytest
-from helpers.fault_proxy import FaultProxy, _Handler
-from helpers.s3_server import BUCKET
-from helpers.synthetic_runs import make_run
 
 from benchkit.errors import StoreError
 from benchkit.measure import recording
 from benchkit.store.files import STALE_AFTER_S
 from benchkit.store.store import Store
+from validation.fault_proxy import FaultProxy, _Handler
+from validation.s3_server import BUCKET
+from validation.synthetic_runs import make_run
 
 #: Keys that are no names of files of a store; obstore refuses to list a folder that has one.
 FOREIGN = [

@@ -9,8 +9,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from helpers.large_index import index_table
-from helpers.synthetic_runs import make_record
 
 from benchkit.errors import AlreadyStored, StoreError
 from benchkit.measure.run_ids import new_id
@@ -18,6 +16,8 @@ from benchkit.store import index as module
 from benchkit.store.files import LocalFiles
 from benchkit.store.index import Index, write_segments
 from benchkit.store.runfile import encode_run, run_name
+from validation.large_index import index_table
+from validation.synthetic_runs import make_record
 
 
 @pytest.fixture

@@ -10,12 +10,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import xarray as xr
-from helpers.synthetic_recordings import MB, ON, group, record, segment, stacks
 
 from benchkit.errors import UnreadableRun, UsageError
 from benchkit.store.build.run_from_recording import run_from_recording
 from benchkit.store.run import ACCESSORS, Run
 from benchkit.store.schema import METRICS
+from validation.synthetic_recordings import MB, ON, group, record, segment, stacks
 
 MARKUP = "<script>alert('x')</script>"
 

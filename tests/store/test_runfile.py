@@ -407,7 +407,7 @@ def test_written_trees_are_read_by_xarray(tmp_path_factory, groups):
 @pytest.fixture(scope="module")
 def content():
     """Return the bytes of a run file."""
-    from helpers.synthetic_runs import make_run
+    from validation.synthetic_runs import make_run
 
     return encode_run(make_run())[2]
 

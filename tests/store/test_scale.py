@@ -8,10 +8,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from helpers.large_index import fill_index, index_table
 
 from benchkit.store.index import _Segment, write_segments
 from benchkit.store.store import Store
+from validation.large_index import fill_index, index_table
 
 N_RUNS = 200_000
 COLUMNS = [

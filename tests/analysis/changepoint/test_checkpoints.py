@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
-from helpers.nightly_series import NIGHTS, SHAPES, bursts, lognormal, with_step
 
 from benchkit.analysis.changepoint import scan
 from benchkit.analysis.changepoint.checkpoints import Checkpoints
 from benchkit.analysis.changepoints import Marks, detect_many, detect_nights
+from validation.nightly_series import NIGHTS, SHAPES, bursts, lognormal, with_step
 
 
 def assert_same(found, expected):

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
-from helpers.nightly_series import lognormal
 
 from benchkit.analysis.changepoints import latest_night
+from validation.nightly_series import lognormal
 
 
 def test_latest_night_marks_suspect_series(rng):

@@ -1,6 +1,9 @@
 import numpy as np
 import pytest
-from helpers.nightly_series import (
+from scipy.stats import binomtest
+
+from benchkit.analysis.changepoints import detect_many
+from validation.nightly_series import (
     NIGHTS,
     SHAPES,
     autocorrelated,
@@ -16,9 +19,6 @@ from helpers.nightly_series import (
     wandering,
     with_step,
 )
-from scipy.stats import binomtest
-
-from benchkit.analysis.changepoints import detect_many
 
 #: Kind of noise -> largest rate of alarms per series-night, both directions; 0.0003 for the others.
 #: Autocorrelated noise resembles changes of level, and long-lasting modes are changes of level.

@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
-from helpers.nightly_series import NIGHTS, SHAPES, bursts, lognormal, with_step
 
 from benchkit.analysis.changepoint import rule, scan
 from benchkit.analysis.changepoints import detect_many
+from validation.nightly_series import NIGHTS, SHAPES, bursts, lognormal, with_step
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.__name__)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from helpers.graph_runs import MadeTask, graph_run
 
 from benchkit.analysis.compare.causes import cause_changes
 from benchkit.analysis.compare.explain import explain
 from benchkit.errors import NotRecorded
 from benchkit.store.run import Run
+from validation.graph_runs import MadeTask, graph_run
 
 
 def chain(folder, fetch=0.6, compute=1.0, **more):

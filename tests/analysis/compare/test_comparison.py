@@ -1,11 +1,11 @@
 import numpy as np
 import pandas as pd
 import pytest
-from helpers.arm_runs import WORKLOADS, arm_runs
 
 from benchkit.analysis.compare.compare_runs import compare, compare_experiment
 from benchkit.analysis.metric_names import check_metrics
 from benchkit.errors import NotEnoughRuns, UsageError
+from validation.arm_runs import WORKLOADS, arm_runs
 
 
 def test_compare_detects_slower_and_faster_workloads():

@@ -3,8 +3,6 @@
 import numpy as np
 import pandas as pd
 import pytest
-from helpers.run_trees import run_tree
-from helpers.simulated_groups import group_report, score_groups
 
 from benchkit.analysis.compare.composition import compare_groups
 from benchkit.analysis.compare.group_cells import GroupRuns
@@ -13,6 +11,8 @@ from benchkit.analysis.compare.group_totals import (
     describe_group_change,
     group_totals,
 )
+from validation.run_trees import run_tree
+from validation.simulated_groups import group_report, score_groups
 
 
 def runs(seconds, *, n_tasks=10, nbytes=1000.0):

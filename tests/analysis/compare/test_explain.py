@@ -2,12 +2,12 @@ import json
 
 import numpy as np
 import pytest
-from helpers.run_trees import run_tree
 from scipy.stats import binomtest
 
 from benchkit.analysis.compare.environment_diff import differences
 from benchkit.analysis.compare.explain import IDLE, explain
 from benchkit.errors import NotEnoughRuns
+from validation.run_trees import run_tree
 
 
 def test_explain_parts_sum_to_total():

@@ -4,14 +4,14 @@ import numpy as np
 import pandas as pd
 import pytest
 import xarray as xr
-from helpers.run_trees import profile_group, runs_with_stacks
-from helpers.simulated_groups import frame_arms
 
 from benchkit.analysis.compare.frames import find_frame, frame_samples
 from benchkit.analysis.compare.group_totals import changed_rows, describe_group_change
 from benchkit.analysis.compare.run_groups import compare_run_groups
 from benchkit.errors import UnreadableRun
 from benchkit.store.run import Run
+from validation.run_trees import profile_group, runs_with_stacks
+from validation.simulated_groups import frame_arms
 
 ENVIRONMENT = "/envs/{}/lib/python3.12/site-packages/lib/"
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import xarray as xr
-from helpers.synthetic_runs import make_run
 
 from benchkit.analysis.compare.group_totals import describe_group_change, group_totals, run_amounts
+from validation.synthetic_runs import make_run
 
 
 def test_group_totals_are_absent_without_numbers_of_tasks():

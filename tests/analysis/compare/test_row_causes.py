@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pandas as pd
 import pytest
-from helpers.graph_runs import MadeTask, graph_run
 
 from benchkit.analysis.compare.compare_runs import compare
 from benchkit.analysis.compare.row_causes import with_causes
 from benchkit.errors import UnreadableRun
 from benchkit.store.run import Run
+from validation.graph_runs import MadeTask, graph_run
 
 WORKLOADS = ("x.same", "x.slow")
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from helpers.graph_runs import MadeTask, graph_run, tasks_of
-from helpers.synthetic_recordings import ON
 
 from benchkit.analysis.insight.blame import CAUSES, blame_walk
 from benchkit.analysis.insight.limits import run_limits
+from validation.graph_runs import MadeTask, graph_run, tasks_of
+from validation.synthetic_recordings import ON
 
 
 def segments(run):

@@ -6,12 +6,12 @@ import json
 
 import numpy as np
 import pytest
-from helpers.planted_faults import PLANTED, run_of, sample
-from helpers.synthetic_recordings import MB, ON
 
 from benchkit.analysis.insight.diagnose import diagnose
 from benchkit.store.schema import METRICS
 from benchkit.store.store import Store
+from validation.planted_faults import PLANTED, run_of, sample
+from validation.synthetic_recordings import MB, ON
 
 
 def test_healthy_run_has_no_findings(tmp_path):

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from helpers.graph_runs import MadeTask, graph_run
-from helpers.synthetic_recordings import MB, ON, rows
 
 from benchkit.analysis.insight.memory import memory_peaks
 from benchkit.errors import NotRecorded
 from benchkit.measure.capture import HELD_COLUMNS
+from validation.graph_runs import MadeTask, graph_run
+from validation.synthetic_recordings import MB, ON, rows
 
 
 def held(*entries):

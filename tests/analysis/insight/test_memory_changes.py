@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 
 import pytest
-from helpers.graph_runs import MadeTask, graph_run
-from helpers.synthetic_recordings import MB, ON, rows
 
 from benchkit.analysis.insight.memory_changes import bytes_as_text, memory_difference, memory_growth
 from benchkit.errors import NotEnoughRuns, NotRecorded, UsageError
 from benchkit.measure.capture import HELD_COLUMNS
+from validation.graph_runs import MadeTask, graph_run
+from validation.synthetic_recordings import MB, ON, rows
 
 
 def run_with(folder, *sizes, names=("sum-0123456789abcdef", "load"), unmanaged=0.0):

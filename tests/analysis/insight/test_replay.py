@@ -7,9 +7,9 @@ import math
 
 import numpy as np
 import pytest
-from helpers.graph_runs import MadeTask, graph_run
 
 from benchkit.analysis.insight.whatif import WhatIf
+from validation.graph_runs import MadeTask, graph_run
 
 
 @pytest.mark.parametrize("others", ["b-0 b-1 b-2 c-0 c-1 c-2 c-3", "c-0 c-1 c-2 c-3 b-0 b-1 b-2"])

@@ -6,12 +6,12 @@ import json
 from math import exp, nan
 
 import pytest
-from helpers.graph_runs import MadeTask, graph_run, tasks_of
-from helpers.synthetic_recordings import MB, ON
 
 from benchkit.analysis.insight.contention import LEAST_SHARE, MORE_SECONDS
 from benchkit.analysis.insight.whatif import SHAPE_REACH, WhatIf, what_if
 from benchkit.errors import NotRecorded, UnreadableRun, UsageError
+from validation.graph_runs import MadeTask, graph_run, tasks_of
+from validation.synthetic_recordings import MB, ON
 
 
 def eight_tasks(tmp_path, *, second_group=0.0, **tables):

@@ -5,8 +5,6 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
-from helpers.run_records import run_record
-from helpers.run_trees import runs_with_stacks
 
 from benchkit.analysis.compare.group_totals import GroupTotals
 from benchkit.analysis.regression.group_changes import (
@@ -17,6 +15,8 @@ from benchkit.analysis.regression.group_changes import (
 )
 from benchkit.analysis.regression.history import build_history, night_name
 from benchkit.analysis.regression.nights import night_notes
+from validation.run_records import run_record
+from validation.run_trees import runs_with_stacks
 
 
 def nights(seconds, *, n_tasks=None, nbytes=None, **facts):

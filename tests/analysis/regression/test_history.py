@@ -7,10 +7,10 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
-from helpers.run_records import FIRST, run_record
 
 from benchkit.analysis.regression.history import build_history
 from benchkit.measure.run_ids import new_id
+from validation.run_records import FIRST, run_record
 
 
 def history(rows, **options):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
-from helpers.run_records import FIRST, run_record
 
 from benchkit.analysis.regression.history import build_history
 from benchkit.analysis.regression.judge import judge_night
@@ -12,6 +11,7 @@ from benchkit.analysis.regression.level_events import MARGIN_NIGHTS
 from benchkit.analysis.regression.nights import night_notes
 from benchkit.analysis.regression.regression import read_ledger
 from benchkit.measure.run_ids import new_id
+from validation.run_records import FIRST, run_record
 
 N = 60
 

@@ -6,11 +6,11 @@ Bounds are binomial: a test fails at counts that a correct method gives with a p
 
 import numpy as np
 import pytest
-from helpers.simulated_noise import IN_TIME, INDEPENDENT, make, report
 from scipy.stats import binom, binomtest
 
 from benchkit.analysis.design import LOOKS, next_step
 from benchkit.analysis.effects import compare
+from validation.simulated_noise import IN_TIME, INDEPENDENT, make, report
 
 LEAST_PROBABILITY = 1e-4
 

@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
-from helpers.simulated_noise import report, workload_report
 
 from benchkit.analysis.effects import compare
 from benchkit.analysis.stats.joint_evidence import combine_evidence, metric_correlation
 from benchkit.errors import UsageError
+from validation.simulated_noise import report, workload_report
 
 N_REPORTS = 5
 

@@ -1,11 +1,11 @@
 import numpy as np
 import pytest
-from helpers import simulated_noise as noise
 
 from benchkit.analysis.effects import adjust, compare
 from benchkit.analysis.stats.log_scale import to_log_scale
 from benchkit.analysis.stats.moderated_t import moderated_t
 from benchkit.analysis.stats.relabelling import relabelled_p
+from validation import simulated_noise as noise
 
 
 def equal_arms(rng, kind, n_runs, *, n_arms=2, n_tests=700):

@@ -6,10 +6,10 @@ import json
 
 import pytest
 from click.testing import CliRunner
-from helpers.graph_runs import MadeTask, graph_run
 
 from benchkit.cli.main import benchkit
 from benchkit.store.store import Store
+from validation.graph_runs import MadeTask, graph_run
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
-from helpers.run_records import run_record
 
 from benchkit.analysis.regression.history import build_history
 from benchkit.analysis.regression.judge import judge_night
@@ -16,6 +15,7 @@ from benchkit.experiment.environment.environment import Environment
 from benchkit.experiment.nightly import confirm as module
 from benchkit.experiment.run.plan import plan_measurements
 from benchkit.measure.provenance import host_name
+from validation.run_records import run_record
 
 ARMS = {"last-good": "baseline", "null": "baseline", "tonight": "contender"}
 

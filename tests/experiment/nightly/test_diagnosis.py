@@ -4,9 +4,9 @@ from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
-from helpers.run_trees import runs_with_stacks
 
 from benchkit.experiment.nightly import diagnosis
+from validation.run_trees import runs_with_stacks
 
 
 def test_diagnose_names_group_and_function_of_reruns(monkeypatch):

@@ -2,11 +2,11 @@
 
 import numpy as np
 import xarray as xr
-from helpers.run_trees import run_tree
 
 from benchkit.analysis.compare.group_totals import GroupTotals
 from benchkit.errors import UnreadableRun
 from benchkit.experiment.nightly.group_totals import read_group_totals
+from validation.run_trees import run_tree
 
 
 class Runs:

@@ -6,7 +6,6 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
-from helpers.synthetic_runs import make_run
 
 from benchkit.analysis.run.noise import describe_detectable_changes
 from benchkit.errors import UsageError
@@ -20,6 +19,7 @@ from benchkit.experiment.run.known_workloads import (
 )
 from benchkit.measure.workloads import Variant, Workload
 from benchkit.store.store import Store
+from validation.synthetic_runs import make_run
 
 
 @pytest.fixture

@@ -7,8 +7,6 @@ import time
 from datetime import datetime, timezone
 
 import pytest
-from helpers.dashboard_server import with_record
-from helpers.synthetic_runs import make_run
 
 from benchkit.experiment.run import status as module
 from benchkit.experiment.run.plan import plan_name
@@ -17,6 +15,8 @@ from benchkit.measure.run_ids import new_id
 from benchkit.show.dashboard import live
 from benchkit.show.dashboard.state import cache
 from benchkit.store.store import Store
+from validation.dashboard_server import with_record
+from validation.synthetic_runs import make_run
 
 DEADLINE_S = 60.0
 

@@ -6,7 +6,6 @@ from importlib import metadata
 
 import pytest
 import xarray as xr
-from helpers.graph_runs import graph_run, tasks_of
 
 import benchkit
 from benchkit.errors import InvalidEnvironmentError, NotRecorded, UsageError
@@ -23,6 +22,7 @@ from benchkit.simulation.cluster import simulate_graph
 from benchkit.simulation.graph import VirtualGraph
 from benchkit.simulation.model import ClusterShape, Model
 from benchkit.simulation.synthetic import make_graph
+from validation.graph_runs import graph_run, tasks_of
 
 CLUSTER = {
     "class": "dask.distributed.LocalCluster",

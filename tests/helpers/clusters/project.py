@@ -49,7 +49,7 @@ class Project:
         Value of `MARK` in the processes of the cluster.
     variables : mapping of str to str, optional
         Environment variables of the commands.
-    hosts : helpers.hosts.Hosts, optional
+    hosts : validation.hosts.Hosts, optional
         Hosts on whose client the commands run.
     **clusters : mapping
         Cluster options of each environment, by its name.

@@ -9,12 +9,12 @@ from uuid import uuid4
 
 import pytest
 from helpers.clusters.project import Project
-from helpers.hosts import Hosts
-from helpers.releases import OLDEST, release_python
 
 from benchkit.experiment.environment.build import build
 from benchkit.experiment.environment.lookup import find_environment
 from benchkit.store.store import Store
+from validation.hosts import Hosts
+from validation.releases import OLDEST, release_python
 
 pytestmark = [
     pytest.mark.slow,
@@ -30,7 +30,7 @@ RECORD = """
 import json, os, sys, time
 from distributed import Client, wait
 import benchkit
-from helpers.hosts import Network
+from validation.hosts import Network
 
 address, store = sys.argv[1:]
 network = Network()

@@ -5,13 +5,13 @@ from __future__ import annotations
 import shutil
 
 import pytest
-from helpers.dashboard_server import (
-    served,
-)
-from helpers.history_data import fill
 from helpers.running_experiment import in_progress
 
 from benchkit.store.store import Store
+from validation.dashboard_server import (
+    served,
+)
+from validation.history_data import fill
 
 
 @pytest.fixture(scope="session")

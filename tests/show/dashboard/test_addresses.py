@@ -6,12 +6,12 @@ import re
 
 import pandas as pd
 import pytest
-from helpers.dashboard_server import READY, open_page, sees, served
-from helpers.history_data import SLOWER, fill
-from helpers.synthetic_recordings import record, segment, stacks
 from playwright.sync_api import expect
 
 from benchkit.store.build.run_from_recording import run_from_recording
+from validation.dashboard_server import READY, open_page, sees, served
+from validation.history_data import SLOWER, fill
+from validation.synthetic_recordings import record, segment, stacks
 
 #: Bokeh's protocol sends header, metadata and content of a message as separate parts.
 N_PARTS = 3

@@ -11,7 +11,12 @@ from pathlib import Path
 
 import pytest
 import xarray as xr
-from helpers.dashboard_server import (
+from playwright.sync_api import expect
+
+import benchkit.show.dashboard
+from benchkit.measure.run_ids import new_id
+from benchkit.store.store import Store
+from validation.dashboard_server import (
     HOSTILE,
     READY,
     sees,
@@ -19,11 +24,6 @@ from helpers.dashboard_server import (
     wait_for_plots,
     with_record,
 )
-from playwright.sync_api import expect
-
-import benchkit.show.dashboard
-from benchkit.measure.run_ids import new_id
-from benchkit.store.store import Store
 
 FOLDER = Path(benchkit.show.dashboard.__file__).parent
 

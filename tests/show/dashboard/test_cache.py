@@ -6,12 +6,12 @@ import gc
 import weakref
 
 import pytest
-from helpers.dashboard_server import with_record
-from helpers.history_data import FASTER, SLOWER
 
 from benchkit.measure.run_ids import new_id
 from benchkit.show.dashboard.state import cache, nights
 from benchkit.store.store import Store
+from validation.dashboard_server import with_record
+from validation.history_data import FASTER, SLOWER
 
 
 class Large:

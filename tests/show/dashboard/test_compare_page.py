@@ -7,15 +7,6 @@ import re
 import pandas as pd
 import panel as pn
 import pytest
-from helpers.dashboard_server import (
-    READY,
-    open_page,
-    sees,
-    served,
-    text_of,
-    wait_for_plots,
-    with_record,
-)
 from playwright.sync_api import expect
 
 from benchkit.analysis.compare.causes import CauseChanges
@@ -28,6 +19,15 @@ from benchkit.show.dashboard.compare.page import EXAMPLES
 from benchkit.show.dashboard.components.ui import guard
 from benchkit.store.selector import parse_selection
 from benchkit.store.store import Store
+from validation.dashboard_server import (
+    READY,
+    open_page,
+    sees,
+    served,
+    text_of,
+    wait_for_plots,
+    with_record,
+)
 
 #: JavaScript that returns the y position of the first row of each figure with rows, in pixels.
 PLACES = """() => [...Bokeh.documents[0]._all_models.values()]

@@ -6,9 +6,10 @@ import re
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from helpers.dashboard_server import READY, open_page, served
-from helpers.history_data import SLOWER, fill
 from playwright.sync_api import expect
+
+from validation.dashboard_server import READY, open_page, served
+from validation.history_data import SLOWER, fill
 
 #: JavaScript that returns the element with the focus, also inside a shadow root.
 FOCUSED = """(() => {

@@ -7,13 +7,6 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from helpers.dashboard_server import (
-    HOSTILE,
-    open_page,
-    sees,
-    served,
-    with_record,
-)
 from helpers.running_experiment import EXPERIMENT as RUNNING
 from helpers.running_experiment import arm_run
 from playwright.sync_api import expect
@@ -21,6 +14,13 @@ from playwright.sync_api import expect
 from benchkit.experiment.run.status import Status
 from benchkit.show.dashboard import live
 from benchkit.store.store import Store
+from validation.dashboard_server import (
+    HOSTILE,
+    open_page,
+    sees,
+    served,
+    with_record,
+)
 
 EXPERIMENT = "01a20f7d-3ece-729d-98cf-2e770a0e00d3"
 

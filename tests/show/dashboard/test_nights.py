@@ -8,8 +8,6 @@ from urllib.parse import parse_qs, urlsplit
 import numpy as np
 import pandas as pd
 import pytest
-from helpers.dashboard_server import HOSTILE, READY, served, text_of
-from helpers.history_data import FAILING, FASTER, SLOWER, fill
 from playwright.sync_api import expect
 
 from benchkit.analysis.regression.history import build_history
@@ -18,6 +16,8 @@ from benchkit.formatting import MISSING
 from benchkit.show.dashboard.nights import history, overview
 from benchkit.show.dashboard.nights.series_sparkline import series_sparkline
 from benchkit.show.dashboard.state import cache, nights
+from validation.dashboard_server import HOSTILE, READY, served, text_of
+from validation.history_data import FAILING, FASTER, SLOWER, fill
 
 #: JavaScript that returns the position of a run in a history: its kind, and its index from the end.
 DOT = """([kind, back]) => {

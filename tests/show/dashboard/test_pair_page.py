@@ -5,14 +5,6 @@ from __future__ import annotations
 import re
 
 import pytest
-from helpers.dashboard_server import (
-    READY,
-    brush,
-    light_run,
-    open_page,
-    sees,
-    with_record,
-)
 from helpers.running_experiment import EXPERIMENT
 
 from benchkit.analysis.run.timeline import TaskTimeline
@@ -21,6 +13,14 @@ from benchkit.show.dashboard.pair import page as pair_page
 from benchkit.show.dashboard.pair import task_groups as pair_groups
 from benchkit.show.dashboard.state.pair_window import PairWindow
 from benchkit.store.run import Run
+from validation.dashboard_server import (
+    READY,
+    brush,
+    light_run,
+    open_page,
+    sees,
+    with_record,
+)
 
 
 def pair_window(trees, **state):

@@ -7,13 +7,13 @@ import os
 import ssl
 
 import pytest
-from helpers.dashboard_server import READY, brush, sees, served
 from helpers.event_loops import run_in_thread
 from helpers.nginx import free_port, nginx, program
 from tornado.httpclient import HTTPClientError, HTTPRequest
 from tornado.websocket import websocket_connect
 
 from benchkit.store.store import Store
+from validation.dashboard_server import READY, brush, sees, served
 
 HOST = "bench.example.org"
 

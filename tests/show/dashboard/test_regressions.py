@@ -2,14 +2,13 @@
 
 import re
 
-from helpers.dashboard_server import text_of
-from helpers.history_data import FASTER, SLOWER, fill
-
 from benchkit.analysis.changepoints import ChangePoint
 from benchkit.analysis.regression.status import reported_change
 from benchkit.show.dashboard.nights import overview, regressions
 from benchkit.show.dashboard.state import nights
 from benchkit.store.store import Store
+from validation.dashboard_server import text_of
+from validation.history_data import FASTER, SLOWER, fill
 
 
 def cells(view):

@@ -10,7 +10,17 @@ from urllib.parse import parse_qsl, quote
 
 import panel as pn
 import pytest
-from helpers.dashboard_server import (
+from helpers.running_experiment import EXPERIMENT
+from playwright.sync_api import expect
+
+from benchkit.analysis.run.timeline import TaskTimeline
+from benchkit.show.dashboard.run import page as run_page
+from benchkit.show.dashboard.run.conclusion import conclusion
+from benchkit.show.dashboard.state import cache, nights
+from benchkit.show.dashboard.state.time_window import Window
+from benchkit.store.schema import METRICS
+from benchkit.store.store import Store
+from validation.dashboard_server import (
     HOSTILE,
     READY,
     brush,
@@ -22,19 +32,9 @@ from helpers.dashboard_server import (
     wait_for_plots,
     zoom,
 )
-from helpers.graph_runs import MadeTask, graph_run
-from helpers.history_data import SLOWER
-from helpers.running_experiment import EXPERIMENT
-from helpers.synthetic_recordings import ON
-from playwright.sync_api import expect
-
-from benchkit.analysis.run.timeline import TaskTimeline
-from benchkit.show.dashboard.run import page as run_page
-from benchkit.show.dashboard.run.conclusion import conclusion
-from benchkit.show.dashboard.state import cache, nights
-from benchkit.show.dashboard.state.time_window import Window
-from benchkit.store.schema import METRICS
-from benchkit.store.store import Store
+from validation.graph_runs import MadeTask, graph_run
+from validation.history_data import SLOWER
+from validation.synthetic_recordings import ON
 
 ROW = ".tabulator-row .tabulator-cell[tabulator-field='task group']"
 

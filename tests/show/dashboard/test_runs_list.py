@@ -3,13 +3,13 @@
 import pandas as pd
 import panel as pn
 import pytest
-from helpers.large_index import fill_index
 
 from benchkit.show.dashboard.components.markup import outcome_text
 from benchkit.show.dashboard.lists import runs
 from benchkit.show.dashboard.lists.runs import _pair_link, _run_link, _table
 from benchkit.show.dashboard.nights import overview
 from benchkit.store.store import Store
+from validation.large_index import fill_index
 
 
 def test_rows_have_the_links_and_texts_of_their_runs(tmp_path):

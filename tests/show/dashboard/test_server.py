@@ -11,13 +11,13 @@ from pathlib import Path
 
 import psutil
 import pytest
-from helpers.dashboard_server import open_page, sees, served
 from helpers.event_loops import run_in_thread
 
 from benchkit.cli.main import benchkit as command
 from benchkit.errors import UsageError
 from benchkit.show.dashboard.server import _bind, account_filter
 from benchkit.store.store import Store
+from validation.dashboard_server import open_page, sees, served
 
 BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
 

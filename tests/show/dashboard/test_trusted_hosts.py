@@ -7,13 +7,13 @@ import socket
 from urllib.parse import urlsplit
 
 import pytest
-from helpers.dashboard_server import served
 from helpers.event_loops import run_in_thread
 from tornado.httpclient import HTTPClientError, HTTPRequest
 from tornado.websocket import websocket_connect
 
 from benchkit.show.dashboard.web.trusted_hosts import host_of, own_names
 from benchkit.store.store import Store
+from validation.dashboard_server import served
 
 
 @pytest.fixture(scope="module", params=[(), ("--num-procs", "2")], ids=["one", "two"])

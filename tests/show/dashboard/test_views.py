@@ -11,12 +11,12 @@ import pandas as pd
 import pytest
 import xarray as xr
 from axe_playwright_python.sync_playwright import Axe
-from helpers.dashboard_server import HOSTILE, READY, served, with_record
-from helpers.history_data import FAILING, NEW, SLOWER, fill
 from playwright.sync_api import expect
 
 from benchkit.analysis.run.noise import run_noise
 from benchkit.measure.run_ids import derived_id, new_id
+from validation.dashboard_server import HOSTILE, READY, served, with_record
+from validation.history_data import FAILING, NEW, SLOWER, fill
 
 NIGHTS = 30
 EXPERIMENT = new_id()

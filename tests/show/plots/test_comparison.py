@@ -6,14 +6,14 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 from bokeh.models.annotations import ColorBar
-from helpers.arm_runs import WORKLOADS, arm_runs
-from helpers.run_trees import run_tree
 from scipy.stats import gmean
 
 from benchkit import plots
 from benchkit.analysis.compare.compare_runs import compare
 from benchkit.analysis.compare.explain import explain
 from benchkit.store.schema import METRICS
+from validation.arm_runs import WORKLOADS, arm_runs
+from validation.run_trees import run_tree
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,6 @@ import xarray as xr
 from bokeh.embed import file_html
 from bokeh.models.annotations import ColorBar
 from bokeh.resources import INLINE
-from helpers.synthetic_runs import make_run
 from playwright.sync_api import expect
 
 from benchkit import plots
@@ -17,6 +16,7 @@ from benchkit.show.plots.flame import flame_frames
 from benchkit.show.plots.flame_difference import merged_frames
 from benchkit.show.plots.transfers import TransferMatrix
 from benchkit.store.run import Run
+from validation.synthetic_runs import make_run
 
 PROFILE = pd.DataFrame(
     {

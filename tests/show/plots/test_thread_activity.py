@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from helpers.graph_runs import graph_run, tasks_of
 
 from benchkit.analysis.insight.blame import CAUSES
 from benchkit.show.plots.thread_activity import CAUSE_LABELS, N_LIMIT_BARS, limits_over_time
 from benchkit.show.theme import CAUSE_COLOURS
 from benchkit.store.run import Run
+from validation.graph_runs import graph_run, tasks_of
 
 
 @pytest.fixture

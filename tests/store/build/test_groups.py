@@ -8,7 +8,6 @@ from array import array
 
 import numpy as np
 import pytest
-from helpers.synthetic_recordings import MB, ON, graph, group, record, rows, segment, stacks, worker
 
 from benchkit import Store
 from benchkit.errors import NotRecorded
@@ -16,6 +15,17 @@ from benchkit.measure.capture import HELD_COLUMNS
 from benchkit.store.build.run_from_recording import run_from_recording
 from benchkit.store.run import Run
 from benchkit.store.variables import COORDINATES, GROUPS
+from validation.synthetic_recordings import (
+    MB,
+    ON,
+    graph,
+    group,
+    record,
+    rows,
+    segment,
+    stacks,
+    worker,
+)
 
 HOSTILE = "half \udc80, NUL \0, <b>bold</b>, µ,\nnew line"
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from helpers.synthetic_recordings import MB, NAN
 
 from benchkit.store.build.memory import cluster_memory, mean_uncertainty, sampled_share
 from benchkit.store.build.shape import shaped
+from validation.synthetic_recordings import MB, NAN
 
 DURATION = 10.0
 

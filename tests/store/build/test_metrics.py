@@ -6,12 +6,12 @@ import json
 
 import numpy as np
 import pytest
-from helpers.synthetic_recordings import MB, NAN, OFF, ON, group, record, segment, worker
 
 from benchkit.store.build.metrics import biggest_group, compute_metrics
 from benchkit.store.build.run_from_recording import run_from_recording
 from benchkit.store.run import Run
 from benchkit.store.schema import METRICS
+from validation.synthetic_recordings import MB, NAN, OFF, ON, group, record, segment, worker
 
 
 def metrics_of(folder, *segments, **tail):

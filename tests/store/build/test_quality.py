@@ -6,11 +6,11 @@ import json
 
 import numpy as np
 import pytest
-from helpers.synthetic_recordings import MB, OFF, ON, group, record, segment, worker
 
 from benchkit.store.build.quality import Note, kinds_by_metric
 from benchkit.store.build.run_from_recording import run_from_recording
 from benchkit.store.schema import METRICS
+from validation.synthetic_recordings import MB, OFF, ON, group, record, segment, worker
 
 STEPS = np.arange(ON - 1, OFF + 1, 0.25)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import zlib
 
 import numpy as np
-from helpers.synthetic_recordings import ON, record, segment, stacks, worker
 
 from benchkit.store.build.run_from_recording import run_from_recording
+from validation.synthetic_recordings import ON, record, segment, stacks, worker
 
 FIELDS = ("count", "bytes", "bytes_compressed", "seconds")
 

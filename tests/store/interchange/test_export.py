@@ -10,8 +10,6 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
-from helpers.graph_runs import graph_run, tasks_of
-from helpers.synthetic_runs import make_run
 
 from benchkit.cli.main import benchkit as main
 from benchkit.errors import UsageError
@@ -19,6 +17,8 @@ from benchkit.store.interchange import trace
 from benchkit.store.interchange.export import RUN_FORMATS, STORE_FORMATS, export_run, export_runs
 from benchkit.store.run import Run
 from benchkit.store.schema import METRICS
+from validation.graph_runs import graph_run, tasks_of
+from validation.synthetic_runs import make_run
 
 COMMITS = ["a" * 40, "b" * 40]
 

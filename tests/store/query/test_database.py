@@ -7,11 +7,11 @@ import json
 import pandas as pd
 import pytest
 from click.testing import CliRunner
-from helpers.synthetic_runs import make_run
 
 from benchkit.cli.main import benchkit as main
 from benchkit.errors import UsageError
 from benchkit.store.query.table_cache import TableCache
+from validation.synthetic_runs import make_run
 
 
 @pytest.fixture

@@ -5,12 +5,12 @@ from __future__ import annotations
 from importlib import import_module
 
 import pytest
-from helpers.graph_runs import MadeTask
-from helpers.planted_faults import PLANTED, busy, event, later, own_seconds, run_of, sample
-from helpers.synthetic_recordings import MB, ON
 
 from benchkit.analysis.insight.diagnose import all_rules, diagnose
 from benchkit.analysis.insight.findings import Case
+from validation.graph_runs import MadeTask
+from validation.planted_faults import PLANTED, busy, event, later, own_seconds, run_of, sample
+from validation.synthetic_recordings import MB, ON
 
 
 @pytest.mark.parametrize(("scheduler", "graph", "is_found"), [(1.0, 0.5, True), (0.3, 2.0, False)])

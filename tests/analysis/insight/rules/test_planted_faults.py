@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from helpers.planted_faults import PLANTED, SIMILAR, run_of
 
 from benchkit.analysis.insight.diagnose import all_rules, diagnose
 from benchkit.analysis.insight.findings import Case
+from validation.planted_faults import PLANTED, SIMILAR, run_of
 
 
 def test_every_rule_has_a_planted_fault():

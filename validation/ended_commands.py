@@ -18,7 +18,7 @@ from uuid import uuid4
 
 import psutil
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[1]
 #: Value that must not appear in a file of the store, nor be printed.
 SECRET = "PlantedSecret0x7f3a9c1d5e"
 #: Seconds in which processes end whose parent was killed.

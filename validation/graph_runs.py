@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from benchkit.measure.capture import GRAPH_COLUMNS, ROW
 from benchkit.store.build.run_from_recording import run_from_recording
 from benchkit.store.run import Run
-from helpers.synthetic_recordings import ON, group, record, segment, table, worker
+from validation.synthetic_recordings import ON, group, record, segment, table, worker
 
 __all__ = ["MadeTask", "graph_run", "tasks_of"]
 

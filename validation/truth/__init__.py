@@ -6,11 +6,11 @@ keeps for the processes, read by another process. `benchmarks/truth.py` prints t
 `tests/measure/test_truth.py` asserts part of it.
 
 Needs Dask, NumPy and `benchkit.measure` only, so that it also runs in an environment with an old
-release: ``python -m helpers.truth FOLDER LEVEL SCENARIO,...`` prints one JSON line per scenario.
+release: ``python -m validation.truth FOLDER LEVEL SCENARIO,...`` prints one JSON line per scenario.
 """
 
-from helpers.truth import counts, hosts, memory, seconds  # noqa: F401 (they register scenarios)
-from helpers.truth.measure import measure
-from helpers.truth.scenario import SCENARIOS, Scenario
+from validation.truth import counts, hosts, memory, seconds  # noqa: F401 (they register scenarios)
+from validation.truth.measure import measure
+from validation.truth.scenario import SCENARIOS, Scenario
 
 __all__ = ["SCENARIOS", "Scenario", "measure"]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from helpers.truth.bodies import MB, hold, keep, nap, spin, write
-from helpers.truth.scenario import IN_PROCESS, scenario
+from validation.truth.bodies import MB, hold, keep, nap, spin, write
+from validation.truth.scenario import IN_PROCESS, scenario
 
 __all__: list[str] = []
 

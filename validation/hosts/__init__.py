@@ -22,14 +22,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from helpers.hosts.sitecustomize import CLOCK, UPTIME, set_clock
-from helpers.hosts.switch import FOLDER, UPTIME_STEP_S
+from validation.hosts.sitecustomize import CLOCK, UPTIME, set_clock
+from validation.hosts.switch import FOLDER, UPTIME_STEP_S
 
 __all__ = ["SITE", "UPTIME_STEP_S", "Hosts", "Network", "missing"]
 
 #: Folder of `sitecustomize`.
 SITE = Path(__file__).parent
-ROOT = SITE.parents[2]
+ROOT = SITE.parents[1]
 PROGRAMS = {"ip": "iproute2", "unshare": "util-linux", "nsenter": "util-linux"}
 #: Seconds until a scheduler and workers run, on a busy machine.
 START_S = 120.0

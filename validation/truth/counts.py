@@ -7,9 +7,9 @@ import threading
 import time
 from typing import Any
 
-from helpers.truth.bodies import MB, fail, hold_gil, nap, noise
-from helpers.truth.outside import worker_pids
-from helpers.truth.scenario import PROCESSES, scenario
+from validation.truth.bodies import MB, fail, hold_gil, nap, noise
+from validation.truth.outside import worker_pids
+from validation.truth.scenario import PROCESSES, scenario
 
 __all__: list[str] = []
 

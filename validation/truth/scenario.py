@@ -39,7 +39,7 @@ def scenario(
 ) -> Callable[[Any], Any]:
     """Register a body; `before` runs ahead of the clock and its result is the second argument.
 
-    `on` says whether it runs on a local cluster, on the hosts of `helpers.hosts`, or on both.
+    `on` says whether it runs on a local cluster, on the hosts of `validation.hosts`, or on both.
     """
 
     def register(body: Any) -> Any:

@@ -1,6 +1,6 @@
 """An index of many synthetic runs, without their files: a million rows in seconds.
 
-Same columns and values as `helpers.synthetic_runs.make_record`, built by NumPy.
+Same columns and values as `validation.synthetic_runs.make_record`, built by NumPy.
 """
 
 from __future__ import annotations

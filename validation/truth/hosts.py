@@ -8,9 +8,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from helpers.hosts import Hosts, Network
-from helpers.truth.bodies import MB, nap, noise
-from helpers.truth.scenario import SCENARIOS, scenario
+from validation.hosts import Hosts, Network
+from validation.truth.bodies import MB, nap, noise
+from validation.truth.scenario import SCENARIOS, scenario
 
 __all__ = ["CLOCKS", "measure_on_hosts"]
 
@@ -22,7 +22,7 @@ RATE = 400.0
 def measure_on_hosts(
     python: str, path: str, folder: Path, level: str, *names: str
 ) -> subprocess.CompletedProcess[str]:
-    """Run ``python -m helpers.truth`` for scenarios of the same cluster, on hosts of its own."""
+    """Run ``python -m validation.truth`` for scenarios of the same cluster, on hosts of its own."""
     options = {"memory_limit": "2 GiB", **SCENARIOS[names[0]].cluster}
     hosts = Hosts(options["n_workers"] + 1, folder, rate=RATE, clocks=CLOCKS, path=path)
     with hosts:
@@ -33,7 +33,7 @@ def measure_on_hosts(
             # Not forks, which share memory with the process that they come from.
             env={**os.environ, "DASK_DISTRIBUTED__WORKER__MULTIPROCESSING_METHOD": "spawn"},
         )
-        words = [python, "-m", "helpers.truth", str(folder), level, ",".join(names), address]
+        words = [python, "-m", "validation.truth", str(folder), level, ",".join(names), address]
         return hosts.run(words, timeout=200)
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from helpers.graph_runs import MadeTask, graph_run
-from helpers.synthetic_recordings import MB, ON
+from validation.graph_runs import MadeTask, graph_run
+from validation.synthetic_recordings import MB, ON
 
 __all__ = ["PLANTED", "SIMILAR", "busy", "event", "later", "own_seconds", "run_of", "sample"]
 

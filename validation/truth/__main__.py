@@ -1,6 +1,6 @@
-"""Run scenarios: ``python -m helpers.truth FOLDER LEVEL SCENARIO[,SCENARIO...] [ADDRESS]``.
+"""Run scenarios: ``python -m validation.truth FOLDER LEVEL SCENARIO[,SCENARIO...] [ADDRESS]``.
 
-Prints a line of JSON for each. The address is that of a cluster on `helpers.hosts`; this process
+Prints a line of JSON for each. The address is that of a cluster on `validation.hosts`; this process
 is their client.
 """
 
@@ -10,9 +10,9 @@ import json
 import os
 import sys
 
-from helpers.hosts import SITE
-from helpers.hosts.sitecustomize import wrap_clock
-from helpers.truth import SCENARIOS, measure
+from validation.hosts import SITE
+from validation.hosts.sitecustomize import wrap_clock
+from validation.truth import SCENARIOS, measure
 
 if __name__ == "__main__":
     # Before distributed is imported, here and in the workers, so that a scenario can set clocks.

@@ -6,8 +6,8 @@ import os
 import time
 from typing import Any
 
-from helpers.truth.bodies import fail, nap, now, read_failures, spin
-from helpers.truth.scenario import ADAPTIVE, THREADED, scenario
+from validation.truth.bodies import fail, nap, now, read_failures, spin
+from validation.truth.scenario import ADAPTIVE, THREADED, scenario
 
 __all__: list[str] = []
 

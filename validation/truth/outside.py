@@ -11,8 +11,8 @@ import time
 from itertools import pairwise
 from typing import Any
 
-from helpers.hosts import Network
-from helpers.hosts.sitecustomize import UPTIME
+from validation.hosts import Network
+from validation.hosts.sitecustomize import UPTIME
 
 __all__ = ["Outside", "worker_pids"]
 

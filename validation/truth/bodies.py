@@ -6,7 +6,7 @@ import os
 import time
 from typing import Any
 
-from helpers.hosts.sitecustomize import UPTIME
+from validation.hosts.sitecustomize import UPTIME
 
 __all__ = [
     "MB",

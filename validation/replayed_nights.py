@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from helpers.synthetic_runs import make_run
+from validation.synthetic_runs import make_run
 
-SERIES = Path(__file__).parents[3] / "shared" / "nightly-series"
+SERIES = Path(__file__).parents[2] / "shared" / "nightly-series"
 N_NIGHTS, N_WORKLOADS = 104, 9
 FIRST = pd.Timestamp("2026-03-01T02:00", tz="UTC")
 TIP, CONTROL = "tip", "control"

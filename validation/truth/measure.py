@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from helpers.hosts import Network
-from helpers.truth.outside import Outside, worker_pids
-from helpers.truth.scenario import Scenario
+from validation.hosts import Network
+from validation.truth.outside import Outside, worker_pids
+from validation.truth.scenario import Scenario
 
 __all__ = ["measure"]
 
