@@ -34,8 +34,8 @@ def whole_path(
     *,
     file: Path | None = None,
     seconds: float = np.inf,
-) -> None:
-    """Print false and found regressions of the screen together with simulated re-runs.
+) -> list[list[str]]:
+    """Return the shares of found steps by size; print the false regressions.
 
     Results of pieces are kept in `file`, one a line; after `seconds` no further piece begins.
     """
@@ -49,7 +49,7 @@ def whole_path(
                 with file.open("a") as opened:
                     opened.write(json.dumps(pieces[key]) + "\n")
     if not pieces:
-        return
+        return []
     null, *planted = ([p for p in pieces.values() if p["size"] == size] for size in (1.0, *sizes))
     n_windows, n_false, n_suspects, n_blocks = (
         sum(piece[name] for piece in null)
@@ -62,11 +62,12 @@ def whole_path(
         f"again {100 * n_suspects / n_nights:.2f} with {n_blocks / max(n_suspects, 1):.1f} blocks "
         "each"
     )
+    rows = []
     for size, parts in zip(sizes, planted, strict=True):
         delay = np.array([d for piece in parts for d in piece["delays"]], float)
-        found = ", ".join(f"by night {n} {np.mean(delay <= n):.3f}" for n in (1, 3, within))
-        print(f"  step of {size - 1:4.0%}, {delay.size} windows: {found}", flush=True)
-    print()
+        found = [f"{np.mean(delay <= n):.2f}".removeprefix("0") for n in (1, 3, within)]
+        rows.append([f"{100 * (size - 1):.0f} %", *found])
+    return rows
 
 
 def _piece(

@@ -8,7 +8,8 @@ Stores: 100,000 runs, a million runs, and a million nightly runs of two years (1
 have an index only, and are kept in the folder of ``--stores`` if it is given. Prints JSON: wall
 time of three visits with a browser, each in a new page, CPU time and peak memory of the server
 after each, CPU time and peak memory of the commands, and the goals. Needs Debian's chromium; takes
-two minutes and the time to make the stores; asserts nothing.
+two minutes and the time to make the stores; asserts nothing. ``--write-docs`` writes the table into
+docs/guides/dashboard.md.
 """
 
 from __future__ import annotations
@@ -31,14 +32,22 @@ HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE.parent)]
 
 from validation.dashboard_server import READY  # noqa: E402
+from validation.docs_tables import show_table  # noqa: E402
 from validation.large_index import fill_index  # noqa: E402
 
+#: Name -> columns of a table.
+TABLES = {
+    "stores": (
+        "store", "first page", "server CPU", "second and third page",
+        "server memory after three pages",
+    )
+}  # fmt: skip
 #: Name of a store -> number of runs, runs per night, goals for seconds of the first page and for MB
 #: of the server.
 STORES: dict[str, tuple[int, int, float, float]] = {
     "100,000 runs": (100_000, 0, 1.0, 400),
-    "1,000,000 runs": (1_000_000, 0, 2.0, 800),
-    "1,000,000 nightly runs": (1_000_000, 1370, 2.0, 800),
+    "a million runs of experiments": (1_000_000, 0, 2.0, 800),
+    "a million nightly runs": (1_000_000, 1370, 2.0, 800),
 }
 #: Goal for the peak memory of ``list runs``, in MB.
 LIST_MB = 500
@@ -143,6 +152,7 @@ def main() -> None:
     parser.add_argument("--stores", type=Path, help="folder for stores, which are used again")
     parser.add_argument("--quick", action="store_true", help="one hundredth of the runs")
     parser.add_argument("--long", action="store_true", help="a million runs as JSON, too")
+    parser.add_argument("--write-docs", action="store_true", help="write the table into the page")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         results = {}
@@ -150,6 +160,15 @@ def main() -> None:
             print(f"measuring {name} ...", file=sys.stderr)
             results[name] = measure(given.stores or Path(folder), name, given)
     print(json.dumps(results, indent=1))
+    rows = []
+    for name, result in results.items():
+        first, *others = result["first page"]["visits"]
+        waits = dict.fromkeys(f"{visit['wall_s']:.1f} s" for visit in others)
+        rows.append([
+            name, f"{first['wall_s']:.2g} s", f"{first['server_cpu_s']:.2g} s", ", ".join(waits),
+            f"{others[-1]['server_peak_MB']:.0f} MB",
+        ])  # fmt: skip
+    show_table(__file__, "stores", TABLES["stores"], rows, write=given.write_docs)
 
 
 if __name__ == "__main__":

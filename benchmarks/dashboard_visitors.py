@@ -8,7 +8,7 @@ its content; the visitor then reads for a random time, and clicks again. Three s
 measured: a single visitor, five visitors who read, and five visitors who click again at once.
 Visitors have no browser (see `visitor.py`), so that the server has a core for itself: a browser
 adds its own drawing time. Prints the delay of a click, the CPU time of the server and its memory;
-asserts nothing.
+asserts nothing. ``--write-docs`` writes the table into docs/guides/dashboard.md.
 """
 
 from __future__ import annotations
@@ -28,6 +28,15 @@ import numpy as np
 import psutil
 import visitor
 from dashboard import SLOWER, cpu_s, make_store, serve
+from validation.docs_tables import show_table
+
+#: Name -> columns of a table.
+TABLES = {
+    "visitors": (
+        "visitors", "reading time", "clicks", "median", "95 %", "CPU of a click", "use of a core",
+        "memory",
+    )
+}  # fmt: skip
 
 #: Mean number of seconds between the content of a page and the next click.
 READING_S = 5.0
@@ -82,10 +91,10 @@ def highest_memory(server: psutil.Process) -> Iterator[list[int]]:
 
 
 async def measure(
-    label: str, url: str, addresses: list[str], server: psutil.Process,
+    url: str, addresses: list[str], server: psutil.Process,
     *, n_visitors: int, n_clicks: int, reading_s: float,
-) -> None:  # fmt: skip
-    """Print the measurements of visitors who click `n_clicks` times in total."""
+) -> list[str]:  # fmt: skip
+    """Return the measurements of visitors who click `n_clicks` times in total."""
     began, cpu_before = time.perf_counter(), cpu_s(server)
     with highest_memory(server) as rss:
         visits = await asyncio.gather(
@@ -97,19 +106,21 @@ async def measure(
     wall_s, used_s = time.perf_counter() - began, cpu_s(server) - cpu_before
     times = np.concatenate([np.array(clicks) for clicks in visits])
     (first, most_first), (full, most_full) = np.quantile(times, [0.5, 0.95], axis=0).T
-    numbers = (first, most_first, full, most_full, used_s / len(times), 100 * used_s / wall_s)
-    memory = [value / 2**20 for value in (rss[0], max(rss))]
-    print(
-        f"{label:36s} {len(times):6d} "
-        + " ".join(f"{number:8.2f}" for number in numbers[:5])
-        + f" {numbers[5]:6.0f} "
-        + " ".join(f"{mib:7.0f}" for mib in memory),
-        flush=True,
-    )
+    reading = f"{reading_s:g} s on average" if reading_s else "none"
+    before = f"memory before {rss[0] / 2**20:.0f} MiB"
+    print(f"{n_visitors} visitors, reading time {reading}: first content after {first:.2f} s, "
+          f"95 % {most_first:.2f} s; {before}", flush=True)  # fmt: skip
+    return [
+        str(n_visitors), reading, str(len(times)), f"{full:.2f} s", f"{most_full:.2f} s",
+        f"{used_s / len(times):.2f} s", f"{100 * used_s / wall_s:.0f} %",
+        f"{max(rss) / 2**20:.0f} MiB",
+    ]  # fmt: skip
 
 
-async def measure_all(args: argparse.Namespace, url: str, server: psutil.Process, ids) -> None:
-    """Print the CPU time of each page, then the three situations."""
+async def measure_all(
+    args: argparse.Namespace, url: str, server: psutil.Process, ids: dict[str, str]
+) -> list[list[str]]:
+    """Print the CPU time of each page; return the rows of the three situations."""
     addresses = pages(ids)
     for title, address in addresses.items():
         for _ in range(2):  # fills the caches
@@ -118,24 +129,16 @@ async def measure_all(args: argparse.Namespace, url: str, server: psutil.Process
         for _ in range(3):
             await visitor.visit(url, address)
         print(f"{title:36s} {(cpu_s(server) - before) / 3:8.2f} s of server CPU per visit")
-    print(
-        f"\n{'':36s} {'':6s} {'first content, s':>17s} {'all content, s':>17s} {'CPU, s':>8s}"
-        f" {'core':>6s} {'memory, MiB':>15s}\n"
-        f"{'':36s} {'clicks':>6s} {'median':>8s} {'95 %':>8s} {'median':>8s} {'95 %':>8s}"
-        f" {'a click':>8s} {'%':>6s} {'before':>7s} {'highest':>7s}"
-    )
-    several = f"{args.visitors} visitors"
-    for label, n_visitors, reading_s in (
-        ("1 visitor, no reading time", 1, 0.0),
-        (f"{several}, {READING_S:g} s of reading", args.visitors, READING_S),
-        (f"{several}, no reading time", args.visitors, 0.0),
-    ):
+    rows = [
         await measure(
-            label, url, list(addresses.values()), server,
+            url, list(addresses.values()), server,
             n_visitors=n_visitors, n_clicks=args.clicks, reading_s=reading_s,
-        )  # fmt: skip
+        )
+        for n_visitors, reading_s in ((1, 0.0), (args.visitors, READING_S), (args.visitors, 0.0))
+    ]  # fmt: skip
     await asyncio.sleep(SESSIONS_DISCARDED_S)
     print(f"memory without visitors {server.memory_info().rss / 2**20:.0f} MiB")
+    return rows
 
 
 def main() -> None:
@@ -144,6 +147,7 @@ def main() -> None:
     parser.add_argument("--visitors", type=int, default=5, help="Simultaneous visitors.")
     parser.add_argument("--clicks", type=int, default=60, help="Clicks of all visitors together.")
     parser.add_argument("--store", type=Path, help="Folder of the store, reused if it exists.")
+    parser.add_argument("--write-docs", action="store_true", help="Write the table into the page.")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         path = args.store or Path(folder) / "store"
@@ -156,7 +160,8 @@ def main() -> None:
         print(f"{ids['n']} runs, {os.cpu_count()} cores, load {load}")
         server, url = serve(path)
         try:
-            asyncio.run(measure_all(args, url, psutil.Process(server.pid), ids))
+            rows = asyncio.run(measure_all(args, url, psutil.Process(server.pid), ids))
+            show_table(__file__, "visitors", TABLES["visitors"], rows, write=args.write_docs)
         finally:
             server.terminate()
             server.wait(10)

@@ -45,11 +45,14 @@ from _rival_detectors import available  # noqa: E402
 from numpy.lib.stride_tricks import sliding_window_view  # noqa: E402
 
 from benchkit.analysis.changepoints import detect, detect_many, detect_nights  # noqa: E402
+from validation.docs_tables import show_table  # noqa: E402
 from benchkit.experiment.nightly.detector_cache import (  # noqa: E402
     read_checkpoints,
     write_checkpoints,
 )
 
+#: Part -> columns of its table.
+TABLES = {"reruns": ("step", "in the first night", "by the third", "by the twentieth")}
 NIGHTS, HISTORY, WITHIN = 110, 30, 20
 #: Stands for a store: only its path is used, to name the file of the cache.
 STORE = SimpleNamespace(path="benchmarks/detection.py")
@@ -342,6 +345,7 @@ def main() -> None:
         "--file", type=Path, help="Keep the pieces of `reruns` here, and continue with them."
     )
     parser.add_argument("--seconds", type=float, default=np.inf, help="Time for these pieces.")
+    parser.add_argument("--write-docs", action="store_true", help="Write the table of `reruns`.")
     args = parser.parse_args()
     warnings.simplefilter("ignore", RuntimeWarning)
     real = (args.series / "values.parquet").exists()
@@ -355,7 +359,10 @@ def main() -> None:
             measure("benchkit", ours, series, args.stride)
         elif part == "reruns":
             quiet = quiet_windows(series, args.stride)
-            whole_path(quiet, SIZES[:3], HISTORY, WITHIN, file=args.file, seconds=args.seconds)
+            rows = whole_path(
+                quiet, SIZES[:3], HISTORY, WITHIN, file=args.file, seconds=args.seconds
+            )
+            show_table(__file__, "reruns", TABLES["reruns"], rows, write=args.write_docs)
         elif part == "rules":
             measure("last 3 above mean + 3 sd of 10", three_above_ten, series, args.stride)
             measure("last 1 above mean + 5 sd of 100", far_from_mean, series, args.stride)

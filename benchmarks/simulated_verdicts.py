@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 HERE = Path(__file__).parent
@@ -16,12 +17,20 @@ sys.path[:0] = [str(HERE.parent)]
 
 import numpy as np  # noqa: E402
 from validation import simulated_noise as noise  # noqa: E402
+from validation.docs_tables import show_table  # noqa: E402
 from validation.simulated_groups import frame_arms  # noqa: E402
 
 from benchkit.analysis.compare.frames import find_frame  # noqa: E402
 from benchkit.analysis.regression.lasting_changes import find_lasting_changes  # noqa: E402
 from benchkit.analysis.effects import compare  # noqa: E402
 
+#: Part -> columns of its table.
+TABLES = {
+    "rows": (
+        "runs a side", "log-normal", "one run in ten 50 % slower", "three in ten 25 % slower",
+        "several kinds",
+    )
+}  # fmt: skip
 #: Title of a column -> options of `report`.
 KINDS = {
     "log-normal": {"mixed": False},
@@ -35,16 +44,19 @@ SIZES = ((3, False), (3, True), (4, False), (5, False), (5, True), (10, False))
 NIGHTS, HISTORY, WITHIN = 110, 30, 20
 
 
-def print_rows(n_reports: int, n_runs: int | None, kind: str, seed: int) -> None:
-    """Print the shares of false rows among those listed, and of changes that are listed."""
+def rows_of_reports(
+    n_reports: int, n_runs: int | None, kind: str, seed: int
+) -> Iterator[list[str]]:
+    """Yield the shares of false rows among those listed, and of changes that are listed."""
     print(f"rows: 700, a tenth changed by 5, 10 or 20 %, {n_reports} reports: false / found")
-    kinds = {title: options for title, options in KINDS.items() if kind in title}
-    print("| runs a side | " + " | ".join(kinds) + " |")
     for size, has_null in SIZES:
         if n_runs not in (None, size):
             continue
         cells = []
-        for options in kinds.values():
+        for column, options in KINDS.items():
+            if kind not in column:
+                cells.append("")
+                continue
             rng = np.random.default_rng([size, has_null, *([seed] if seed else [])])
             rates = []
             for _ in range(n_reports):
@@ -54,9 +66,9 @@ def print_rows(n_reports: int, n_runs: int | None, kind: str, seed: int) -> None
                 rates.append((false, (listed & changed).sum() / max(changed.sum(), 1)))
             false, found = np.mean(rates, axis=0)
             error = np.std(rates, axis=0)[0] / np.sqrt(n_reports)
-            cells.append(f"{false:.3f} ± {error:.3f} / {found:.2f}")
-        title = f"{size}, with a null arm" if has_null else str(size)
-        print(f"| {title} | " + " | ".join(cells) + " |", flush=True)
+            cells.append(f"{false:.2f} / {found:.2f}".replace("0.", "."))
+            print(f"{size}, {column}: false {false:.3f} ± {error:.3f}", flush=True)
+        yield [f"{size}, with a null arm" if has_null else str(size), *cells]
 
 
 def print_functions(n_reports: int) -> None:
@@ -151,9 +163,11 @@ def main() -> None:
     parser.add_argument("--runs", type=int, help="rows: only this number of runs a side")
     parser.add_argument("--kind", default="", help="rows: only noise with this text in its title")
     parser.add_argument("--seed", type=int, default=0, help="rows: other reports")
+    parser.add_argument("--write-docs", action="store_true", help="write the table of rows")
     chosen = parser.parse_args()
     if chosen.only in (None, "rows"):
-        print_rows(chosen.reports, chosen.runs, chosen.kind, chosen.seed)
+        rows = rows_of_reports(chosen.reports, chosen.runs, chosen.kind, chosen.seed)
+        show_table(__file__, "rows", TABLES["rows"], rows, write=chosen.write_docs)
     for name, part in parts.items():
         if chosen.only in (None, name):
             part(chosen.reports)

@@ -1,11 +1,13 @@
-"""Print simulated and measured runs: ``python benchmarks/virtual.py [--docs] [-n N] [-k TEXT]``.
+"""Print simulated and measured runs: ``python benchmarks/virtual.py PART [-n N] [-k TEXT]``.
 
-Measures synthetic graphs of sleeping tasks on a LocalCluster, in one process (`shared`) or in one
-process per worker, and simulates them with the constants of `Model` as they are. With ``--docs``
-the table is written into docs/virtual-cluster.md. ``--runs STORE`` adds workloads that
-``whatif.py --kind catalogue`` measured: each run is replayed, and the runs of one worker with one
-thread predict the others. ``--scale`` simulates 100,000 tasks on 1,000 workers and prints seconds
-of CPU and memory. Run it alone: load falsifies the measured side.
+``graphs``: synthetic graphs of sleeping tasks on a LocalCluster, in one process (`shared`) or in
+one process per worker, simulated with the constants of `Model` as they are.
+``policies``: the same with two or more settings or releases of Dask, in one process.
+``workloads --runs STORE``: workloads that ``whatif.py --kind catalogue`` measured: each run is
+replayed, and the runs of one worker with one thread predict the others.
+``scale``: seconds of CPU and memory of 100,000 tasks on 1,000 workers.
+``--write-docs`` writes the table of a part into docs/virtual-cluster.md. Run it alone: load
+falsifies the measured side.
 """
 
 from __future__ import annotations
@@ -17,28 +19,48 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+import dask
 import numpy as np
 
 import benchkit
 from benchkit.errors import BenchkitError
+from benchkit.experiment.environment.build import build
 from benchkit.experiment.environment.environment import Environment
+from benchkit.experiment.virtual.api import Simulator
 from benchkit.experiment.virtual.fit import fit_model
 from benchkit.experiment.virtual.graph_of_run import graph_of_run, shape_of_run
 from benchkit.experiment.virtual.inputs import GRAPHS
+from benchkit.experiment.virtual.process import VirtualSpec
 from benchkit.simulation.cluster import VirtualCluster, simulate_graph
 from benchkit.simulation.model import ClusterShape, Model
 from benchkit.simulation.synthetic import make_graph
 
 from _kept_runs import median_run, runs_by_shape, same_graph
+from validation.docs_tables import show_table
 
-PAGE = Path(__file__).parents[1] / "docs" / "virtual-cluster.md"
+#: Part -> columns of its table.
+TABLES = {
+    "graphs": (
+        "graph", "cluster", "config", "measured", "simulated", "error", "MB measured",
+        "MB simulated", "steals measured", "steals simulated",
+    ),
+    "policies": ("change", "graph", "cluster", "metric", "measured", "simulated"),
+    "workloads": (
+        "workload", "2x1 s", "replayed", "from 1x1", "1x1 s", "replayed", "1x2 s", "replayed",
+        "from 1x1",
+    ),
+}  # fmt: skip
 DRAWS = 3
+SATURATION = "distributed.scheduler.worker-saturation"
 NO_STEALING = {"distributed.scheduler.work-stealing": False}
-NO_QUEUING = {"distributed.scheduler.worker-saturation": float("inf")}
+NO_QUEUING = {SATURATION: float("inf")}
 #: Graph, its arguments, and configurations to measure on each shape.
 GRAPHS_MEASURED = [
     ("map_reduce", {"n": 200, "seconds": 0.5}, [{}]),
@@ -226,14 +248,10 @@ def _simulate(run: benchkit.Run, on: benchkit.Run, model: Model, draw: int) -> V
     return simulate_graph(graph_of_run(run), shape_of_run(on), model, draw=draw)
 
 
-def kept_table(rows: list[dict[str, Any]]) -> str:
-    """Return a line per workload as Markdown: seconds, and errors by shape; the summary below."""
+def kept_cells(rows: list[dict[str, Any]]) -> Iterator[list[str]]:
+    """Yield the cells of a workload: seconds, and errors by shape."""
     shown = [row for row in rows if "refused" not in row]
-    shapes = list(dict.fromkeys(row["cluster"] for row in shown))
-    titles = ["workload"]
-    for shape in shapes:
-        titles += [f"{shape} s", "replayed", *(["from 1x1"] if shape != "1x1" else [])]
-    lines = [f"| {' | '.join(titles)} |", f"|{'---|' * len(titles)}"]
+    shapes = [title.removesuffix(" s") for title in TABLES["workloads"] if title.endswith(" s")]
     for workload in dict.fromkeys(row["workload"] for row in shown):
         cells = [workload]
         by_shape = {row["cluster"]: row for row in shown if row["workload"] == workload}
@@ -242,15 +260,20 @@ def kept_table(rows: list[dict[str, Any]]) -> str:
             names = ["error", *(["from 1x1"] if shape != "1x1" else [])]
             cells.append(row.get("measured", ""))
             cells += [f"{row[name]:+.0%}" if name in row else "" for name in names]
-        lines.append(f"| {' | '.join(cells)} |")
+        yield cells
+
+
+def kept_summary(rows: list[dict[str, Any]]) -> str:
+    """Return the errors of all workloads, and what was refused."""
+    lines = []
     for title, words in (("error", "replays"), ("from 1x1", "predictions from 1x1")):
-        errors = np.abs([row[title] for row in shown if title in row])
+        errors = np.abs([row[title] for row in rows if title in row and "refused" not in row])
         if len(errors):
-            lines += ["", f"{len(errors)} {words}: {summary(errors)}."]
+            lines.append(f"{len(errors)} {words}: {summary(errors)}.")
     refused = [f"{row['workload']} on {row['cluster']}" for row in rows if "refused" in row]
     if refused:
-        lines += ["", f"Refused: {', '.join(refused)}."]
-    return "\n".join(lines)
+        lines.append(f"Refused: {', '.join(refused)}.")
+    return "\n\n".join([*lines, f"Dask {dask.__version__}, {os.cpu_count()} cores."])
 
 
 def summary(errors: np.ndarray) -> str:
@@ -266,15 +289,9 @@ def span(values: list[float], digits: int) -> str:
     return low if low == high else f"{low} to {high}"
 
 
-def table(rows: list[dict[str, Any]]) -> str:
-    """Return the rows as Markdown, with the summary below."""
-    titles = list(rows[0])
-    lines = [f"| {' | '.join(titles)} |", f"|{'---|' * len(titles)}"]
-    for row in rows:
-        cells = [f"{value:+.1%}" if name == "error" else str(value) for name, value in row.items()]
-        lines.append(f"| {' | '.join(cells)} |")
-    errors = np.abs([row["error"] for row in rows])
-    lines += ["", f"{len(rows)} cases: {summary(errors)}."]
+def graphs_summary(rows: list[dict[str, Any]]) -> str:
+    """Return the errors of durations and of moved bytes."""
+    lines = [f"{len(rows)} cases: {summary(np.abs([row['error'] for row in rows]))}."]
     moved = [(middle(row["MB measured"]), middle(row["MB simulated"])) for row in rows]
     of_bytes = np.abs([after / before - 1 for before, after in moved if before >= LEAST_MB])
     if len(of_bytes):
@@ -289,62 +306,170 @@ def middle(span: str) -> float:
     return float(np.mean([float(value) for value in span.split(" to ")]))
 
 
-def write_page(text: str, name: str = "validation") -> None:
-    """Replace a section of the page, between the comments with its name."""
-    begin, end = (f"<!-- {name}: {word} -->" for word in ("begin", "end"))
-    page = PAGE.read_text(encoding="utf-8")
-    before, rest = page.split(begin)
-    after = rest.split(end)[1]
-    PAGE.write_text(f"{before}{begin}\n{text}\n{end}{after}", encoding="utf-8")
-
-
 def measure_scale() -> None:
     """Print the cost of 100,000 tasks on 1,000 workers, in a process that imports Dask only."""
     subprocess.run([sys.executable, "-c", SCALE_PROGRAM], check=True)
 
 
+#: Title of a metric -> its value of a run, and digits to show.
+METRICS: dict[str, tuple[Callable[[benchkit.Run], float], int]] = {
+    "duration in s": (lambda run: run.duration, 1),
+    "MB moved": (lambda run: run.transfer_bytes / 1e6, 0),
+    "MB of results, peak": (lambda run: peak_of_results(run) / 1e6, 0),
+    "steals": (lambda run: run.n_steals, 0),
+}
+
+
+@dataclass(frozen=True)
+class Arm:
+    """A setting or a release that is compared; without one, the installed one."""
+
+    config: dict[str, Any] = field(default_factory=dict)
+    release: str = ""
+    shape: tuple[int, int] = (10, 1)  # workers, and threads of each
+
+
+#: Change, graph, its arguments, metrics, and what is compared.
+POLICIES: list[tuple[str, str, dict[str, Any], list[str], list[Arm]]] = [
+    (
+        "Dask 2023.9.3 -> 2023.11.0 (order of tasks)",
+        "quadratic_means", {"times": 100, "seconds": 0.2},
+        ["MB of results, peak", "duration in s"],
+        [Arm(release="2023.9.3"), Arm(release="2023.11.0")],
+    ),
+    (
+        "Dask 2025.1.0 -> 2025.2.0 (interval of stealing)",
+        "rechunk", {"n": 24, "seconds": 0.5}, ["duration in s", "steals"],
+        [Arm(release="2025.1.0"), Arm(release="2025.2.0")],
+    ),
+    (
+        "saturation 1.0 -> 1.1 -> 2 -> inf",
+        "reduction_over_time", {"times": 24, "seconds": 0.3},
+        ["MB moved", "MB of results, peak"],
+        [Arm({SATURATION: value}) for value in (1.0, 1.1, 2.0, float("inf"))],
+    ),
+    (
+        "queuing off",
+        "uneven", {"n": 200, "seconds": 0.2}, ["steals", "duration in s"],
+        [Arm(), Arm(NO_QUEUING)],
+    ),
+    (
+        "stealing off, without queuing",
+        "uneven", {"n": 200, "seconds": 0.2}, ["steals", "MB moved"],
+        [Arm(NO_QUEUING), Arm({**NO_QUEUING, **NO_STEALING})],
+    ),
+    (
+        "stealing off", "rechunk", {"n": 24, "seconds": 0.5}, ["MB moved", "steals"],
+        [Arm(), Arm(NO_STEALING)],
+    ),
+    (
+        "10x1 -> 5x4 workers x threads",
+        "stencil", {"n": 24, "seconds": 0.3}, ["duration in s"],
+        [Arm(), Arm(shape=(5, 4))],
+    ),
+]  # fmt: skip
+
+
+def peak_of_results(run: benchkit.Run) -> float:
+    """Return the largest sum of the results in the memory of all workers in B."""
+    return float(run.tree["scheduler"]["managed"].max())
+
+
+def simulate(name: str, arguments: dict[str, Any], arm: Arm) -> list[benchkit.Run]:
+    """Return a simulated run per draw, with the scheduler of the release."""
+    environment = environment_of(arm.release)
+    simulator = Simulator(make_graph(name, arguments), build(environment), environment, None)
+    spec = VirtualSpec(ClusterShape(*arm.shape, shared_loop=True), config=arm.config)
+    return simulator.run([(spec, draw) for draw in range(DRAWS)])
+
+
+def compare_arms(
+    change: str, name: str, arguments: dict[str, Any], metrics: list[str], arms: list[Arm], n: int
+) -> list[dict[str, str]]:
+    """Return a row of the table per metric."""
+    measured = [
+        measure(name, arguments, arm.config, (*arm.shape, True), n, arm.release) for arm in arms
+    ]
+    simulated = [simulate(name, arguments, arm) for arm in arms]
+    rows = []
+    for metric in metrics:
+        value, digits = METRICS[metric]
+        cells = [
+            " -> ".join(span([value(run) for run in runs], digits) for runs in side)
+            for side in (measured, simulated)
+        ]
+        cluster = " -> ".join(dict.fromkeys("{}x{}".format(*arm.shape) for arm in arms))
+        row = {"change": change, "graph": name, "cluster": cluster, "metric": metric}
+        rows.append({**row, "measured": cells[0], "simulated": cells[1]})
+    return rows
+
+
+class KeptRows:
+    """Rows in a file, a line of JSON each, so that what was measured is not measured again."""
+
+    def __init__(self, path: Path | None) -> None:
+        self.path = path
+        lines = path.read_text().splitlines() if path and path.exists() else []
+        self.rows: list[dict[str, Any]] = [json.loads(line) for line in lines]
+
+    def add(self, row: dict[str, Any]) -> None:
+        """Keep a row and print it."""
+        self.rows.append(row)
+        print(json.dumps(row), file=sys.stderr, flush=True)
+        if self.path:
+            with self.path.open("a") as file:
+                file.write(json.dumps(row) + "\n")
+
+
+def measure_graphs(kept: KeptRows, text: str, n: int) -> None:
+    """Measure and simulate the cases whose name contains a text."""
+    known = {(row["graph"], row["cluster"], row["config"]) for row in kept.rows}
+    for name, values, config, shape in cases():
+        cluster = f"{shape[0]}x{shape[1]}{' shared' if shape[2] else ''}"
+        if text in name and (name, cluster, describe(config)) not in known:
+            kept.add(compare(name, values, config, shape, n))
+
+
+def measure_policies(kept: KeptRows, text: str, n: int) -> None:
+    """Measure and simulate the changes whose name contains a text."""
+    known = {row["change"] for row in kept.rows}
+    for policy in POLICIES:
+        if text in policy[0] and policy[0] not in known:
+            for row in compare_arms(*policy, n=n):
+                kept.add(row)
+    order = [change for change, *_ in POLICIES]
+    kept.rows.sort(key=lambda row: order.index(row["change"]))
+
+
 def main() -> None:
     logging.disable(logging.WARNING)
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("part", choices=[*TABLES, "scale"])
     parser.add_argument("-n", type=int, default=3, help="measured runs of each case")
     parser.add_argument("-k", default="", help="only cases whose name contains this text")
-    parser.add_argument("--docs", action="store_true", help="write the table into the page")
-    parser.add_argument("--json", help="append the rows to this file, and skip those in it")
+    parser.add_argument("--write-docs", action="store_true", help="write the table into the page")
+    parser.add_argument("--json", type=Path, help="keep rows in this file, skip those in it")
     parser.add_argument("--runs", type=Path, help="store with measured workloads")
     parser.add_argument("--fit", action="store_true", help="fit constants on a third of them")
-    parser.add_argument("--scale", action="store_true", help="only the cost of a large graph")
-    arguments = parser.parse_args()
-    if arguments.scale:
+    given = parser.parse_args()
+    if given.part == "scale":
         return measure_scale()
-    kept = Path(arguments.json) if arguments.json else None
-    rows = (
-        [json.loads(line) for line in kept.read_text().splitlines()]
-        if kept and kept.exists()
-        else []
-    )
-    known = {(row["graph"], row["cluster"], row["config"]) for row in rows}
-    for name, values, config, shape in cases():
-        cluster = f"{shape[0]}x{shape[1]}{' shared' if shape[2] else ''}"
-        if arguments.k not in name or (name, cluster, describe(config)) in known:
-            continue
-        rows.append(compare(name, values, config, shape, arguments.n))
-        print(json.dumps(rows[-1]), file=sys.stderr, flush=True)
-        if kept:
-            with kept.open("a") as file:
-                file.write(json.dumps(rows[-1]) + "\n")
-    text = table(rows)
-    if arguments.runs:
-        text = f"{text}\n\n{kept_table(list(kept_rows(arguments.runs, fit=arguments.fit)))}"
-    print(text)
-    if arguments.docs:
-        write_page(f"{text}\nDask {benchkit_dask()}, {os.cpu_count()} cores.")
-    return None
-
-
-def benchkit_dask() -> str:
-    import dask
-
-    return str(dask.__version__)
+    kept, below = KeptRows(given.json), ""
+    cells: list[list[str]]
+    if given.part == "workloads":
+        if given.runs is None:
+            parser.error("workloads: --runs STORE is missing")
+        rows = list(kept_rows(given.runs, fit=given.fit))
+        cells, below = list(kept_cells(rows)), kept_summary(rows)
+    elif given.part == "graphs":
+        measure_graphs(kept, given.k, given.n)
+        rows = [{**row, "error": f"{row['error']:+.1%}"} for row in kept.rows]
+        cells, below = [list(row.values()) for row in rows], graphs_summary(kept.rows)
+    else:
+        measure_policies(kept, given.k, given.n)
+        cells = [list(row.values()) for row in kept.rows]
+    columns = TABLES[given.part]
+    return show_table(__file__, given.part, columns, cells, write=given.write_docs, below=below)
 
 
 if __name__ == "__main__":

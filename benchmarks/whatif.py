@@ -8,13 +8,15 @@ others. The predicted duration is the median of the predictions from each repeat
 the median of its repeats; next to the error stands the error that a perfect model would have
 because repeats differ. The model was found with the "known" workloads, not with the "new" ones. The
 store keeps the runs: ``--minutes`` stops in time, and the same command continues.
-Runs that other processes disturbed are not counted, and measured again.
+Runs that other processes disturbed are not counted, and measured again. ``--write-docs`` writes the
+tables into docs/explanation/insight.md.
 """
 
 from __future__ import annotations
 
 import argparse
 import random
+import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -22,6 +24,8 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
 
 import dask
 import numpy as np
@@ -35,6 +39,16 @@ from benchkit.errors import BenchkitError
 from _kept_runs import CATALOGUE, MEMORY, Shape, measure_workload, runs_by_shape, same_graph
 from _whatif_collections import COLLECTIONS, NEW
 from _whatif_graphs import GRAPHS, measure
+from validation.docs_tables import show_table
+
+#: Name -> columns of a table.
+TABLES = {
+    "goal": (
+        "", "workloads", "predictions", "median", "90 % within", "a perfect model",
+        "inside of the interval",
+    ),
+    "pairs": ("from, to", "predictions", "median", "90 % within", "mean"),
+}  # fmt: skip
 
 #: Repeats of shorter runs that compute differ by more than predictions err: a second summary leaves
 #: their workloads out.
@@ -136,8 +150,8 @@ def measure_catalogue(store: Path, repeats: int, end: float) -> None:
                 failed.add(name)
 
 
-def predict(stores: list[Path], gilknocker: bool) -> None:
-    """Print the error of each prediction, and summaries with that of a perfect model."""
+def predict(stores: list[Path], gilknocker: bool) -> pd.DataFrame:
+    """Return the error of each prediction with that of a perfect model, and print it."""
     kept = {name: runs for store in stores for name, runs in runs_by_shape(store).items()}
     for run in (run for by_shape in kept.values() for runs in by_shape.values() for run in runs):
         if not gilknocker and "gil_contention_mean" in run.tree.data_vars:
@@ -194,26 +208,39 @@ def predict(stores: list[Path], gilknocker: bool) -> None:
                 came = float(np.median(seconds[workload][base]) - np.median(slower))
                 savings.append(saved / came)
                 print(f"{workload:<42} work=0.5: saves {saved:.2f} s, measured {came:.2f} s")
-    frame = pd.DataFrame(rows)
-    if len(frame):
-        print(f"\n{'workloads, shapes':<30}{'n':>4}{'median':>8}{'90 % within':>13}{'RMS':>8}"
-              f"{'mean':>8}{'perfect model':>16}{'covered':>9}")  # fmt: skip
-        _print_errors(f"all {frame['workload'].nunique()}", frame)
-        long = frame[~frame["is_short"]]
-        name = f"{SHORTEST_S:g} s, or sleeping: {long['workload'].nunique()}"
-        _print_errors(name, long)
-        for by in (["kind"], ["kind", "set"], ["kind", "pair"]):
-            for name, part in frame.groupby(by):
-                _print_errors(", ".join(name), part)
-        goal = frame[(frame["kind"] == "sleeping") | frame["pair"].isin(GOAL_PAIRS)]
-        if len(goal):
-            _print_errors(f"goal: {goal['workload'].nunique()}", goal)
-            for (kind, known), part in goal.groupby(["kind", "set"]):
-                _print_errors(f"goal, {kind}, {known}: {part['workload'].nunique()}", part)
     if savings:
         size = np.array(savings)
         print(f"{len(size)} planted speed-ups: sign right in {(size > 0).sum()}, "
               f"size within {np.abs(size - 1).max():.0%}")  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def show_errors(frame: pd.DataFrame, *, write: bool) -> None:
+    """Print the errors of the pairs of shapes with a goal, and of those with other threads."""
+    has_goal = (frame["kind"] == "sleeping") | frame["pair"].isin(GOAL_PAIRS)
+    goal = frame[has_goal]
+    parts = {"all": goal} | {
+        "sleeping" if kind == "sleeping" else f"{kind}, {known}": part
+        for (kind, known), part in goal.groupby(["kind", "set"])
+    }
+    rows = []
+    for name, part in parts.items():
+        cells = _errors(part)
+        least = f"{cells['perfect']}, {cells['perfect within']}"
+        rows.append([name, part["workload"].nunique(), len(part), cells["median"],
+                     cells["within"], least, f"{100 * part['inside'].mean():.0f} %"])  # fmt: skip
+    show_table(__file__, "goal", TABLES["goal"], rows, write=write)
+    others = frame[~has_goal]
+    if not len(others):
+        return
+    least = _errors(others)
+    print(f"other threads, a perfect model: {least['perfect']}, {least['perfect within']}")
+    pairs = [
+        [pair.replace("x", " x "), len(part), cells["median"], cells["within"], cells["mean"]]
+        for pair, part in others.groupby("pair")
+        for cells in [_errors(part)]
+    ]
+    show_table(__file__, "pairs", TABLES["pairs"], pairs, write=write)
 
 
 def _spread(repeats: list[list[float]]) -> float:
@@ -228,13 +255,17 @@ def _median_errors(n_repeats: int) -> np.ndarray:
     return np.random.default_rng().permutation(np.median(draws, axis=1))
 
 
-def _print_errors(name: str, part: pd.DataFrame) -> None:
+def _errors(part: pd.DataFrame) -> dict[str, str]:
+    """Return errors of predictions, and those of a perfect model, in per cent."""
     errors, noise = part["error"].to_numpy(), np.concatenate(part["noise"].to_list())
-    size, least = np.abs(np.expm1(errors)), np.abs(np.expm1(noise))
-    print(f"{name:<30}{len(part):>4}{np.median(size):>8.1%}{np.quantile(size, 0.9):>13.1%}"
-          f"{np.sqrt((errors**2).mean()):>8.1%}{errors.mean():>+8.1%}"
-          f"{np.median(least):>8.1%} {np.quantile(least, 0.9):>7.1%}"
-          f"{part['inside'].mean():>9.0%}")  # fmt: skip
+    size, least = 100 * np.abs(np.expm1(errors)), 100 * np.abs(np.expm1(noise))
+    return {
+        "median": f"{np.median(size):.1f} %",
+        "within": f"{np.quantile(size, 0.9):.1f} %",
+        "mean": f"{100 * errors.mean():+.0f} %",
+        "perfect": f"{np.median(least):.1f} %",
+        "perfect within": f"{np.quantile(least, 0.9):.1f} %",
+    }
 
 
 def main() -> None:
@@ -252,6 +283,7 @@ def main() -> None:
     parser.add_argument(
         "--without-gilknocker", action="store_true", help="as if it had not been installed"
     )
+    parser.add_argument("--write-docs", action="store_true", help="write the tables into the page")
     given = parser.parse_args()
     warnings.filterwarnings("ignore", message=r"(?s)\s*Port \d+ is already in use")
     end = time.monotonic() + 60 * given.minutes
@@ -261,7 +293,9 @@ def main() -> None:
         measure_collections(given.store[0], given.repeats, end)
     elif given.kind == "catalogue":
         measure_catalogue(given.store[0], given.repeats, end)
-    predict(given.store, not given.without_gilknocker)
+    frame = predict(given.store, not given.without_gilknocker)
+    if len(frame):
+        show_errors(frame, write=given.write_docs)
 
 
 if __name__ == "__main__":

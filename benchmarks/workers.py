@@ -7,11 +7,12 @@
 adds per task, CPU of one sample after a heartbeat of each worker, CPU and bytes of one drain.
 ``runs``: simulated runs of pairs of tasks, ten for each worker, which the usual code builds from a
 recording: CPU to build the run and to encode it, bytes of the run file, entries of transfers, CPU
-to open the run, CPU and bytes of the report and of the dashboard's pages.
+to open the run, CPU and bytes of the report and of the dashboard's page of transfers.
 ``cluster``: a run on real workers that share this process: CPU time and wall time of the cluster's
 start, of the capture's start, of two tasks per worker, and of the capture's end.
 
 Prints CPU time, which other load on the machine changes less than wall time; asserts nothing.
+``--write-docs`` writes the tables into docs/many-workers.md.
 """
 
 from __future__ import annotations
@@ -43,6 +44,8 @@ import visitor  # noqa: E402
 from _capture_state import WARM_UP, capturing, fake_worker, run_tasks  # noqa: E402
 from distributed import Client, LocalCluster, Scheduler, wait  # noqa: E402
 
+from validation.docs_tables import show_table  # noqa: E402
+
 import benchkit  # noqa: E402
 from benchkit.measure.capture import CapturePlugin  # noqa: E402
 from benchkit.measure.run_ids import new_id  # noqa: E402
@@ -51,6 +54,18 @@ from benchkit.simulation.synthetic import make_graph  # noqa: E402
 from benchkit.store.build.run_from_recording import run_from_recording  # noqa: E402
 from benchkit.store.runfile import encode_run  # noqa: E402
 
+#: Part -> columns of its table.
+TABLES = {
+    "capture": (
+        "workers", "added per task", "sample after a heartbeat of each worker",
+        "drain each second", "drained",
+    ),
+    "runs": (
+        "workers", "build", "encode", "run file", "pairs with transfers", "open", "report",
+        "transfers page",
+    ),
+    "cluster": ("workers", "cluster", "capture starts", "tasks", "capture ends"),
+}  # fmt: skip
 N_WORKERS = (10, 100, 300, 1000)
 #: Tasks in one timed piece of work, between two samples.
 PIECE = 2000
@@ -63,8 +78,6 @@ QUIET_WORKERS = {
     "distributed.worker.memory.monitor-interval": "10s",
     "distributed.comm.timeouts.connect": "300s",
 }
-#: Views of one run that depend on the number of workers.
-PAGES = ("overview", "transfers", "machines")
 
 
 @contextmanager
@@ -76,12 +89,9 @@ def cpu_of(measure: Callable[[], float]) -> Iterator[list[float]]:
     taken.append(measure() - begin)
 
 
-async def capture(counts: list[int], rounds: int) -> None:
-    """Print what a full capture adds on a scheduler with workers that never answer."""
-    print("\nCapture, CPU of the scheduler's thread")
-    print(
-        f"{'workers':>8} {'bare task':>10} {'added':>9} {'sample':>9} {'drain':>9} {'drained':>9}"
-    )
+async def capture(counts: list[int], rounds: int) -> list[list[str]]:
+    """Return what a full capture adds on a scheduler with workers that never answer."""
+    rows = []
     for count in counts:
         with dask.config.set({"distributed.scheduler.worker-ttl": None}):
             scheduler = Scheduler(port=0, dashboard=False, validate=False)
@@ -108,13 +118,17 @@ async def capture(counts: list[int], rounds: int) -> None:
                     drains += taken
                     sizes.append(sum(len(bytes(t)) for t in tables.values() if _is_bytes(t)))
             scheduler.workers.clear()
-        medians = [statistics.median(values) for values in (bare, added, samples, drains)]
-        print(
-            f"{count:>8} {1e6 * medians[0]:>7.1f} µs {1e6 * medians[1]:>6.1f} µs "
-            f"{1e3 * medians[2]:>6.2f} ms {1e3 * medians[3]:>6.2f} ms "
-            f"{statistics.median(sizes) / 1e3:>6.1f} kB",
-            flush=True,
+        each, more, sample, drain = (
+            statistics.median(values) for values in (bare, added, samples, drains)
         )
+        print(f"{count} workers: a task itself takes {1e6 * each:.0f} µs", flush=True)
+        noise = statistics.median(abs(value - more) for value in added) / len(added) ** 0.5
+        rows.append([
+            f"{count:,}", f"{1e6 * more:.0f} µs" if more > 2 * noise else "below noise",
+            f"{1e3 * sample:.1f} ms", f"{1e3 * drain:.1f} ms",
+            f"{statistics.median(sizes) / 1e3:.0f} kB",
+        ])  # fmt: skip
+    return rows
 
 
 def _is_bytes(table: Any) -> bool:
@@ -126,8 +140,8 @@ def nothing(*inputs: Any) -> bytes:
     return bytes(1000)
 
 
-def measure_cluster(count: int, store: Path) -> None:
-    """Print the cost of a capture on workers in this process."""
+def measure_cluster(count: int, store: Path) -> list[str]:
+    """Return the CPU seconds of a capture on workers in this process; print the wall times."""
     options = {"n_workers": count, "threads_per_worker": 1, "memory_limit": 0}
     moments = [(time.process_time(), time.monotonic())]
 
@@ -155,11 +169,9 @@ def measure_cluster(count: int, store: Path) -> None:
             wait(futures)
             note()
         note()
-    cells = [
-        f"{after[0] - before[0]:>7.1f} s {after[1] - before[1]:>6.1f} s"
-        for before, after in itertools.pairwise(moments)
-    ]
-    print(f"{count:>8} " + " ".join(f"{cell:>18}" for cell in cells), flush=True)
+    taken = [(b[0] - a[0], b[1] - a[1]) for a, b in itertools.pairwise(moments)]
+    print(f"{count} workers, wall times:", *(f"{wall:.1f} s" for _, wall in taken), flush=True)
+    return [f"{count:,}", *(f"{cpu:.1f} s" for cpu, _ in taken)]
 
 
 def measure_run(count: int, store: benchkit.Store, folder: Path) -> tuple[str, list[str]]:
@@ -182,10 +194,10 @@ def measure_run(count: int, store: benchkit.Store, folder: Path) -> tuple[str, l
     with cpu_of(time.process_time) as taken:
         run = store.open(run_id)
         run.tree.load()
-    return run_id, [*cells, str(run.transfers().sizes["pair"]), f"{1e3 * taken[0]:.0f} ms"]
+    return run_id, [*cells, f"{run.transfers().sizes['pair']:,}", f"{1e3 * taken[0]:.0f} ms"]
 
 
-def report(run_id: str, store: Path, folder: Path) -> list[str]:
+def report(run_id: str, store: Path, folder: Path) -> str:
     """Return CPU and size of the report of a run."""
     target = folder / f"{run_id}.html"
     command = ["report", "run", run_id, "--store", str(store), "--output", str(target)]
@@ -196,27 +208,23 @@ def report(run_id: str, store: Path, folder: Path) -> list[str]:
     after = os.times()
     used = after.children_user + after.children_system
     used -= before.children_user + before.children_system
-    return [f"{used:>6.1f} s", f"{target.stat().st_size / 1e6:>6.2f} MB"]
+    return f"{used:.1f} s, {target.stat().st_size / 1e6:.1f} MB"
 
 
-def pages(runs: dict[int, str], store: Path) -> None:
-    """Print CPU and bytes of the dashboard's pages of each run."""
+def transfers_pages(runs: list[str], store: Path) -> Iterator[str]:
+    """Yield CPU of the server and bytes of the dashboard's page of transfers of each run."""
     command = [sys.executable, "-m", "benchkit", "dashboard", "--store", str(store), "--port", "0"]
     server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
         url = server.stdout.readline().strip().rstrip("/") + "/"
         process = psutil.Process(server.pid)
         asyncio.run(visitor.visit(url, "view=runs"))  # imports everything
-        print("\nPages of the dashboard, CPU of the server and bytes sent")
-        print(f"{'workers':>8} " + " ".join(f"{page:>20}" for page in PAGES))
-        for count, run_id in runs.items():
-            cells = []
-            for page in PAGES:
-                sizes: list[int] = []
-                with cpu_of(lambda: sum(process.cpu_times()[:2])) as taken:
-                    asyncio.run(visitor.visit(url, f"view=run&id={run_id}&tab={page}", sizes=sizes))
-                cells.append(f"{taken[0]:>8.2f} s {sum(sizes) / 1e6:>6.2f} MB")
-            print(f"{count:>8} " + " ".join(cells), flush=True)
+        for run_id in runs:
+            sizes: list[int] = []
+            with cpu_of(lambda: sum(process.cpu_times()[:2])) as taken:
+                address = f"view=run&id={run_id}&tab=transfers"
+                asyncio.run(visitor.visit(url, address, sizes=sizes))
+            yield f"{taken[0]:.1f} s, {sum(sizes) / 1e6:.2f} MB"
     finally:
         server.terminate()
         server.wait(10)
@@ -231,38 +239,34 @@ def main() -> None:
     parser.add_argument("--workers", nargs="+", type=int, default=list(N_WORKERS))
     parser.add_argument("--rounds", type=int, default=21, help="of the capture")
     parser.add_argument("--quick", action="store_true", help="10 and 20 workers, 3 rounds")
+    parser.add_argument("--write-docs", action="store_true", help="write the tables into the page")
     given = parser.parse_args()
     if given.quick:
         given.workers, given.rounds = [10, 20], 3
     parts = given.part or ["capture", "runs"]
     logging.getLogger("distributed").setLevel(logging.ERROR)
     warnings.filterwarnings("ignore", message=r"(?s)\s*Port \d+ is already in use")
-    if "capture" in parts:
-        asyncio.run(capture(given.workers, given.rounds))
-    with tempfile.TemporaryDirectory() as name:
-        if "runs" in parts:
-            all_runs(given.workers, Path(name))
-        if "cluster" in parts:
-            print("\nWorkers in this process, CPU time and wall time")
-            names = ("cluster", "capture starts", "tasks", "capture ends")
-            print(f"{'workers':>8} " + " ".join(f"{name:>18}" for name in names))
-            with dask.config.set(QUIET_WORKERS):
-                for count in given.workers:
-                    measure_cluster(count, Path(name) / "store")
+    for part in parts:
+        with tempfile.TemporaryDirectory() as name:
+            if part == "capture":
+                rows = asyncio.run(capture(given.workers, given.rounds))
+            elif part == "runs":
+                rows = all_runs(given.workers, Path(name))
+            else:
+                with dask.config.set(QUIET_WORKERS):
+                    rows = [measure_cluster(n, Path(name) / "store") for n in given.workers]
+        show_table(__file__, part, TABLES[part], rows, write=given.write_docs)
 
 
-def all_runs(counts: list[int], folder: Path) -> None:
-    """Print what each run costs after its measurement."""
-    print(f"\nRuns of {TASKS_PER_WORKER} tasks per worker")
-    names = ("build", "encode", "run file", "pairs", "open", "report", "size")
-    print(f"{'workers':>8} " + " ".join(f"{name:>9}" for name in names))
-    runs, store = {}, benchkit.Store(folder / "store")
+def all_runs(counts: list[int], folder: Path) -> list[list[str]]:
+    """Return what each run costs after its measurement."""
+    store = benchkit.Store(folder / "store")
     measure_run(counts[0], store, folder)  # imports everything
-    for count in counts:
-        runs[count], cells = measure_run(count, store, folder)
-        cells += report(runs[count], folder / "store", folder)
-        print(f"{count:>8} " + " ".join(f"{cell:>9}" for cell in cells), flush=True)
-    pages(runs, folder / "store")
+    runs = [measure_run(count, store, folder) for count in counts]
+    reports = [report(run_id, folder / "store", folder) for run_id, _ in runs]
+    pages = transfers_pages([run_id for run_id, _ in runs], folder / "store")
+    rows = zip(counts, runs, reports, pages, strict=True)
+    return [[f"{count:,}", *cells, text, page] for count, (_, cells), text, page in rows]
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """The pages of docs/: their commands and code work, and the site is built without a warning."""
 
+import ast
 import os
 import re
 import shlex
@@ -14,12 +15,24 @@ from helpers.commands import run_python
 from benchkit.cli.main import benchkit as main
 from benchkit.errors import BenchkitError
 from benchkit.experiment.environment.lookup import find_environment
+from validation.docs_tables import docs_tables, show_table
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").rglob("*.md"))
 BLOCK = re.compile(r"^ *```(\w+)\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
 #: First line of a block that is a file, and not run by itself.
 FILE = re.compile(r"# ([\w/-]+\.(?:py|yaml))\n")
+#: A cell of a table of measurements.
+FIGURE = re.compile(r"[+-]?[.\d][\d.,]* ?(?:%|s|ms|µs|kB|MB|MiB)?(?:$|[ ,/])")
+#: Header of a table of figures that no script writes -> its page.
+WITHOUT_SCRIPT = {
+    # Scores of several runs of a detector whose limit was then changed.
+    "| groups are | shares | shares and bytes | shares and seconds | shares, limit 3 % |":
+        "docs/explanation/nights.md",
+    # Before and after a change of the capture: what was before cannot be measured again.
+    "| workload | mean before | mean now | peak before | peak now |": "docs/measurement.md",
+    "| workload | duration | mean before | mean now | MB before | MB now |": "docs/measurement.md",
+}  # fmt: skip
 #: Pages whose length is that of a list.
 LISTS = {"docs/architecture.md", "docs/reference/api.md", "docs/virtual-cluster.md"}
 
@@ -77,7 +90,73 @@ def test_shown_environment_is_valid(body, tmp_path):
 
 @pytest.mark.parametrize("page", sorted(set(PAGES) - LISTS))
 def test_page_has_at_most_two_screens(page):
-    assert len((ROOT / page).read_text(encoding="utf-8").splitlines()) <= 100
+    lines = (ROOT / page).read_text(encoding="utf-8").splitlines()
+
+    assert sum(not line.startswith("<!--") for line in lines) <= 100
+
+
+def written_tables(script):
+    """Return the columns of the tables that a benchmark writes, by name."""
+    for node in ast.parse((ROOT / script).read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "TABLES":
+            return ast.literal_eval(node.value)
+    return {}
+
+
+@pytest.mark.parametrize(
+    "table", list(docs_tables()), ids=lambda table: f"{table.script} {table.name}"
+)
+def test_table_of_measurements_has_the_columns_that_its_script_writes(table):
+    header, _, *rows = (line[2:-2].split(" | ") for line in table.text.splitlines()
+                        if line.startswith("| ") or line.startswith("|-"))  # fmt: skip
+
+    assert tuple(header) == written_tables(table.script)[table.name]
+    assert {len(row) for row in rows} == {len(header)}
+    assert '"--write-docs"' in (ROOT / table.script).read_text(encoding="utf-8")
+
+
+def test_each_table_of_a_script_is_on_one_page():
+    scripts = sorted(path.relative_to(ROOT).as_posix() for path in ROOT.glob("benchmarks/*.py"))
+    written = sorted((script, name) for script in scripts for name in written_tables(script))
+
+    assert written
+    assert sorted((table.script, table.name) for table in docs_tables()) == written
+
+
+def test_table_of_figures_names_its_script():
+    found = {}
+    for page in PAGES:
+        text = (ROOT / page).read_text(encoding="utf-8")
+        for table in docs_tables():
+            if table.page == ROOT / page:
+                text = text.replace(table.text, "")
+        for table in re.findall(r"(?:^\|.*\n)+", text, re.MULTILINE):
+            head, _, *rows = table.splitlines()
+            cells = [cell.strip() for row in rows for cell in row.strip("|").split("|")[1:]]
+            if sum(bool(FIGURE.match(cell)) for cell in cells) >= len(cells) / 2:
+                found[head] = page
+
+    assert found == WITHOUT_SCRIPT
+
+
+def test_table_of_measurements_is_replaced(tmp_path, capsys):
+    page = tmp_path / "guides" / "page.md"
+    page.parent.mkdir()
+    mark = "<!-- table: benchmarks/x.py {} -->\n{}\n<!-- end of table -->\n"
+    page.write_text("# Page\n" + mark.format("a", "old") + "\n" + mark.format("b", "kept"))
+    rows = [("1", "2 s"), ("3", "")]
+
+    show_table("/r/benchmarks/x.py", "a", ("n", "time"), rows, write=False, docs=tmp_path)
+    assert "old" in page.read_text()
+    show_table("/r/benchmarks/x.py", "a", ("n", "time"), rows, write=True, below="Two.",
+               docs=tmp_path)  # fmt: skip
+
+    new = "| n | time |\n| --- | --- |\n| 1 | 2 s |\n| 3 |  |\n\nTwo."
+    expected = "# Page\n" + mark.format("a", new) + "\n" + mark.format("b", "kept")
+    assert page.read_text() == expected
+    assert capsys.readouterr().out == new.removesuffix("\n\nTwo.") + f"\n{new}\n"
+    with pytest.raises(ValueError, match="not enough values"):
+        show_table("/r/benchmarks/x.py", "c", ("n",), rows, write=True, docs=tmp_path)
 
 
 def steps(page):

@@ -35,6 +35,7 @@ def served(store, *options, port=0, page=None) -> Iterator[str]:
         stdout=subprocess.PIPE,
         text=True,
     )
+    assert server.stdout is not None
     try:
         yield server.stdout.readline().strip()
         if page is not None:

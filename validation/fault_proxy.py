@@ -92,7 +92,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _forward(self, body: bytes) -> tuple[int, dict[str, str], bytes]:
         target = self.proxy.target
-        connection = HTTPConnection(target.hostname, target.port, timeout=60)
+        connection = HTTPConnection(str(target.hostname), target.port, timeout=60)
         try:
             # Unchanged, with the name of the host: it is part of the signature.
             connection.request(self.command, self.path, body, dict(self.headers))

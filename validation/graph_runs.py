@@ -62,7 +62,7 @@ def graph_run(
         {"group": names.index(t.group), "n_dependencies": len(t.dependencies), "order": place}
         for place, t in enumerate(tasks)
     ]
-    first, rows = 0, []
+    first, rows = 0, list[dict[str, Any]]()
     for started, count in submissions:
         rows.append(
             {

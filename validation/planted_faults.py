@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 from validation.graph_runs import MadeTask, graph_run
 from validation.synthetic_recordings import MB, ON
@@ -56,7 +57,7 @@ def own_seconds(cpu, noncpu):
 
 
 #: Rule -> tasks and arguments of a run with its fault.
-PLANTED = {
+PLANTED: dict[str, dict[str, Any]] = {
     "tiny_tasks": {
         "tasks": [MadeTask(f"t-{n}", n * 0.01, n * 0.01 + 0.001) for n in range(600)],
         "duration": 6.0,
@@ -170,7 +171,7 @@ PLANTED = {
 
 
 #: Rule -> tasks and arguments of a run that has something similar to its fault, but not the fault.
-SIMILAR = {
+SIMILAR: dict[str, dict[str, Any]] = {
     "oversubscribed": {  # 2000 tasks need 8 s of processor time on the workers besides their own
         "tasks": [
             MadeTask(f"work-{n}", n // 4 * 0.005, n // 4 * 0.005 + 0.005,

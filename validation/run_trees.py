@@ -37,7 +37,9 @@ def run_tree(
 
 def profile_group(stacks):
     """Return the group ``profile`` of call stacks: {(prefix, (function, file), ...): samples}."""
-    codes, nodes, counts = {}, {}, []
+    codes: dict[str, int] = {}
+    nodes: dict[tuple[int, int], int] = {}
+    counts: list[int] = []
     for stack, count in stacks.items():
         parent = -1
         for frame in (f"{stack[0]}\t\t0", *(f"{name}\t{file}\t1" for name, file in stack[1:])):

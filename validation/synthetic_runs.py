@@ -166,5 +166,5 @@ def make_record(index: int, rng: np.random.Generator) -> dict[str, Any]:
             packages_hash=f"{index // 1000:016x}",
         ).attrs
     )
-    record = {name: value for name, value in record.items() if name in RECORD_FIELDS}
-    return record | dict(zip(METRICS, rng.lognormal(2, 1, len(METRICS)).tolist(), strict=True))
+    fields = {str(name): value for name, value in record.items() if name in RECORD_FIELDS}
+    return fields | dict(zip(METRICS, rng.lognormal(2, 1, len(METRICS)).tolist(), strict=True))

@@ -206,7 +206,7 @@ class Hosts(Network):
 
     def run(self, words: list[str], *, timeout: float = 240.0, **options: Any) -> Any:
         """Run a program on the host "client" to its end, like `subprocess.run`."""
-        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
         process = self.start("client", words, **pipes, **options)
         output, errors = process.communicate(timeout=timeout)
         return subprocess.CompletedProcess(words, process.returncode, output, errors)

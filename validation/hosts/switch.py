@@ -76,7 +76,7 @@ class Switch:
     def run(self) -> None:
         """Carry packets until the input ends."""
         sender_of = {link.interface: link for link in self.links}
-        sources = [0, self.control, *sender_of]
+        sources: list[Any] = [0, self.control, *sender_of]
         while True:
             while self._events and self._events[0][0] <= monotonic():
                 self._pass_on(*heapq.heappop(self._events))
@@ -188,4 +188,5 @@ def main(rate: float, latency: float, loss: float, names: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(*map(float, sys.argv[1:4]), sys.argv[4:])
+    link_rate, link_latency, link_loss, *host_names = sys.argv[1:]
+    main(float(link_rate), float(link_latency), float(link_loss), host_names)

@@ -15,7 +15,7 @@ __all__: list[str] = []
 
 
 @scenario("n_tasks")
-def failures_that_are_released(client: Any, _: Any) -> dict[str, float]:
+def failures_that_are_released(client: Any, _: Any) -> dict[str, Any]:
     """Forty rounds of five failing tasks whose futures are released at once."""
     from distributed import wait
 
@@ -25,7 +25,7 @@ def failures_that_are_released(client: Any, _: Any) -> dict[str, float]:
 
 
 @scenario("n_tasks")
-def scattered_data(client: Any, _: Any) -> dict[str, float]:
+def scattered_data(client: Any, _: Any) -> dict[str, Any]:
     """Scattered data are no tasks."""
     kept = client.scatter(list(range(4)))
     client.submit(sum, kept, pure=False).result()
@@ -33,7 +33,7 @@ def scattered_data(client: Any, _: Any) -> dict[str, float]:
 
 
 @scenario("transfer_bytes", "n_transfers")
-def transfers(client: Any, _: Any) -> dict[str, float]:
+def transfers(client: Any, _: Any) -> dict[str, Any]:
     """100 MB from one worker to the other; the last 50 MB end with the run."""
     first, second = list(client.scheduler_info()["workers"])
     for _ in range(2):
@@ -43,7 +43,7 @@ def transfers(client: Any, _: Any) -> dict[str, float]:
 
 
 @scenario("transfer_bytes", "n_transfers", "scatter_bytes", "gather_bytes")
-def scatter_to_all(client: Any, _: Any) -> dict[str, float]:
+def scatter_to_all(client: Any, _: Any) -> dict[str, Any]:
     """20 MB that the client puts on one worker, which sends a copy to the other, and fetches."""
     kept = client.scatter(noise(20 * MB), broadcast=True)
     kept.result()
@@ -52,7 +52,7 @@ def scatter_to_all(client: Any, _: Any) -> dict[str, float]:
 
 
 @scenario("gather_bytes", "transfer_bytes")
-def gather_at_the_end(client: Any, _: Any) -> dict[str, float]:
+def gather_at_the_end(client: Any, _: Any) -> dict[str, Any]:
     """The client fetches 60 MB, the last 20 MB as the run ends."""
     for _ in range(3):
         client.submit(noise, 20 * MB, pure=False).result()
@@ -60,7 +60,7 @@ def gather_at_the_end(client: Any, _: Any) -> dict[str, float]:
 
 
 @scenario("p2p_bytes", "network_bytes", cluster={**PROCESSES, "memory_limit": "2 GiB"})
-def p2p_shuffle(client: Any, _: Any) -> dict[str, float]:
+def p2p_shuffle(client: Any, _: Any) -> dict[str, Any]:
     """Rechunk 128 MB across all chunks by P2P: half of the bytes change the worker."""
     import dask
     import dask.array as da
@@ -72,14 +72,14 @@ def p2p_shuffle(client: Any, _: Any) -> dict[str, float]:
 
 
 @scenario("gil_contention_mean", before=lambda client: _fight(client, 1.5))
-def gil_before_the_clock(client: Any, _: Any) -> dict[str, float]:
+def gil_before_the_clock(client: Any, _: Any) -> dict[str, Any]:
     """Threads fight for the GIL before the clock, not while it is on."""
     client.submit(nap, 2.0, pure=False).result()
     return {"gil_contention_mean": 0.0}
 
 
 @scenario("gil_contention_mean", "worker_tick_max", cluster={**PROCESSES, "n_workers": 3})
-def gil_is_held(client: Any, _: Any) -> dict[str, float]:
+def gil_is_held(client: Any, _: Any) -> dict[str, Any]:
     """A task of 3 s holds the GIL of one of three workers until the run ends."""
     begin = time.perf_counter()
     held_s = client.submit(hold_gil, 3.0, pure=False).result()
@@ -88,7 +88,7 @@ def gil_is_held(client: Any, _: Any) -> dict[str, float]:
 
 
 @scenario("gil_contention_mean")
-def gil_is_held_in_between(client: Any, _: Any) -> dict[str, float]:
+def gil_is_held_in_between(client: Any, _: Any) -> dict[str, Any]:
     """Two tasks, of 2 and 1.5 s, hold the GIL of one of two workers, with pauses."""
     begin, held_s = time.perf_counter(), 0.0
     for seconds in (2.0, 1.5):
@@ -115,7 +115,7 @@ def _fight_here(seconds: float) -> None:
 
 
 @scenario("n_workers_lost", cluster={**PROCESSES, "n_workers": 3})
-def idle_worker_is_killed(client: Any, _: Any) -> dict[str, float]:
+def idle_worker_is_killed(client: Any, _: Any) -> dict[str, Any]:
     """A worker that holds results but runs nothing is killed."""
     import signal
 
@@ -128,7 +128,7 @@ def idle_worker_is_killed(client: Any, _: Any) -> dict[str, float]:
 
 
 @scenario("n_workers_lost", "n_tasks_recomputed")
-def cluster_restarts(client: Any, _: Any) -> dict[str, float]:
+def cluster_restarts(client: Any, _: Any) -> dict[str, Any]:
     """The same keys are asked for again after a restart: nothing was lost."""
     client.gather(client.map(nap, [0.01] * 10, key="same"))
     client.restart()
@@ -137,7 +137,7 @@ def cluster_restarts(client: Any, _: Any) -> dict[str, float]:
 
 
 @scenario("spilled_bytes", "disk_bytes", cluster={**PROCESSES, "memory_limit": "256 MiB"})
-def spill(client: Any, _: Any) -> dict[str, float]:
+def spill(client: Any, _: Any) -> dict[str, Any]:
     """Results of four times the memory: what does not fit is on disk."""
     from distributed import wait
 

@@ -48,7 +48,7 @@ def _both_ways(client: Any, n_rounds: int) -> None:
 
 
 @scenario("duration", "transfer_bytes", "n_transfers", "network_bytes", on=("hosts",))
-def bytes_on_links(client: Any, _: Any) -> dict[str, float]:
+def bytes_on_links(client: Any, _: Any) -> dict[str, Any]:
     """80 MB between two hosts, over links whose counters have what went through."""
     _both_ways(client, 10)
     return {"transfer_bytes": 80 * MB, "n_transfers": 20}
@@ -62,7 +62,7 @@ def bytes_on_links(client: Any, _: Any) -> dict[str, float]:
     before=lambda client: Network(),
     on=("hosts",),
 )
-def link_is_cut(client: Any, network: Network) -> dict[str, float]:
+def link_is_cut(client: Any, network: Network) -> dict[str, Any]:
     """80 MB are moved, then the link of a worker's host is down for 8 s, in which nothing is."""
     begin = time.monotonic()
     _both_ways(client, 10)
@@ -80,7 +80,7 @@ def link_is_cut(client: Any, network: Network) -> dict[str, float]:
     before=lambda client: Network(),
     on=("hosts",),
 )
-def links_are_full(client: Any, network: Network) -> dict[str, float]:
+def links_are_full(client: Any, network: Network) -> dict[str, Any]:
     """40 MB over links of 25 Mbit/s, which carry the workers' reports, too."""
     for host in ("node0", "node1", "node2"):
         network.set_link(host, rate=25)

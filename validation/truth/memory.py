@@ -53,7 +53,7 @@ def workers_in_one_process(client: Any, _: Any) -> None:
 
 
 @scenario("memory_mean", "memory_peak", "worker_seconds", on=("local",))
-def workers_leave(client: Any, _: Any) -> dict[str, float]:
+def workers_leave(client: Any, _: Any) -> dict[str, Any]:
     """Two workers for about a second and a half in a run of 4 s."""
     begin = time.perf_counter()
     client.gather(client.map(nap, [1.0, 1.0], pure=False))

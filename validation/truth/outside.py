@@ -104,10 +104,10 @@ class Outside:
                 disk += int(counts["read_bytes"]) + int(counts["write_bytes"])
             except OSError:
                 pass
-        counts = {"cpu_time": cpu, "disk_bytes": disk}
+        used = {"cpu_time": cpu, "disk_bytes": disk}
         if self.network is not None:
-            counts["network_bytes"] = self.network.received_by_workers()
-        return counts
+            used["network_bytes"] = self.network.received_by_workers()
+        return used
 
     def overlap(self, spans: list[tuple[float, float]]) -> float:
         """Return the seconds of spans, from begin to end, that lie within the block."""

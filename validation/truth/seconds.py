@@ -13,7 +13,7 @@ __all__: list[str] = []
 
 
 @scenario("duration", "compute_time", "idle_time", "cpu_time")
-def naps_and_work(client: Any, _: Any) -> dict[str, float]:
+def naps_and_work(client: Any, _: Any) -> dict[str, Any]:
     """Eight naps and two seconds of CPU, then a second in which both workers are idle."""
     naps = client.gather(client.map(nap, [0.25] * 8, pure=False))
     work = client.gather(client.map(spin, [1.0] * 2, pure=False))
@@ -22,16 +22,17 @@ def naps_and_work(client: Any, _: Any) -> dict[str, float]:
 
 
 @scenario("duration", "compute_time", "idle_time", "cpu_time", cluster=THREADED)
-def threads_of_one_worker(client: Any, _: Any) -> dict[str, float]:
+def threads_of_one_worker(client: Any, _: Any) -> dict[str, Any]:
     """Eight naps on four threads, then a second of CPU, while three threads are idle."""
     naps = client.gather(client.map(nap, [0.25] * 8, pure=False))
     return {"spans": [*naps, client.submit(spin, 1.0, pure=False).result()]}
 
 
 @scenario("n_tasks", "compute_time", "worker_seconds", "idle_time", cluster=ADAPTIVE, on=("local",))
-def adaptive_workers(client: Any, _: Any) -> dict[str, float]:
+def adaptive_workers(client: Any, _: Any) -> dict[str, Any]:
     """Six naps on workers that start for them and leave when the results are released."""
-    futures, spans = client.map(nap, [0.5] * 6, pure=False), []
+    spans: list[Any] = []
+    futures = client.map(nap, [0.5] * 6, pure=False)
     held, last, n_workers = 0.0, time.perf_counter(), 0
     while n_workers or not spans:
         time.sleep(0.005)
@@ -44,7 +45,7 @@ def adaptive_workers(client: Any, _: Any) -> dict[str, float]:
 
 
 @scenario("failed_time", "compute_time")
-def tasks_that_fail(client: Any, _: Any) -> dict[str, float]:
+def tasks_that_fail(client: Any, _: Any) -> dict[str, Any]:
     """Two tasks that raise after 1.8 s."""
     from distributed import wait
 
@@ -54,7 +55,7 @@ def tasks_that_fail(client: Any, _: Any) -> dict[str, float]:
 
 
 @scenario("failed_time", "compute_time", "n_tasks")
-def tasks_that_are_retried(client: Any, _: Any) -> dict[str, float]:
+def tasks_that_are_retried(client: Any, _: Any) -> dict[str, Any]:
     """A failed attempt of 1.8 s, then a good one."""
     path = os.path.abspath(f"failures-{time.time_ns()}")
     good = client.submit(fail, 1.8, 0, path, 1, retries=3, pure=False).result()
@@ -62,7 +63,7 @@ def tasks_that_are_retried(client: Any, _: Any) -> dict[str, float]:
 
 
 @scenario("failed_time", "compute_time")
-def failures_under_load(client: Any, _: Any) -> dict[str, float]:
+def failures_under_load(client: Any, _: Any) -> dict[str, Any]:
     """Six tasks that raise after 0.3 s, while both workers' loops are blocked half the time."""
     from distributed import wait
 
@@ -96,7 +97,7 @@ def _wait_outside() -> list:
 
 
 @scenario("compute_time", "idle_time")
-def tasks_that_secede(client: Any, _: Any) -> dict[str, float]:
+def tasks_that_secede(client: Any, _: Any) -> dict[str, Any]:
     """Two tasks leave their threads and wait for eight naps: their wait is no computing."""
     waits = client.gather([client.submit(_wait_outside, pure=False) for _ in range(2)])
     time.sleep(1.0)
@@ -104,7 +105,7 @@ def tasks_that_secede(client: Any, _: Any) -> dict[str, float]:
 
 
 @scenario("compute_time", "idle_time", before=lambda client: _started(client, 2.0, 0.5))
-def work_from_before(client: Any, futures: list) -> dict[str, float]:
+def work_from_before(client: Any, futures: list) -> dict[str, Any]:
     """The clock starts 0.5 s after two naps of two seconds, and stops a second after them."""
     spans = client.gather(futures)
     time.sleep(1.0)
@@ -136,7 +137,7 @@ class _Counter:
 
 
 @scenario("actor_time", before=lambda client: client.submit(_Counter, actor=True).result())
-def actors(client: Any, counter: Any) -> dict[str, float]:
+def actors(client: Any, counter: Any) -> dict[str, Any]:
     """Three calls of 0.3 s of an actor's method."""
     for _ in range(3):
         counter.nap(0.3).result()
@@ -145,11 +146,11 @@ def actors(client: Any, counter: Any) -> dict[str, float]:
 
 def _step_clock(dask_scheduler: Any, by_s: float) -> None:
     """Set the scheduler's wall clock, which `wrap_clock` has replaced."""
-    time.time.ahead += by_s
+    time.time.ahead += by_s  # type: ignore[attr-defined]
 
 
 @scenario("duration", "worker_seconds")
-def clock_set_back(client: Any, _: Any) -> dict[str, float]:
+def clock_set_back(client: Any, _: Any) -> dict[str, Any]:
     """The wall clock of the scheduler's machine is set back 5 s in the middle of the run."""
     begin = time.perf_counter()
     client.gather(client.map(nap, [0.8] * 2, pure=False))
@@ -159,7 +160,7 @@ def clock_set_back(client: Any, _: Any) -> dict[str, float]:
 
 
 @scenario("duration", "worker_seconds")
-def worker_clock_set_forward(client: Any, _: Any) -> dict[str, float]:
+def worker_clock_set_forward(client: Any, _: Any) -> dict[str, Any]:
     """The wall clock of a worker's machine is set forward 5 s in the middle of the run."""
     begin = time.perf_counter()
     client.gather(client.map(nap, [0.8] * 2, pure=False))
@@ -170,7 +171,7 @@ def worker_clock_set_forward(client: Any, _: Any) -> dict[str, float]:
 
 def _step_worker_clock(by_s: float) -> None:
     """Set the wall clock of this worker's process, which `wrap_clock` has replaced."""
-    time.time.ahead += by_s
+    time.time.ahead += by_s  # type: ignore[attr-defined]
 
 
 def _block_scheduler(dask_scheduler: Any, seconds: float) -> None:
