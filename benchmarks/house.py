@@ -20,7 +20,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 #: Folders that are measured; those below benchkit/ are listed each.
-FOLDERS = ("benchkit", "tests", "benchmarks", "workloads")
+FOLDERS = ("benchkit", "tests", "benchmarks", "validation", "workloads")
 SECTIONS = re.compile(r"^ *(Parameters|Returns|Yields|Raises|Attributes|Notes)\n *-{3,}$", re.M)
 COLUMNS = ("modules", "lines", "code", "functions", "sections", "constants")
 NUMBER = (ast.BinOp, ast.Constant, ast.Load, ast.Name, ast.UnaryOp, ast.operator, ast.unaryop)
@@ -36,11 +36,11 @@ def sources(revision: str | None) -> Iterator[tuple[str, str]]:
             if name.endswith(".py") and (ROOT / name).exists():
                 yield name, (ROOT / name).read_text("utf-8")
         return
-    packed = subprocess.check_output(["git", "archive", revision, *FOLDERS], cwd=ROOT)
+    packed = subprocess.check_output(["git", "archive", revision], cwd=ROOT)
     with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
         for member in archive:
-            file = archive.extractfile(member) if member.name.endswith(".py") else None
-            if file is not None:
+            measured = member.name.endswith(".py") and member.name.startswith(FOLDERS)
+            if measured and (file := archive.extractfile(member)):
                 yield member.name, file.read().decode()
 
 
