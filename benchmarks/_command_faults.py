@@ -34,7 +34,7 @@ COMMANDS = {
     ),
 }
 #: Seconds after the state in which the signal comes.
-MOST_DELAY_S = 3.0
+MAX_DELAY_S = 3.0
 
 
 def main_commands(words: list[str]) -> None:
@@ -66,7 +66,7 @@ def _end_once(chance: random.Random, counts: Counter[str]) -> list[str]:
     command = EndedCommand(words, folder, BENCHKIT_CACHE=str(folder / "cache"))
     try:
         command.await_state(state)
-        time.sleep(chance.uniform(0, MOST_DELAY_S))
+        time.sleep(chance.uniform(0, MAX_DELAY_S))
         raw = command.files_with_secret()
         if command.process.poll() is not None:
             counts["ended before"] += 1

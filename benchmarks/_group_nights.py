@@ -23,7 +23,7 @@ from benchkit.analysis.regression.lasting_changes import LASTING_NIGHTS, find_la
 
 #: Nights of a window, nights before the first judged one, and nights in which a change is found.
 NIGHTS, HISTORY, WITHIN = 110, 30, 20
-FEWEST_GROUPS, MOST_GROUPS = 4, 12
+MIN_GROUPS, MAX_GROUPS = 4, 12
 
 
 def group_nights(folder: Path, stride: int, is_quiet: Callable[[np.ndarray], bool]) -> None:
@@ -76,20 +76,20 @@ def _same_nights(
         np.log(own.pivot_table(index="time", columns="series", values="value", aggfunc="last"))
         for _, own in table.groupby(table["series"].map(machine))
     ]
-    machines = [nights for nights in machines if nights.shape[1] >= 2 * MOST_GROUPS]
+    machines = [nights for nights in machines if nights.shape[1] >= 2 * MAX_GROUPS]
     weight = np.array([nights.shape[1] for nights in machines], float)
     logs: list[np.ndarray] = []
     while len(logs) < 500:
         nights = machines[rng.choice(len(machines), p=weight / weight.sum())]
         names = pd.Series(rng.permutation(nights.columns))
         names = names[~benchmark[names].duplicated().to_numpy()]
-        together = nights[names[: rng.integers(FEWEST_GROUPS, MOST_GROUPS + 1)]].dropna()
+        together = nights[names[: rng.integers(MIN_GROUPS, MAX_GROUPS + 1)]].dropna()
         if len(together) < NIGHTS:
             continue
         first = rng.integers(len(together) - NIGHTS + 1)
         window = together.to_numpy()[first : first + NIGHTS].T
         window = window[[is_quiet(row) for row in window]]
-        if len(window) >= FEWEST_GROUPS:
+        if len(window) >= MIN_GROUPS:
             logs.append(window - np.median(window, axis=1, keepdims=True))
     return logs
 
@@ -118,12 +118,12 @@ def _windows(
             [series[m] for m in members.index if m in series], axis=1, join="inner"
         )
         values = together.to_numpy(float).T
-        if same_nights and len(values) < FEWEST_GROUPS:
+        if same_nights and len(values) < MIN_GROUPS:
             continue
         for at in range(0, values.shape[1] - NIGHTS + 1, stride):
             window = np.log(values[:, at : at + NIGHTS])
             window = window[[bool(np.isfinite(row).all()) and is_quiet(row) for row in window]]
-            if len(window) >= (FEWEST_GROUPS if same_nights else 1):
+            if len(window) >= (MIN_GROUPS if same_nights else 1):
                 window -= np.median(window, axis=1, keepdims=True)
                 windows.setdefault(str(name), []).append(window)
     return windows
@@ -140,7 +140,7 @@ def _mixed(windows: dict[str, list[np.ndarray]], rng: np.random.Generator) -> li
     logs = []
     for _ in range(500):
         rows = machines[names[rng.choice(len(names), p=weight / weight.sum())]]
-        size = int(rng.integers(FEWEST_GROUPS, MOST_GROUPS + 1))
+        size = int(rng.integers(MIN_GROUPS, MAX_GROUPS + 1))
         logs.append(np.concatenate([rows[i] for i in rng.choice(len(rows), size, replace=False)]))
     return logs
 

@@ -31,7 +31,7 @@ from detection import (
 #: Nights of the median of a series, and of the coefficient.
 BEFORE, COEFFICIENT = 30, 90
 #: Fewest other series of a night, and the noise that shrinks the coefficient to 0.
-FEWEST, NOISE = 10, 0.01
+MIN_SERIES, NOISE = 10, 0.01
 
 
 def series_with_factor(folder: Path, prefix: str) -> Iterator[tuple[np.ndarray, ...]]:
@@ -50,9 +50,9 @@ def series_with_factor(folder: Path, prefix: str) -> Iterator[tuple[np.ndarray, 
         for place, name in enumerate(logs):
             measured = logs[name].notna().to_numpy()
             others = np.delete(distances, place, axis=1)[measured]
-            if measured.sum() < NIGHTS or others.shape[1] < FEWEST:
+            if measured.sum() < NIGHTS or others.shape[1] < MIN_SERIES:
                 continue
-            enough = np.isfinite(others).sum(axis=1) >= FEWEST
+            enough = np.isfinite(others).sum(axis=1) >= MIN_SERIES
             factor = np.nan_to_num(np.where(enough, np.nanmedian(others, axis=1), 0.0))
             product = np.clip(np.nan_to_num(distances[measured, place]), -0.5, 0.5) * factor
             sums = [

@@ -81,7 +81,7 @@ SHAPES = [(4, 1, False), (10, 1, True), (5, 4, True)]
 #: Graphs that also run on 40 workers in one process, which others would load too much.
 ON_40 = ("map_reduce", "tree", "uneven", "independent")
 #: Smallest amount of moved data whose error is counted.
-LEAST_MB = 2
+MIN_MB = 2
 #: Version of Python for other releases of Dask.
 PYTHON = "3.11"
 #: Imports what an environment under test imports, without pandas, xarray and Bokeh.
@@ -293,11 +293,12 @@ def graphs_summary(rows: list[dict[str, Any]]) -> str:
     """Return the errors of durations and of moved bytes."""
     lines = [f"{len(rows)} cases: {summary(np.abs([row['error'] for row in rows]))}."]
     moved = [(middle(row["MB measured"]), middle(row["MB simulated"])) for row in rows]
-    of_bytes = np.abs([after / before - 1 for before, after in moved if before >= LEAST_MB])
-    if len(of_bytes):
+    byte_errors = np.abs([after / before - 1 for before, after in moved if before >= MIN_MB])
+    if len(byte_errors):
         lines += [
-            f"Bytes moved (middles of the ranges, {len(of_bytes)} cases from {LEAST_MB} MB): "
-            f"median error {np.median(of_bytes):.1%}, {np.mean(of_bytes <= 0.15):.0%} within 15 %."
+            f"Bytes moved (middles of the ranges, {len(byte_errors)} cases from {MIN_MB} MB): "
+            f"median error {np.median(byte_errors):.1%}, "
+            f"{np.mean(byte_errors <= 0.15):.0%} within 15 %."
         ]
     return "\n".join(lines)
 

@@ -61,8 +61,8 @@ def score_groups(table, planted):
     right = sum(planted.get(row.workload) == row.group for row in called.itertuples())
     named = called.drop_duplicates("workload")
     hits = [planted.get(row.workload) == row.group for row in named.itertuples()]
-    of_planted = [hit for hit, w in zip(hits, named["workload"], strict=True) if w in planted]
-    return len(called), len(called) - right, right, sum(of_planted), len(of_planted)
+    planted_hits = [hit for hit, w in zip(hits, named["workload"], strict=True) if w in planted]
+    return len(called), len(called) - right, right, sum(planted_hits), len(planted_hits)
 
 
 def _samples(rng, shares, *, noise=0.1, total=1000):

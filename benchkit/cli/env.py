@@ -20,7 +20,7 @@ __all__ = ["env", "print_replaced"]
 
 
 #: Values with more characters are printed below the table of differences.
-MOST_CHARACTERS = 60
+MAX_CHARACTERS = 60
 
 
 @click.group()
@@ -216,7 +216,7 @@ def _print_differences(rows: list[dict[str, Any]], first: str, second: str) -> N
         if not (row["kind"] == "package" and None in (row["a"], row["b"]))
     ]
     sides = names.values()
-    long = [row for row in shown if max(len(row[name]) for name in sides) > MOST_CHARACTERS]
+    long = [row for row in shown if max(len(row[name]) for name in sides) > MAX_CHARACTERS]
     short = [row for row in shown if row not in long]
     if short:
         click.echo(Table(short).to_text())

@@ -19,7 +19,7 @@ __all__ = ["run"]
 FAILED = 3
 
 #: Largest number of characters of an error in the table.
-MOST_ERROR = 60
+MAX_ERROR = 60
 
 
 @click.command()
@@ -67,7 +67,7 @@ def run(names: tuple[str, ...], repeats: int, options: MeasurementOptions) -> No
         runs = None if was_new and len(records) == 1 else experiment.store.runs()
         rows = [run_row(record, runs) for record in records]
         for row in rows:  # the whole text was printed when the run ended
-            row["error"] = textwrap.shorten(row["error"], MOST_ERROR, placeholder=" ...")
+            row["error"] = textwrap.shorten(row["error"], MAX_ERROR, placeholder=" ...")
         click.echo(Table(rows).to_text())
         click.echo(f"stored in {experiment.store.path}", err=True)
     if interrupted:

@@ -99,9 +99,9 @@ class _Groups:
         self.cluster = cluster
         self.tasks = [row for row in cluster.finished if row.start >= cluster.started]
         self.number: dict[str, int] = {}
-        self.of = {key: str(key_split_group(key)) for key in cluster.keys}
+        self.name_of_key = {key: str(key_split_group(key)) for key in cluster.keys}
         for row in self.tasks:
-            self.number.setdefault(self.of[row.key], len(self.number))
+            self.number.setdefault(self.name_of_key[row.key], len(self.number))
 
     def rows(self) -> list[dict[str, Any]]:
         """Return a row per group, as `benchkit.measure.capture.task_groups` does."""
@@ -125,7 +125,7 @@ class _Groups:
             for name in self.number
         ]
         for task in self.tasks:
-            row = rows[self.number[self.of[task.key]]]
+            row = rows[self.number[self.name_of_key[task.key]]]
             row["seconds"]["compute"] += task.stop - task.start
             row["seconds"]["transfer"] += sum(stop - start for start, stop, _ in task.transfers)
             row["nbytes"] += task.nbytes
@@ -133,9 +133,9 @@ class _Groups:
             row["start"] = min(row["start"], EPOCH + task.start)
             row["stop"] = max(row["stop"], EPOCH + task.stop)
         for key, dependencies in zip(cluster.keys, cluster.graph.dependencies, strict=True):
-            names = {self.of[cluster.keys[index]] for index in dependencies}
-            if self.of[key] in self.number:
-                rows[self.number[self.of[key]]]["dependencies"] |= names
+            names = {self.name_of_key[cluster.keys[index]] for index in dependencies}
+            if self.name_of_key[key] in self.number:
+                rows[self.number[self.name_of_key[key]]]["dependencies"] |= names
         return [{**row, "dependencies": sorted(row["dependencies"])} for row in rows]
 
 
@@ -154,7 +154,7 @@ def _tasks(cluster: VirtualCluster, groups: _Groups) -> dict[str, Any]:
 
     def column(name: str, task: FinishedTask) -> Any:
         if name == "group":
-            return groups.number[groups.of[task.key]]
+            return groups.number[groups.name_of_key[task.key]]
         if name == "thread_id":
             return task.worker * threads + task.thread
         if name in ("start", "stop"):
@@ -190,7 +190,7 @@ def _graph(cluster: VirtualCluster, groups: _Groups) -> dict[str, Any]:
         for (begin, end), number, submission in zip(times, first, graph.submissions, strict=False)
     ]
     nodes = [
-        (groups.number.get(groups.of[key], -1), len(row), place[index])
+        (groups.number.get(groups.name_of_key[key], -1), len(row), place[index])
         for index, (key, row) in enumerate(zip(cluster.keys, graph.dependencies, strict=True))
     ]
     return {

@@ -9,7 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-MOST_CHARACTERS = 65_536
+MAX_CHARACTERS = 65_536
 _ISSUE_FIELDS = {"title", "body", "labels", "state", "state_reason", "assignees", "milestone"}
 
 
@@ -116,7 +116,7 @@ def _refusal(body: Any) -> str:
         return "no object"
     if set(body) - _ISSUE_FIELDS:
         return f"unknown fields {set(body) - _ISSUE_FIELDS}"
-    if len(body.get("body") or "") > MOST_CHARACTERS:
+    if len(body.get("body") or "") > MAX_CHARACTERS:
         return "body is too long (maximum is 65536 characters)"
     if len(body.get("title") or "") > 256:
         return "title is too long (maximum is 256 characters)"

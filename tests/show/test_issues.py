@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 import pytest
-from helpers.github_server import MOST_CHARACTERS, GitHubServer
+from helpers.github_server import MAX_CHARACTERS, GitHubServer
 
 from benchkit.analysis.regression.regression import FAILING, read_ledger
 from benchkit.errors import UsageError
@@ -148,7 +148,7 @@ def test_issue_body_is_within_limit_of_github(server):
         opened(facts=facts) | {"regression": f"{n:010d}", "environment": f"e{n}"} for n in range(10)
     ]
     sync(events)
-    assert 1000 < len(server.issues[1]["body"]) <= MOST_CHARACTERS
+    assert 1000 < len(server.issues[1]["body"]) <= MAX_CHARACTERS
     assert server.issues[1]["body"].startswith(marker(SERIES_FIELDS["workload"], "duration"))
 
 

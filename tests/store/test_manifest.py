@@ -28,11 +28,11 @@ def test_default_store_is_the_same_in_folder_of_notebooks(tmp_path, monkeypatch)
     monkeypatch.delenv("BENCHKIT_STORE", raising=False)
     (tmp_path / "notebooks").mkdir()
     monkeypatch.chdir(tmp_path)
-    of_commands = Store().path.resolve()
+    default = Store().path.resolve()
     monkeypatch.chdir(tmp_path / "notebooks")
 
-    assert Store().path.resolve() == Store("").path.resolve() == of_commands
-    assert of_commands == (tmp_path / "benchkit-store").resolve()
+    assert Store().path.resolve() == Store("").path.resolve() == default
+    assert default == (tmp_path / "benchkit-store").resolve()
 
 
 def test_write_meta_writes_format_version_and_id(tmp_path):

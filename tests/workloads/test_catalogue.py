@@ -108,9 +108,9 @@ def test_source_has_reference_sizes_only(workload):
     code = re.sub(r'"""(.|\n)*?"""', "", workload.source)
     sizes = re.findall(r'["\'][\d.]+ ?[KMGT]i?B["\']', code)
     through_memory_ratio = re.findall(r'scale\.chunk\(["\'][\d.]+ ?[KMGT]i?B["\']', code)
-    of_the_cluster = re.findall(r'"memory_limit": ["\'][\d.]+ ?[KMGT]i?B["\']', code)
+    fixed = re.findall(r'"memory_limit": ["\'][\d.]+ ?[KMGT]i?B["\']', code)
 
-    assert len(sizes) == len(through_memory_ratio) + len(of_the_cluster)
+    assert len(sizes) == len(through_memory_ratio) + len(fixed)
 
 
 @pytest.mark.parametrize(

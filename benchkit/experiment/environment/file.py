@@ -34,7 +34,7 @@ _KEYS = (
 )
 _MAPPINGS = ("dask", "variables", "cluster", "clusters")
 #: Entries of a file; the largest shipped one has 60.
-_MOST_ENTRIES = 10_000
+_MAX_ENTRIES = 10_000
 _OLDEST_PYTHON = Version("3.10")
 _TAG = "tag:yaml.org,2002:"
 
@@ -69,9 +69,9 @@ def read_environment_file(path: Path) -> EnvironmentFile:
             return EnvironmentFile(path, {})
         if not isinstance(node, yaml.MappingNode):
             raise InvalidEnvironmentError(f"{path}:{_line(node)}: must contain `key: value` lines")
-        lines = dict(islice(_lines(path, node, ()), _MOST_ENTRIES + 1))
-        if len(lines) > _MOST_ENTRIES:  # aliases can multiply a short text
-            raise InvalidEnvironmentError(f"{path}: has more than {_MOST_ENTRIES} entries")
+        lines = dict(islice(_lines(path, node, ()), _MAX_ENTRIES + 1))
+        if len(lines) > _MAX_ENTRIES:  # aliases can multiply a short text
+            raise InvalidEnvironmentError(f"{path}: has more than {_MAX_ENTRIES} entries")
         raw = _raw_texts(node)
         content = loader.construct_document(node)
     except (yaml.YAMLError, ValueError, RecursionError) as error:

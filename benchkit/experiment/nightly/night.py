@@ -135,11 +135,11 @@ def read_night(store: Store, night: str = "latest") -> Night:
         last = f"; the last one is {judged[-1]}" if judged else ""
         raise UsageError(f"night {night!r} was not judged in {store.path}{last}")
     runs = store.runs()
-    of_night = [decode_json(text).get("night") == night for text in runs["tags"]]
+    in_night = [decode_json(text).get("night") == night for text in runs["tags"]]
     return Night(
         night,
         store,
-        records=[{str(k): v for k, v in row.items()} for row in runs[of_night].to_dict("records")],
+        records=[{str(k): v for k, v in row.items()} for row in runs[in_night].to_dict("records")],
         events=[event for event in events if event.get("seen") == night],
         regressions=read_ledger(events, marks),
     )

@@ -184,7 +184,7 @@ class ErrorTimes:
 
     def __init__(self) -> None:
         #: By thread: Unix times in s at which making its last message began and ended.
-        self.of_threads: dict[int, tuple[float, float]] = {}
+        self._call_times: dict[int, tuple[float, float]] = {}
         self.names = vars(distributed.worker)
         self.original = self.names.get("error_message")
         if self.original is not None:
@@ -194,14 +194,14 @@ class ErrorTimes:
         def error_message(*args: Any, **arguments: Any) -> Any:
             begin = time()
             message = original(*args, **arguments)
-            self.of_threads[threading.get_ident()] = begin, time()
+            self._call_times[threading.get_ident()] = begin, time()
             return message
 
         return error_message
 
     def seconds_before(self, thread: int, stop: float) -> float:
         """Return the seconds that the message took if it was made before an attempt ended."""
-        begin, end = self.of_threads.get(thread, (stop, stop))
+        begin, end = self._call_times.get(thread, (stop, stop))
         return end - begin if abs(end - stop) < abs(begin - stop) else 0.0
 
     def close(self) -> None:

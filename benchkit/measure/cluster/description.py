@@ -62,9 +62,9 @@ def _versions(client: Client) -> dict[str, Any]:
     }
     packages["workers"] = []
     for info in (versions.get("workers") or {}).values():
-        of_worker = _package_versions(info or {})
-        if of_worker not in packages["workers"]:
-            packages["workers"].append(of_worker)
+        installed = _package_versions(info or {})
+        if installed not in packages["workers"]:
+            packages["workers"].append(installed)
     return packages
 
 

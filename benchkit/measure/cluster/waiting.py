@@ -122,9 +122,9 @@ def await_workers(
 def _report_progress(
     client: Client, spec: ClusterSpec, requested: int | None, waited_s: float, limit_s: float
 ) -> None:
-    of_all = f" of {requested}" if requested else ""
+    total = f" of {requested}" if requested else ""
     line = (
-        f"{WAITING} of {spec.label}: {len(worker_infos(client))}{of_all} connected after "
+        f"{WAITING} of {spec.label}: {len(worker_infos(client))}{total} connected after "
         f"{waited_s:.0f} s, limit {limit_s:g} s"
     )
     print(line, file=sys.stderr, flush=True)

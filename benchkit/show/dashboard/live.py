@@ -46,7 +46,7 @@ STATUS_TTL_S = 2
 _STATES = {OPEN: ("·", "soft"), RUNNING: ("▶", "busy"), DONE: ("✓", "good"), FAILED: ("✗", "bad")}
 _NO_UNDERLINE = "style='text-decoration:none'"
 #: Largest number of workloads shown in the plan.
-MOST_WORKLOADS = 60
+MAX_WORKLOADS = 60
 
 
 def view(state: dict[str, str]) -> pn.Column:
@@ -165,7 +165,7 @@ def _plan(status: Status) -> list[Viewable]:
     arms = list(dict.fromkeys(status.entries["arm"]))
     variants = list(dict.fromkeys(status.entries["variant"]))
     rows = []
-    for variant in variants[:MOST_WORKLOADS]:
+    for variant in variants[:MAX_WORKLOADS]:
         row = [variant]
         for arm in arms:
             blocks = entries[(entries["variant"] == variant) & (entries["arm"] == arm)]
@@ -176,8 +176,8 @@ def _plan(status: Status) -> list[Viewable]:
         ui.heading("Plan", f"One symbol per block: {legend}. A symbol links to its run."),
         tables.html_table(["workload", *arms], rows),
     ]
-    if len(variants) > MOST_WORKLOADS:
-        content.append(ui.paragraph(f"{len(variants) - MOST_WORKLOADS} more workloads."))
+    if len(variants) > MAX_WORKLOADS:
+        content.append(ui.paragraph(f"{len(variants) - MAX_WORKLOADS} more workloads."))
     return content
 
 

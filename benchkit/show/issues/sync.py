@@ -24,11 +24,11 @@ __all__ = ["LABEL", "Issue", "issue_body", "issue_title", "marker", "sync_issues
 #: Label of every issue that benchkit opens; issues without it are ignored.
 LABEL = "performance-regression"
 #: Maximum bytes of a body or comment: GitHub's limit is 65,536 characters, at least a byte each.
-MOST_BYTES = 65_000
+MAX_BYTES = 65_000
 #: Maximum characters of a title; GitHub allows 256.
-MOST_TITLE = 200
+MAX_TITLE = 200
 #: Maximum number of packages listed in an issue; the page of the regression lists all.
-MOST_CHANGES = 15
+MAX_CHANGES = 15
 #: Kinds of events that add a comment to an issue.
 _REPORTED = ("opened", "grown", "eased", "recovered", "ended")
 
@@ -133,7 +133,7 @@ def issue_title(members: Sequence[Regression]) -> str:
     else:
         change = f"{METRICS[first.metric].long_name} {format_change(first.ratio)}"
     title = f"{first.workload}: {change} since {first.night[:10]}"
-    return title if len(title) <= MOST_TITLE else title[: MOST_TITLE - 1] + "…"
+    return title if len(title) <= MAX_TITLE else title[: MAX_TITLE - 1] + "…"
 
 
 def issue_body(members: Sequence[Regression], *, site: str | None = None) -> str:
@@ -147,10 +147,10 @@ def issue_body(members: Sequence[Regression], *, site: str | None = None) -> str
         metric_name=METRICS[metric].long_name if metric in METRICS else "",
         current=current,
         past=[regression for regression in members if regression not in current],
-        most_changes=MOST_CHANGES,
+        most_changes=MAX_CHANGES,
         site=site,
     )
-    return markdown.cut(body, MOST_BYTES)
+    return markdown.cut(body, MAX_BYTES)
 
 
 def _labels(members: Sequence[Regression]) -> list[str]:
@@ -173,4 +173,4 @@ def _comment(events: Sequence[Mapping[str, Any]], members: Sequence[Regression])
     is_open = any(regression.is_open for regression in members)
     ended = [] if is_open else sorted({regression.state for regression in members})
     text = render_template("issues/comment.md", events=events, by_id=by_id, ended=ended)
-    return markdown.cut(text, MOST_BYTES)
+    return markdown.cut(text, MAX_BYTES)

@@ -46,7 +46,7 @@ __all__ = ["forest_plot", "heat_map", "raw_points"]
 
 _INTERVAL: dict[str, Any] = {"x0": "low", "y0": "label", "x1": "high", "y1": "label"}
 #: Maximum number of rows; above it, rows with verdict "same" are only counted in the title.
-MOST_ROWS = 60
+MAX_ROWS = 60
 #: Pixels of a row, with room for the dots of three arms.
 ROW_HEIGHT = 26
 #: Pixels above and below the rows: equal in all figures, so that rows of adjacent figures align.
@@ -69,11 +69,11 @@ _DIVERGING = (
 def _rows(comparison: Comparison, metric: str) -> tuple[pd.DataFrame, str]:
     """Return the rows of a metric that fit, and a text about the omitted rows."""
     frame = comparison.frame[comparison.frame["metric"] == metric]
-    if len(frame) <= MOST_ROWS:
+    if len(frame) <= MAX_ROWS:
         return frame, ""
     different = frame[frame["verdict"] != "same"]
-    if different.empty or len(different) > MOST_ROWS:
-        return frame.head(MOST_ROWS), f"{len(frame) - MOST_ROWS} more not shown"
+    if different.empty or len(different) > MAX_ROWS:
+        return frame.head(MAX_ROWS), f"{len(frame) - MAX_ROWS} more not shown"
     return different, f"{len(frame) - len(different)} with verdict same not shown"
 
 

@@ -23,9 +23,9 @@ from benchkit.store.run import Run
 __all__ = ["draw_frames", "flame_frames", "flame_graph", "keep_frames", "pale", "widest"]
 
 #: Frames narrower than this share of the shown width are not visible and not drawn.
-LEAST_SHARE = 1 / 800
+MIN_SHARE = 1 / 800
 #: Maximum number of boxes, widest first: more are slow to draw and too narrow to read.
-MOST_FRAMES = 3000
+MAX_FRAMES = 3000
 #: Height of a frame in pixels.
 ROW_HEIGHT = 19
 #: Width of a character of a label in pixels.
@@ -123,7 +123,7 @@ def keep_frames(profile: pd.DataFrame, keep: np.ndarray) -> pd.DataFrame:
 def widest(frames: pd.DataFrame) -> pd.DataFrame:
     """Return the frames that are wide enough to be visible."""
     total = float(frames["right"].max())
-    return frames[frames["count"] >= LEAST_SHARE * total].nlargest(MOST_FRAMES, "count")
+    return frames[frames["count"] >= MIN_SHARE * total].nlargest(MAX_FRAMES, "count")
 
 
 def draw_frames(

@@ -28,11 +28,11 @@ from benchkit.show.plots.base import INK, add_colour_bar, add_glyph, make_figure
 __all__ = ["Matrix"]
 
 #: Maximum number of workers with numbers in the cells.
-MOST_NUMBERS = 16
+MAX_NUMBERS = 16
 #: Maximum number of workers with names on the axes; more are drawn as an image.
-MOST_NAMES = 40
+MAX_NAMES = 40
 #: Maximum number of workers with horizontal names below.
-MOST_HORIZONTAL = 8
+MAX_HORIZONTAL = 8
 #: From almost transparent to opaque, in both themes; unknown values are fully transparent.
 _PALETTE = tuple(f"#3d85c6{alpha:02x}" for alpha in range(24, 256))
 #: Palette of differences, from less to more.
@@ -62,7 +62,7 @@ class Matrix:
         )
         self._pairs = ColumnDataSource(name="pairs")
         self._numbers, self._missing = ColumnDataSource(), ColumnDataSource()
-        self._as_boxes = len(names) <= MOST_NAMES
+        self._as_boxes = len(names) <= MAX_NAMES
         self._fill(cells)
         draw = self._draw_boxes if self._as_boxes else self._draw_image
         self._hover = HoverTool(tooltips=self._tooltips(tips))
@@ -107,7 +107,7 @@ class Matrix:
             "alpha": np.where(known, 0.9, 0.0),
         }
         self._missing.data = {name: end[~known] for name, end in ends.items()}
-        has_room = len(self._names) <= MOST_NUMBERS
+        has_room = len(self._names) <= MAX_NUMBERS
         numbered = np.flatnonzero(known & (values != 0) & has_room)
         self._numbers.data = {
             **{name: end[numbered] for name, end in ends.items()},
@@ -149,7 +149,7 @@ class Matrix:
             **number_look,
         )  # fmt: skip
         add_glyph(fig, number, self._numbers)
-        if len(names) > MOST_HORIZONTAL:
+        if len(names) > MAX_HORIZONTAL:
             fig.xaxis.major_label_orientation = 0.7
         self._hover.renderers = [boxes]
         return fig

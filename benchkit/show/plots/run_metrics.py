@@ -38,13 +38,13 @@ __all__ = [
 ]
 
 #: Maximum number of task groups with a bar each; the other groups share one bar.
-MOST_GROUPS = 12
+MAX_GROUPS = 12
 #: Maximum number of workers with names in the legend.
-MOST_NAMED_WORKERS = 8
+MAX_NAMED_WORKERS = 8
 #: The y axis includes a limit if the largest value is above the limit divided by this number.
 MAX_LIMIT_RATIO = 5
 #: Maximum number of workers drawn as lines; more lines cannot be distinguished.
-MOST_LINES = 16
+MAX_LINES = 16
 
 
 def memory_by_kind(run: Run | xr.DataTree, worker: int | None = None) -> figure:
@@ -121,7 +121,7 @@ def memory_by_worker(run: Run | xr.DataTree) -> figure:
     data = read_group(run, "workers", "time")
     if data is None:
         return empty_figure(title)
-    if data.sizes["worker"] > MOST_LINES:
+    if data.sizes["worker"] > MAX_LINES:
         return worker_heat(run)
     limits = data["memory_limit"].values
     highest = float(np.nanmax(data["process"].values, initial=0))
@@ -199,8 +199,8 @@ def worker_load(run: Run | xr.DataTree) -> list[figure]:
 def _cpu(workers: xr.Dataset) -> xr.DataArray:
     """Return the CPU of all workers over time; workers of a process report the same value."""
     ids = process_ids(workers)
-    of_process = [workers["cpu"].isel(worker=ids == number).max("worker") for number in set(ids)]
-    return xr.concat(of_process, "process").sum("process", min_count=1)
+    by_process = [workers["cpu"].isel(worker=ids == number).max("worker") for number in set(ids)]
+    return xr.concat(by_process, "process").sum("process", min_count=1)
 
 
 def _draw_sums(
@@ -246,7 +246,7 @@ def _draw_sums(
 def _draw_workers(fig: figure, data: xr.Dataset, names: list[str]) -> None:
     """Draw the process memory of each worker as a line."""
     time, values = data["time"].values, data["process"].values / GIB
-    few = len(names) <= MOST_NAMED_WORKERS
+    few = len(names) <= MAX_NAMED_WORKERS
     for index, worker in enumerate(names):
         reported = np.isfinite(values[:, index])
         line = Line(
@@ -310,7 +310,7 @@ def task_group_bars(run: Run | xr.DataTree) -> figure:
         return empty_figure(title)
     seconds = np.nan_to_num(data["seconds"].transpose("task_group", "action").values)
     order = np.argsort(-seconds.sum(axis=1), kind="stable")
-    shown, rest = order[:MOST_GROUPS], order[MOST_GROUPS:]
+    shown, rest = order[:MAX_GROUPS], order[MAX_GROUPS:]
     names = [str(name) for name in data["task_group"].values[shown]]
     rows = seconds[shown]
     if len(rest):

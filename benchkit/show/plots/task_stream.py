@@ -1,6 +1,6 @@
 """Task stream: the tasks of each thread over time, exact for ten to a million tasks.
 
-Up to `MOST_RECTANGLES` visible tasks are rectangles with tooltips. More are rasterised: a pixel
+Up to `MAX_RECTANGLES` visible tasks are rectangles with tooltips. More are rasterised: a pixel
 shows the task group with most of its time, paler the longer the thread was idle. The raster is
 computed here because for a million rectangles Bokeh needs 2 s per step and sends 46 MB, and
 datashader omits lanes of one pixel; this raster takes 0.1 s and sends 0.2 MB.
@@ -32,9 +32,9 @@ from benchkit.store.run import Run
 __all__ = ["TaskStream", "task_stream"]
 
 #: Maximum number of visible tasks that are drawn as rectangles.
-MOST_RECTANGLES = 4000
+MAX_RECTANGLES = 4000
 #: Number of groups with a separate colour, longest time first; the other groups are grey.
-MOST_COLOURS = 12
+MAX_COLOURS = 12
 #: Number of brightness levels from nearly idle to fully busy.
 LEVELS = 4
 #: Colour of a selected group that has no separate colour.
@@ -42,7 +42,7 @@ SELECTED = "#cc3311"
 #: Width of the image in pixels.
 WIDTH = 1200
 #: Maximum number of rows of pixels; more threads share rows.
-MOST_ROWS = 500
+MAX_ROWS = 500
 #: Height of a lane in pixels.
 LANE_HEIGHT = 26
 #: Height of a legend entry in pixels; the legend must not exceed the figure.
@@ -111,14 +111,14 @@ class TaskStream:
         self.groups = timeline.groups
         n_threads = max(1, len(self.threads))
         #: Threads per row of the image.
-        self.per_row = -(-n_threads // MOST_ROWS)
+        self.per_row = -(-n_threads // MAX_ROWS)
         #: Number of threads in each row: the last row may have fewer.
         self._threads_in_row = np.bincount(np.arange(n_threads) // self.per_row)
         self._names = list(short_names(timeline.groups).values())
         seconds = np.bincount(
             self._group, weights=self.stop - self.start, minlength=len(self.groups)
         )[: len(self.groups)]
-        self.shown = [int(i) for i in np.argsort(-seconds, kind="stable")[:MOST_COLOURS]]
+        self.shown = [int(i) for i in np.argsort(-seconds, kind="stable")[:MAX_COLOURS]]
         self.colours = [*distinct_colours([self.groups[i] for i in self.shown]), OTHER, SELECTED]
         #: Colour index of the selected groups.
         self._selected: int | None = None
@@ -184,7 +184,7 @@ class TaskStream:
         -------
         ndarray of uint8, shape (n_rows, width)
             0 is idle; else 1 + colour x `LEVELS` + level, with the colour of the group with most of
-            the time of the pixel. More than `MOST_ROWS` threads share rows.
+            the time of the pixel. More than `MAX_ROWS` threads share rows.
         """
         n_rows, n_colours = len(self._threads_in_row), len(self.colours)
         index = self.inside(left, right)
@@ -226,7 +226,7 @@ class TaskStream:
         if not right > left:
             return
         index = self.inside(left, right)
-        if len(index) <= MOST_RECTANGLES:
+        if len(index) <= MAX_RECTANGLES:
             self._rectangle_source.data = self._rectangles(index)
             self._image_source.data = _NO_IMAGE
             return

@@ -74,7 +74,7 @@ _EVENT_COLOURS = {
     "worker-status-change": "#aa8800",
 }
 #: Maximum number of events that are drawn.
-MOST_EVENTS = 200
+MAX_EVENTS = 200
 
 #: Activity of a task that waits for data: in the worker's event loop, not in a thread.
 FETCH = "transfer"
@@ -212,7 +212,7 @@ def mark_events(fig: figure, run: Run, worker: int | None = None) -> None:
     if events.empty:
         return
     n_events = len(events)
-    events = events.head(MOST_EVENTS)
+    events = events.head(MAX_EVENTS)
     for row in events.itertuples():
         fig.add_layout(
             Span(location=row.time, dimension="height", line_color=_EVENT_COLOURS[row.topic],
@@ -234,7 +234,7 @@ def mark_events(fig: figure, run: Run, worker: int | None = None) -> None:
     )
     tips = [("event", "@topic"), ("worker", "@worker"), ("time", "@time{0.00} s")]
     tips.append(("details", "@text"))
-    legend = "events" if n_events <= MOST_EVENTS else f"first {MOST_EVENTS} of {n_events} events"
+    legend = "events" if n_events <= MAX_EVENTS else f"first {MAX_EVENTS} of {n_events} events"
     add_glyph(fig, dot, source, legend=legend, tips=tips)
 
 

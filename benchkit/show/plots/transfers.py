@@ -23,7 +23,7 @@ __all__ = ["TransferMatrix", "transfer_difference", "transfer_matrix"]
 TITLE = "How much did workers send to each other?"
 #: Maximum number of rows: with more workers, neighbours share a row. An image of 300 x 300 pairs
 #: with its tooltips is 1.8 MB of a page.
-MOST_ROWS = 300
+MAX_ROWS = 300
 #: Name of the receiver of results that a client fetched.
 CLIENT = "client"
 #: Value of a cell -> its unit, and the divisor from the recorded unit.
@@ -134,8 +134,8 @@ class TransferMatrix:
             return title, _to_units(self._whole, self._value), unit, _TIPS
         assert self._timeline is not None
         # Fetches of clients are recorded for the whole run only; -1 here is an unknown worker.
-        of_worker = np.array([name != CLIENT for name in self._names])
-        empty = np.where(of_worker[:, None] & of_worker, 0.0, np.nan)
+        is_worker = np.array([name != CLIENT for name in self._names])
+        empty = np.where(is_worker[:, None] & is_worker, 0.0, np.nan)
         cells = {name: empty.copy() for name in ("count", "seconds")}
         fetches = self._timeline.transfers(window)
         known = (fetches[["source", "destination"]] >= 0).all(axis=1)
@@ -223,7 +223,7 @@ def _rows(names: list[str]) -> tuple[list[int], list[str]]:
     Neighbours share a row if there are many workers; the client has its own.
     """
     workers = [name for name in names if name != CLIENT]
-    step = max(1, -(-len(workers) // MOST_ROWS))
+    step = max(1, -(-len(workers) // MAX_ROWS))
     blocks = [workers[first : first + step] for first in range(0, len(workers), step)]
     rows = [place // step for place in range(len(workers))]
     labels = [block[0] if len(block) == 1 else f"{block[0]} to {block[-1]}" for block in blocks]
@@ -237,15 +237,15 @@ def _cells(data: xr.Dataset, rows: list[int], n_rows: int) -> dict[str, NDArray[
 
     NaN if no worker of the pair reported. A row without workers has 0: they are in the other run.
     """
-    of_worker = np.array(rows, int)
+    places = np.array(rows, int)
     reported = np.ones(len(rows), bool)
     reported[data["incomplete"].values] = False
     if _has_client(data):
         reported[-1] = False
     known = np.ones(n_rows, bool)
-    known[of_worker] = False
-    known[of_worker[reported]] = True
-    source, destination = (of_worker[data[end].values] for end in ("source", "destination"))
+    known[places] = False
+    known[places[reported]] = True
+    source, destination = (places[data[end].values] for end in ("source", "destination"))
     pair = source * n_rows + destination
 
     def sums(weights: NDArray[Any]) -> NDArray[np.float64]:

@@ -21,7 +21,7 @@ __all__ = ["waterfall"]
 #: Height of a row in pixels.
 ROW_HEIGHT = 22
 #: Maximum number of parts with a row each; the other parts share one row.
-MOST_PARTS = 7
+MAX_PARTS = 7
 #: Parts smaller than this share of the largest part share one row, except idle time.
 MIN_SHARE = 0.005
 
@@ -47,7 +47,7 @@ def waterfall(explanation: Explanation) -> figure:
         return empty_figure(question)
     small = parts["seconds"].abs() < MIN_SHARE * parts["seconds"].abs().max()
     last = parts["group"].isin([IDLE, UNEXPLAINED])
-    largest = parts[~last & ~small].head(MOST_PARTS)
+    largest = parts[~last & ~small].head(MAX_PARTS)
     rest = parts[~last].drop(largest.index)
     rows = [
         (f"{r.activity} in {r.group}", r.seconds, r.low, r.high, str(r.activity))

@@ -34,9 +34,9 @@ _KINDS = {
 #: From transparent to opaque, so that low values show the page background in both themes.
 _PALETTE = tuple(f"#3d85c6{alpha:02x}" for alpha in range(256))
 #: Maximum number of columns of the image.
-MOST_COLUMNS = 400
+MAX_COLUMNS = 400
 #: Maximum number of workers with names on the axis.
-MOST_NAMES = 40
+MAX_NAMES = 40
 
 
 def worker_heat(run: Run | xr.DataTree, name: str = "process") -> figure:
@@ -89,7 +89,7 @@ def worker_heat(run: Run | xr.DataTree, name: str = "process") -> figure:
     heights = [count - i - 0.5 for i in range(count)]  # the first worker at the top
     fig.yaxis.ticker = FixedTicker(ticks=heights)
     fig.yaxis.major_label_overrides = dict(zip(heights, names, strict=True))
-    if count > MOST_NAMES:
+    if count > MAX_NAMES:
         fig.yaxis.major_label_text_font_size = "0px"
         fig.yaxis.major_tick_line_color = None
         fig.yaxis.axis_label = f"{count} workers"
@@ -120,7 +120,7 @@ def _grid(data: xr.Dataset, name: str) -> tuple[np.ndarray, float, float]:
     time, values = data["time"].values, data[name].values
     begin, end = float(time.min()), float(time.max())
     end = end if end > begin else begin + 1.0
-    n_columns = int(np.clip(len(time), 1, MOST_COLUMNS))
+    n_columns = int(np.clip(len(time), 1, MAX_COLUMNS))
     edges = np.linspace(begin, end, n_columns + 1)[1:]  # a column shows the value at its end
     left = np.nan_to_num(data["left"].values, nan=np.inf)
     grid = np.full((values.shape[1], n_columns), np.nan)

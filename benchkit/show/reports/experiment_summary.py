@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 #: Largest number of packages of only one side with a row each.
-MOST_ONE_SIDED = 5
+MAX_ONE_SIDED = 5
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ def _join_one_sided(table: pd.DataFrame) -> pd.DataFrame:
     rows = []
     for side, other in (("baseline", "contender"), ("contender", "baseline")):
         only = packages & (table[other] == MISSING)
-        if only.sum() > MOST_ONE_SIDED:
+        if only.sum() > MAX_ONE_SIDED:
             texts = (table["name"] + " " + table[side])[only]
             name = f"{only.sum()} packages of one side"
             row = {"kind": "package", "name": name, side: ", ".join(texts), other: MISSING}

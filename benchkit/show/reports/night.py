@@ -10,7 +10,7 @@ from benchkit.show.templates import render_template
 __all__ = ["night_markdown", "open_series", "workflow_commands"]
 
 #: Maximum bytes: GitHub discards step summaries above 1 MiB, which all steps of a job share.
-MOST_BYTES = 900_000
+MAX_BYTES = 900_000
 
 
 def night_markdown(night: Night) -> str:
@@ -21,7 +21,7 @@ def night_markdown(night: Night) -> str:
         by_id={regression.id: regression for regression in night.regressions},
         open=[regression for regression in night.regressions if regression.is_open],
     )
-    return markdown.cut(text, MOST_BYTES)
+    return markdown.cut(text, MAX_BYTES)
 
 
 def open_series(night: Night, history: History, *, most: int = 6) -> list[tuple[str, int]]:

@@ -14,7 +14,7 @@ from benchkit.store.filters import parse_moment
 __all__ = ["feed_items", "json_feed", "rss_feed"]
 
 #: Maximum number of items in a feed, newest first; feed readers keep older items.
-MOST = 100
+MAX_ITEMS = 100
 #: Kinds of events that are reported.
 _REPORTED = ("opened", "grown", "eased", "recovered", "ended")
 
@@ -35,7 +35,7 @@ def feed_items(regressions: Sequence[Regression], address: str) -> list[dict[str
                     "date": parse_moment(str(event["seen"])),
                 }
             )
-    return sorted(items, key=lambda item: (item["date"], item["id"]), reverse=True)[:MOST]
+    return sorted(items, key=lambda item: (item["date"], item["id"]), reverse=True)[:MAX_ITEMS]
 
 
 def _text(regression: Regression, event: Mapping[str, Any]) -> str:

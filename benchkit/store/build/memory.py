@@ -141,9 +141,9 @@ def _processes(
 ) -> dict[int, _Process]:
     out = {}
     present = _presence(workers, ids, duration)
-    of_process = ids[memory["worker"].values.astype(int)] if memory.sizes["sample"] else ids[:0]
+    processes = ids[memory["worker"].values.astype(int)] if memory.sizes["sample"] else ids[:0]
     columns = [memory[name].values for name in ("time", "rss", "area", "peak")]
-    for number, rows in rows_by_process(of_process).items():
+    for number, rows in rows_by_process(processes).items():
         begin, end = present[number]
         if end <= begin:
             continue

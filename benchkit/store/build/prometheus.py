@@ -141,15 +141,15 @@ def _dataset(
     for name, metric in sorted(metrics.items()):
         instances = {series.instance for series in metric.series.values()}
         # A scheduler metric gets no dimension `instance`: with 300 workers it would be 300 x NaN.
-        of_scheduler = len(instances) == 1 and roles[min(instances)] == "scheduler"
-        over = [*([] if of_scheduler else ["instance"]), *own_labels[name]]
+        is_scheduler = len(instances) == 1 and roles[min(instances)] == "scheduler"
+        over = [*([] if is_scheduler else ["instance"]), *own_labels[name]]
         data = _to_array(metric, len(times), {label: axes[label] for label in over})
         about = {
             "units": unit_of(name),
             "long_name": clean_text((metric.help.splitlines() or [""])[0] or name),
             "source": attrs["source"],
             **({"type": clean_text(metric.kind)} if metric.kind else {}),
-            **({"instance": clean_text(min(instances))} if of_scheduler else {}),
+            **({"instance": clean_text(min(instances))} if is_scheduler else {}),
         }
         variable = (("time", *(dims[label] for label in over)), data, about)
         dataset[_free_name(name, {*_RESERVED_NAMES, *dims.values()})] = variable

@@ -40,7 +40,7 @@ _GZIP_LEVEL = 3
 #: Events that are made at once: about 20 MB of text.
 _EVENTS_PER_BLOCK = 100_000
 #: Dependencies that are drawn at most: a million would double time and size of the file.
-_MOST_DEPENDENCIES = 200_000
+_MAX_DEPENDENCIES = 200_000
 #: Seconds before the end of a slice at which a flow begins: at the end the slice is closed.
 _BEFORE_END_S = 1e-9
 
@@ -165,12 +165,12 @@ def _dependencies(run: Run) -> tuple[np.ndarray, np.ndarray, str]:
     ran = (producers >= 0) & (consumers >= 0)
     producers, consumers = producers[ran], consumers[ran]
     n_dependencies = len(producers)
-    if n_dependencies > _MOST_DEPENDENCIES:
+    if n_dependencies > _MAX_DEPENDENCIES:
         # Rows are ordered by the end of the tasks; the dependencies of a task are neighbours.
         first = np.flatnonzero(np.diff(consumers, prepend=-1))
         producers, consumers = np.maximum.reduceat(producers, first), consumers[first]
         duration = run.tree["tasks"].to_dataset()["duration"].values[consumers]
-        chosen = np.sort(np.argsort(-duration, kind="stable")[:_MOST_DEPENDENCIES])
+        chosen = np.sort(np.argsort(-duration, kind="stable")[:_MAX_DEPENDENCIES])
         producers, consumers = producers[chosen], consumers[chosen]
     return producers, consumers, f"{len(producers)} of {n_dependencies}"
 

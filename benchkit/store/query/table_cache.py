@@ -24,9 +24,9 @@ from benchkit.working_folder import cache_folder
 __all__ = ["TableCache"]
 
 #: Runs of a batch at most, and of a batch that is made anew with others.
-_MOST_RUNS, _SMALL = 256, 64
+_MAX_RUNS, _SMALL = 256, 64
 #: Small batches at most.
-_MOST_SMALL = 8
+_MAX_SMALL = 8
 #: Version of the tables; another version makes all batches anew.
 _VERSION = 3
 _GROUPS = ("tasks", "task_groups", "transfers", "workers", "events")
@@ -46,7 +46,7 @@ class TableCache:
         """Add the runs that the cache lacks."""
         batches = {folder: self._ids(folder) for folder in self._batches()}
         small = [folder for folder, members in batches.items() if len(members) < _SMALL]
-        if len(small) > _MOST_SMALL:
+        if len(small) > _MAX_SMALL:
             for folder in small:
                 shutil.rmtree(folder, ignore_errors=True)
                 del batches[folder]
@@ -54,10 +54,10 @@ class TableCache:
         missing = [run_id for run_id in ids if run_id not in known]
         problems: list[str] = []
         try:
-            for start in range(0, len(missing), _MOST_RUNS):
-                problems += self._write(missing[start : start + _MOST_RUNS])
+            for start in range(0, len(missing), _MAX_RUNS):
+                problems += self._write(missing[start : start + _MAX_RUNS])
                 if progress is not None:
-                    progress(min(start + _MOST_RUNS, len(missing)), len(missing))
+                    progress(min(start + _MAX_RUNS, len(missing)), len(missing))
         except OSError as error:
             raise StoreError(f"{self.folder}: cannot be written: {error.strerror}") from error
         return problems

@@ -195,7 +195,7 @@ def test_runs_of_groups_ends_at_a_segment_and_after_nights(rng):
         (ids,) = runs_of_groups(history).values()
         assert len(ids) == size - first
         assert len(ids) in range(min(size, GROUP_NIGHTS), GROUP_NIGHTS + NIGHTS_MOVED)
-    assert all(len(of_night) == 1 for of_night in ids)
+    assert all(len(night_ids) == 1 for night_ids in ids)
     assert find_group_changes(history, {}) == []
 
     rows = [run_record(n, version="2" if n >= 80 else "1") for n in range(90)]

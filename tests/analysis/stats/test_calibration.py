@@ -12,7 +12,7 @@ from benchkit.analysis.design import LOOKS, next_step
 from benchkit.analysis.effects import compare
 from validation.simulated_noise import IN_TIME, INDEPENDENT, make, report
 
-LEAST_PROBABILITY = 1e-4
+MIN_PROBABILITY = 1e-4
 
 
 def cover_and_reject(rng, kind, n_blocks, *, n_tests=100, n_arms=2, reports=40, ratio=1.1):
@@ -34,9 +34,9 @@ def cover_and_reject(rng, kind, n_blocks, *, n_tests=100, n_arms=2, reports=40, 
 def test_compare_coverage_and_false_positive_rate(rng, kind, n_blocks, n_arms):
     held, wrong, total = cover_and_reject(rng, kind, n_blocks, n_arms=n_arms)
 
-    assert binom.cdf(held, total, 0.93) > LEAST_PROBABILITY
-    assert binom.sf(held - 1, total, 0.975) > LEAST_PROBABILITY
-    assert binom.sf(wrong - 1, total, 0.06) > LEAST_PROBABILITY
+    assert binom.cdf(held, total, 0.93) > MIN_PROBABILITY
+    assert binom.sf(held - 1, total, 0.975) > MIN_PROBABILITY
+    assert binom.sf(wrong - 1, total, 0.06) > MIN_PROBABILITY
 
 
 @pytest.mark.parametrize("n_blocks", [3, 10])
@@ -44,16 +44,16 @@ def test_compare_coverage_and_false_positive_rate(rng, kind, n_blocks, n_arms):
 def test_compare_coverage_under_common_disturbances(rng, kind, n_blocks):
     held, wrong, total = cover_and_reject(rng, kind, n_blocks, reports=150)
 
-    assert binom.cdf(held, total, 0.94) > LEAST_PROBABILITY
-    assert binom.sf(held - 1, total, 0.96) > LEAST_PROBABILITY
-    assert binom.sf(wrong - 1, total, 0.06) > LEAST_PROBABILITY
+    assert binom.cdf(held, total, 0.94) > MIN_PROBABILITY
+    assert binom.sf(held - 1, total, 0.96) > MIN_PROBABILITY
+    assert binom.sf(wrong - 1, total, 0.06) > MIN_PROBABILITY
 
 
 @pytest.mark.parametrize("n_blocks", [3, 5])
 def test_compare_coverage_is_exact_for_lognormal_noise(rng, n_blocks):
     held, _, total = cover_and_reject(rng, "lognormal", n_blocks)
 
-    assert binomtest(held, total, 0.95).pvalue > LEAST_PROBABILITY
+    assert binomtest(held, total, 0.95).pvalue > MIN_PROBABILITY
 
 
 @pytest.mark.parametrize("n_tests", [1, 9, 10, 20])
@@ -61,8 +61,8 @@ def test_compare_coverage_is_exact_for_lognormal_noise(rng, n_blocks):
 def test_compare_calibration_in_small_reports(rng, kind, n_tests):
     held, wrong, total = cover_and_reject(rng, kind, 4, n_tests=n_tests, reports=1500 // n_tests)
 
-    assert binom.cdf(held, total, 0.93) > LEAST_PROBABILITY
-    assert binom.sf(wrong - 1, total, 0.07) > LEAST_PROBABILITY
+    assert binom.cdf(held, total, 0.93) > MIN_PROBABILITY
+    assert binom.sf(wrong - 1, total, 0.07) > MIN_PROBABILITY
 
 
 def test_compare_needs_interleaved_arms_under_drift(rng):
@@ -134,7 +134,7 @@ def test_compare_selected_intervals_keep_coverage(rng):
         wide += ((seen.selected_low <= true) & (true <= seen.selected_high))[listed].sum()
         total += listed.sum()
 
-    assert binom.cdf(wide, total, 0.93) > LEAST_PROBABILITY
+    assert binom.cdf(wide, total, 0.93) > MIN_PROBABILITY
     assert plain < wide
 
 
@@ -159,7 +159,7 @@ def test_compare_noise_verdict_needs_comparable_null_change(rng):
         found += moved.changed[moved.null_moved].sum()
         great += moved.null_moved.sum()
 
-    assert binom.sf(wrong - 1, seen, 0.05) > LEAST_PROBABILITY
+    assert binom.sf(wrong - 1, seen, 0.05) > MIN_PROBABILITY
     assert found > 0.8 * great > 1000
 
 
@@ -207,5 +207,5 @@ def test_next_step_keeps_error_rate_over_all_looks(rng):
         alarms += (np.abs(steps) == 1).any()
         naive += any((compare(a[:, :n], b[:, :n]).q <= 0.05).any() for n in LOOKS)
 
-    assert binom.sf(alarms - 1, n_reports, 0.05) > LEAST_PROBABILITY
+    assert binom.sf(alarms - 1, n_reports, 0.05) > MIN_PROBABILITY
     assert naive > alarms

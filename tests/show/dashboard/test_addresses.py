@@ -58,10 +58,8 @@ def test_address_keeps_filters_and_order_of_runs(page, site, store):
     typed.click()
     typed.press_sequentially("release")
     page.wait_for_url("**environment=release**")
-    of_release = int((store.runs()["environment"] == "release").sum())
-    sees(
-        page, f"{of_release} of {len(store)} are shown. Only where environment contains 'release'."
-    )
+    release = int((store.runs()["environment"] == "release").sum())
+    sees(page, f"{release} of {len(store)} are shown. Only where environment contains 'release'.")
     page.locator(".tabulator-col[tabulator-field='duration (s)'] .tabulator-col-title").click()
     page.wait_for_url("**sort=**duration**")
 
@@ -83,17 +81,17 @@ def test_address_keeps_filters_and_order_of_runs(page, site, store):
     with page.expect_download() as download:
         button.click()
     saved = pd.read_csv(download.value.path())
-    assert len(saved) == of_release
+    assert len(saved) == release
     assert set(saved["environment"]) == {"release"}
 
     open_page(page, f"{site}?view=runs&environment=RELEASE&outcome=ok&sort=-started")
     sees(page, "Only where environment contains 'RELEASE'. Only where outcome contains 'ok'.")
-    of_release = set(store.runs(environment="release", outcome="ok")["id"])
+    release = set(store.runs(environment="release", outcome="ok")["id"])
     first = page.locator(".tabulator-row").first
     expect(first).to_contain_text("release")
     first.get_by_text("release").click()
     page.wait_for_url("**view=run&id=**")
-    assert re.search("id=([0-9a-f-]+)", page.url).group(1) in of_release
+    assert re.search("id=([0-9a-f-]+)", page.url).group(1) in release
 
 
 @pytest.mark.browser

@@ -262,7 +262,7 @@ def test_pages_show_the_newest_nights_of_a_large_store(nightly_store, monkeypatc
     assert nights.left_out_nights() == []
 
     # One run fewer than six nights have: the sixth is left out as a whole.
-    monkeypatch.setattr(cache, "MOST_RUNS_READ", n_runs + int(per_night.iloc[-6]) - 1)
+    monkeypatch.setattr(cache, "MAX_RUNS_READ", n_runs + int(per_night.iloc[-6]) - 1)
     nights._nights.clear()
 
     assert list(nights.all_nights().times) == list(every.times[-5:])
@@ -270,6 +270,6 @@ def test_pages_show_the_newest_nights_of_a_large_store(nightly_store, monkeypatc
     (note,) = nights.left_out_nights()
     assert note == (
         f"Nights until {str(every.times[-6])[:10]} are not shown: the pages of nights read the "
-        f"newest {cache.MOST_RUNS_READ} runs of the store."
+        f"newest {cache.MAX_RUNS_READ} runs of the store."
     )
     assert note in overview._body({"range": "", **filters()})[0].object

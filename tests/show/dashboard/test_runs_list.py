@@ -37,7 +37,7 @@ def large_store(tmp_path, monkeypatch):
     """Return a store of 120 runs, of which the list shows 10."""
     store = fill_index(tmp_path / "store", 120)
     monkeypatch.setenv("BENCHKIT_STORE", str(store.path))
-    monkeypatch.setattr(runs, "MOST_ROWS", 10)
+    monkeypatch.setattr(runs, "MAX_ROWS", 10)
     return store
 
 
@@ -70,7 +70,7 @@ def test_first_page_of_a_large_store_shows_newest_runs_without_scripts(large_sto
     assert "117 ok, 3 " in text
     assert '?view=runs">all runs</a>' in text
     assert not page.select(pn.widgets.Tabulator)
-    monkeypatch.setattr(runs, "MOST_ROWS", 200)
+    monkeypatch.setattr(runs, "MAX_ROWS", 200)
     assert overview.view({}).select(pn.widgets.Tabulator)
 
 
@@ -107,8 +107,8 @@ def test_large_list_sorts_all_runs(large_store, order, ascending):
     extreme = values.sort_values(ascending=ascending).index[:10]
     assert ids == list(extreme)
     assert "The first 10 of 120 runs are listed" in text
-    _, of_address, _ = shown(runs.view({"sort": order}))
-    assert of_address == ids
+    _, linked, _ = shown(runs.view({"sort": order}))
+    assert linked == ids
 
 
 def test_large_list_of_address_has_filtered_runs_and_all_pages(large_store, monkeypatch):

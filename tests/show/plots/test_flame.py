@@ -263,8 +263,8 @@ def test_transfer_matrix_window_counts_its_fetches(a_run):
     assert np.nansum(pairs["count"]) == ((start < right) & (stop > left)).sum()
     assert np.nansum(pairs["value"]) == pytest.approx(np.nansum(pairs["seconds"]))
     ends = zip(pairs["source"], pairs["destination"], strict=True)
-    of_client = np.array(["client" in pair for pair in ends])
-    np.testing.assert_array_equal(np.isnan(pairs["count"]), of_client)
+    has_client = np.array(["client" in pair for pair in ends])
+    np.testing.assert_array_equal(np.isnan(pairs["count"]), has_client)
     assert "within the window" in matrix.figure.html_attributes["aria-label"]
 
     matrix.show_window(None, "count")

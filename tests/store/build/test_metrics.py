@@ -134,12 +134,12 @@ def test_counter_metrics_sum_increases_and_count_hosts_once(tmp_path):
 
     metrics = metrics_of(tmp_path, segment(samples=samples))
     shared = [{**row, "process_number": 3} for row in samples]
-    of_process = metrics_of(tmp_path, segment(samples=shared))
+    from_process = metrics_of(tmp_path, segment(samples=shared))
 
     assert metrics["cpu_time"] == 3 + 5
     assert metrics["disk_bytes"] == (3 + 5) * 110
     assert metrics["network_bytes"] == 9900, "both workers count the same machine's traffic"
-    assert of_process["cpu_time"] == 7 - 1, "the workers report the same process"
+    assert from_process["cpu_time"] == 7 - 1, "the workers report the same process"
     assert metrics["worker_tick_max"] == 0.07, "the first sample covers the time before the clock"
 
 

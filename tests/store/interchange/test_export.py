@@ -104,8 +104,8 @@ def test_trace_slices_of_a_track_do_not_overlap(run, tmp_path):
         if event["ph"] == "X" and event["cat"] in ("transfer", "disk-read"):
             lanes.setdefault((event["pid"], event["tid"]), []).append(event)
     assert all(len(lane) == 1 for lane in lanes.values())  # all at the same time
-    of_fetches = [e for e in events if e.get("cat") == "fetch"]
-    flows = {kind: [e for e in of_fetches if e["ph"] == kind] for kind in "sf"}
+    arrows = [e for e in events if e.get("cat") == "fetch"]
+    flows = {kind: [e for e in arrows if e["ph"] == kind] for kind in "sf"}
     fetches = [e for e in events if e["ph"] == "X" and e["cat"] == "transfer"]
     assert len(flows["s"]) == len(flows["f"]) == len(fetches)
     assert {e["pid"] for e in flows["s"]} == {1}  # worker 0 sent all of them
@@ -134,7 +134,7 @@ def graph(tmp_path):
     ],
 )
 def test_trace_flows_join_the_slices_of_dependencies(graph, tmp_path, monkeypatch, limit, expected):
-    monkeypatch.setattr(trace, "_MOST_DEPENDENCIES", limit)
+    monkeypatch.setattr(trace, "_MAX_DEPENDENCIES", limit)
     export_run(graph, tmp_path / "run.json")
     content = json.loads((tmp_path / "run.json").read_text())
     events = content["traceEvents"]

@@ -29,7 +29,7 @@ from benchkit.store.store import Store
 __all__ = ["cause_of_change"]
 
 #: Largest number of parts in the table; there may be hundreds, and small parts are no cause.
-MOST_PARTS = 40
+MAX_PARTS = 40
 _PART_TITLES = ("part", "difference", "interval", "baseline", "contender", "runs")
 _RUN_TITLES = ("arm", "run", "block", "started (UTC)", "wall time", "peak memory", "compare")
 _TERMS = {
@@ -103,7 +103,7 @@ def _part_rows(table: pd.DataFrame, ids: list[str]) -> list[list[str]]:
     """Return one row per part, with links to its task group in a run of each arm."""
     groups_of_runs = [_full_names(run_id) for run_id in ids]
     rows = []
-    for row in table.head(MOST_PARTS).to_dict("records"):
+    for row in table.head(MAX_PARTS).to_dict("records"):
         group, is_group = str(row["group"]), row["group"] not in (IDLE, UNEXPLAINED)
         old, _, new = group.partition(" → ")
         targets = {

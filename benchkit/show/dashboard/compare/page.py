@@ -40,7 +40,7 @@ EXPLAINED = 3
 #: Examples of two selections, shown in the form.
 EXAMPLES = ("env:main,since:30d", "env:main,tag:variant=A")
 #: Largest number of links to pages of two runs.
-MOST_PAIRS = 20
+MAX_PAIRS = 20
 #: Number of newest runs per side and workload that explain the difference of two selections.
 LATEST = 10
 _NO_CAUSES = "The causes cannot be shown"
@@ -194,9 +194,9 @@ def _pairs(runs: pd.DataFrame, comparison: Comparison) -> list[Viewable]:
     if not links:
         return []
     below = "The first run of each arm on one time axis, largest change first."
-    if len(links) > MOST_PAIRS:
-        below += f" For {len(links) - MOST_PAIRS} more see the causes of a row."
-    shown = dict(list(links.items())[:MOST_PAIRS])
+    if len(links) > MAX_PAIRS:
+        below += f" For {len(links) - MAX_PAIRS} more see the causes of a row."
+    shown = dict(list(links.items())[:MAX_PAIRS])
     return [ui.heading("Two runs side by side", below), ui.link_list(shown)]
 
 

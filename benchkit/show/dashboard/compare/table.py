@@ -41,7 +41,7 @@ _ORDERS = {"what changed most": "", "change in units of its noise": "noise", "na
 #: Smallest width in pixels of the forest plot with names, the heat map and the raw points.
 _MIN_WIDTHS = (420, 260, 260)
 #: Largest number of rows in the table.
-MOST_ROWS = 300
+MAX_ROWS = 300
 #: Largest number of rows shown without scrolling.
 VISIBLE_ROWS = 20
 _TERMS = {
@@ -131,8 +131,8 @@ def _body(
     keep &= names.map(lambda name: has_words(name, values["find"]))
     shown = replace(comparison, frame=_ordered(frame[keep], values["order"]))
     note = _hidden(frame[~keep])
-    if len(shown.frame) > MOST_ROWS:
-        note += f" The first {MOST_ROWS} of {len(shown.frame)} rows are shown."
+    if len(shown.frame) > MAX_ROWS:
+        note += f" The first {MAX_ROWS} of {len(shown.frame)} rows are shown."
     if note:
         summary.append(ui.paragraph(note))
     if shown.frame.empty:
@@ -204,13 +204,13 @@ def _notes(frame: pd.DataFrame) -> dict[int, str]:
 
 
 def _notes_text(frame: pd.DataFrame) -> str:
-    texts = [f"{number}: {note}" for number, note in _notes(frame.head(MOST_ROWS)).items()]
+    texts = [f"{number}: {note}" for number, note in _notes(frame.head(MAX_ROWS)).items()]
     return f"Notes. {'. '.join(texts)}."
 
 
 def _rows(comparison: Comparison, keys: Mapping[str, str]) -> tuple[list[str], list[list[str]]]:
     """Return titles and cells of the first rows; each workload links to its causes."""
-    first = replace(comparison, frame=comparison.frame.head(MOST_ROWS))
+    first = replace(comparison, frame=comparison.frame.head(MAX_ROWS))
     table = comparison_table(first).reset_index()
     # Omit columns that are empty or equal in all rows: they take space from the names.
     is_omitted = {

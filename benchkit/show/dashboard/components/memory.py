@@ -11,7 +11,7 @@ from benchkit.show.dashboard.components import tables, ui
 __all__ = ["memory_by_group"]
 
 #: Largest number of task groups in the table.
-MOST_GROUPS = 30
+MAX_GROUPS = 30
 
 
 def memory_by_group(difference: pd.DataFrame) -> list[Viewable]:
@@ -22,7 +22,7 @@ def memory_by_group(difference: pd.DataFrame) -> list[Viewable]:
         "Bytes of results, in memory or spilled, replicas included, at the moment when all results "
         "together are largest."
     )
-    rows = bytes_as_text(difference.head(MOST_GROUPS))
+    rows = bytes_as_text(difference.head(MAX_GROUPS))
     return [
         ui.heading("Which task groups held memory", below),
         tables.table(rows, "task group", sortable=False),

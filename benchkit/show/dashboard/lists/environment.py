@@ -28,9 +28,9 @@ KINDS = {
     "cluster": "Cluster",
 }
 #: Number of builds compared with the previous build.
-MOST_BUILDS = 15
+MAX_BUILDS = 15
 #: Largest number of packages named per build; further packages are only counted.
-MOST_NAMED = 12
+MAX_NAMED = 12
 
 
 def view(all_runs: pd.DataFrame, names: list[str], name: str) -> pn.Column:
@@ -76,15 +76,15 @@ def _builds(runs: pd.DataFrame) -> list[Viewable]:
             code(str(run["packages_hash"])[:12]),
             _changed_packages(previous, run),
         ]
-        for run, previous in changes[:MOST_BUILDS]
+        for run, previous in changes[:MAX_BUILDS]
     ]
     titles = ["first run (UTC)", *(["host"] if has_hosts else []), "packages", "changed"]
     content: list[Viewable] = [
         ui.heading(title, "Compared with the previous build, newest first."),
         tables.html_table(titles, rows, tight=True),
     ]
-    if len(changes) > MOST_BUILDS:
-        n_hidden = len(changes) - MOST_BUILDS
+    if len(changes) > MAX_BUILDS:
+        n_hidden = len(changes) - MAX_BUILDS
         content.append(ui.paragraph(f"{n_hidden} earlier changes are not listed."))
     return content
 
@@ -122,8 +122,8 @@ def _changed_packages(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
         for name in sorted({*left, *right})
         if left.get(name) != right.get(name)
     ]
-    more = f", {len(texts) - MOST_NAMED} more" if len(texts) > MOST_NAMED else ""
-    return ", ".join(texts[:MOST_NAMED]) + more or "unknown"
+    more = f", {len(texts) - MAX_NAMED} more" if len(texts) > MAX_NAMED else ""
+    return ", ".join(texts[:MAX_NAMED]) + more or "unknown"
 
 
 def _version(side: Mapping[str, Any], name: str) -> str:

@@ -45,7 +45,7 @@ _COLUMNS = ("id", "started", "outcome", "simulated", "tags", *_TEXTS, *_NUMBERS)
 LINKS = ("open", "compare")
 PAGE_SIZE = 25
 #: Rows of the table: texts and links are made for all of them, although a page shows 25.
-MOST_ROWS = 5_000
+MAX_ROWS = 5_000
 #: Width of a column of numbers, in pixels.
 NUMBER_WIDTH = 78
 #: An id that stands for that of each run in `_links`.
@@ -57,7 +57,7 @@ TYPING_MS = 120
 def first_page() -> Viewable:
     """Return the list of runs for the first page of a store."""
     every = runs_table(["started", "outcome"])
-    if len(every) <= MOST_ROWS or pd.isna(every["started"].iloc[PAGE_SIZE - 1]):
+    if len(every) <= MAX_ROWS or pd.isna(every["started"].iloc[PAGE_SIZE - 1]):
         return view({})
     since = every["started"].iloc[PAGE_SIZE - 1]
     newest = open_store().runs(columns=_COLUMNS, since=since).iloc[::-1].head(PAGE_SIZE)
@@ -97,7 +97,7 @@ def view(state: dict[str, str]) -> Viewable:
     fixed = {name: state[name] for name in columns if state.get(name) and name not in filters}
     initial = {name: state[name] for name in filters if state.get(name)}
     possible = _matching(frame, fixed)
-    is_large = len(possible) > MOST_ROWS
+    is_large = len(possible) > MAX_ROWS
     order = state.get("sort", "")
     shown = _in_order(frame, _matching(frame, {**fixed, **initial}), order)
     note = ui.column(margin=0)
@@ -108,12 +108,12 @@ def view(state: dict[str, str]) -> Viewable:
             text += f" Only where {name} contains {value!r}."
         links = {address("runs", pick=picked): "show all"}
         note[:] = [ui.link_line(text, links)] if texts else []
-        if len(shown) > MOST_ROWS:
+        if len(shown) > MAX_ROWS:
             which = "first" if order else "newest"
-            text = f"The {which} {MOST_ROWS} of {counted(len(shown), 'run')} are listed; filters, "
+            text = f"The {which} {MAX_ROWS} of {counted(len(shown), 'run')} are listed; filters, "
             note.append(ui.paragraph(f"{text}sort order and the CSV file use all runs."))
 
-    table = _table(frame.iloc[shown[:MOST_ROWS] if is_large else possible], picked)
+    table = _table(frame.iloc[shown[:MAX_ROWS] if is_large else possible], picked)
     first_page = page_of(state.get("page", ""), len(table), PAGE_SIZE)
     written = (state.get("sort", ""), initial, str(first_page) if first_page > 1 else "")
 
@@ -127,7 +127,7 @@ def view(state: dict[str, str]) -> Viewable:
             shown = _in_order(frame, _matching(frame, {**fixed, **texts}), order)
             show_note({**fixed, **texts})
             if is_large:
-                widget.value = _table(frame.iloc[shown[:MOST_ROWS]], picked)
+                widget.value = _table(frame.iloc[shown[:MAX_ROWS]], picked)
         keys = {"pick": picked, "sort": order, "page": page, **fixed, **texts}
         write_address("runs", keys)
 

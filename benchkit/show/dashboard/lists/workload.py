@@ -40,11 +40,11 @@ from benchkit.values import decode_json
 __all__ = ["NOISE_TERMS", "needed_text", "noise_text", "share_text", "view"]
 
 #: Largest number of runs in the table.
-MOST_RUNS = 30
+MAX_RUNS = 30
 #: Largest number of runs in a sparkline.
 SPARK_RUNS = 120
 #: Largest number of listed sets of comparable runs.
-MOST_SETS = 20
+MAX_SETS = 20
 NOISE_TERMS = {
     "noise": "random difference between runs: coefficient of variation of one run, from the median "
     "difference of successive comparable runs; needs five runs",
@@ -195,10 +195,10 @@ def _measured(name: str, runs: pd.DataFrame, metric: str) -> list[Viewable]:
         return [*content, ui.paragraph("No ok run has this metric.")]
     effects = [f"runs for {effect:.0%}".replace("%", " %") for effect in EFFECTS]
     titles = ["environment", "where", "runs ok", "newest (UTC)", "median", "noise", *effects]
-    cells = [_set_cells(row, metric) for row in sets.head(MOST_SETS).to_dict("records")]
+    cells = [_set_cells(row, metric) for row in sets.head(MAX_SETS).to_dict("records")]
     content.append(tables.html_table(titles, cells))
-    if len(sets) > MOST_SETS:
-        content.append(ui.paragraph(f"{len(sets) - MOST_SETS} older sets of runs are not listed."))
+    if len(sets) > MAX_SETS:
+        content.append(ui.paragraph(f"{len(sets) - MAX_SETS} older sets of runs are not listed."))
     where = (
         "the runs of a row have the same workload, source, scale, machine, cluster and capture, "
         "and are therefore comparable"
@@ -253,7 +253,7 @@ def _over_time(name: str, runs: pd.DataFrame, metric: str) -> list[Viewable]:
 
 
 def _runs(runs: pd.DataFrame, metric: str) -> list[Viewable]:
-    shown = runs.head(MOST_RUNS)
+    shown = runs.head(MAX_RUNS)
     below = f"The newest {len(shown)} of {len(runs)}." if len(runs) > len(shown) else ""
     rows = [
         [

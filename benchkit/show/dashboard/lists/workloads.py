@@ -31,7 +31,7 @@ from benchkit.show.dashboard.components.markup import (
 from benchkit.show.dashboard.components.metrics import metric_term
 from benchkit.show.dashboard.lists import workload
 from benchkit.show.dashboard.state.cache import (
-    MOST_RUNS_READ,
+    MAX_RUNS_READ,
     newest_since,
     noise_of,
     runs_table,
@@ -198,7 +198,7 @@ def _body(values: Mapping[str, str]) -> list[Viewable]:
     title = f"{counted(sum(row.n_runs > 0 for row in rows), 'workload')} measured"
     lines = [_classes(rows, shown)]
     if newest_since() is not None:
-        lines.append(f"Usual values and noise are of the newest {MOST_RUNS_READ:,} runs.")
+        lines.append(f"Usual values and noise are of the newest {MAX_RUNS_READ:,} runs.")
     head = ui.page_head(title, lines=lines)
     if not shown:
         return [head, ui.message("Nothing to show", "No workload matches the filters.")]

@@ -47,9 +47,9 @@ __all__ = ["TITLE", "view"]
 
 TITLE = "History"
 #: Largest number of further metrics below the selected metric.
-MOST_SMALL = 6
+MAX_SMALL = 6
 #: Largest number of runs in the table.
-MOST_RUNS = 60
+MAX_RUNS = 60
 
 
 def view(state: dict[str, str]) -> Viewable:
@@ -192,7 +192,7 @@ def _body(
         if regression.is_open
         and all(regression.about[name] == series[name] for name in SERIES_FIELDS)
     ]
-    others = [name for name in metrics if name != metric][:MOST_SMALL]
+    others = [name for name in metrics if name != metric][:MAX_SMALL]
     row, *small_rows = (history.find({**series, "metric": name}) for name in (metric, *others))
     if row is None:
         text = f"{METRICS[metric].long_name} was not measured here."
@@ -262,7 +262,7 @@ def _regression(regression: Regression) -> pn.Column:
 
 def _runs(history: History, series: dict[str, Any], metric: str) -> list[Viewable]:
     runs = history.runs[history.runs["key"] == series["key"]]
-    shown = runs.sort_values("started", ascending=False).head(MOST_RUNS)
+    shown = runs.sort_values("started", ascending=False).head(MAX_RUNS)
     rows = [
         [
             run_link(run),

@@ -25,7 +25,7 @@ EVERYTHING = "everything"
 DRAGGED = "as dragged"
 _ZOOM_HELP = "A click zooms to a call, a double click shows everything again."
 #: Number of widest calls in the select, which works with the keyboard.
-MOST_CALLS = 60
+MAX_CALLS = 60
 
 
 def stacks(window: Window) -> Viewable:
@@ -127,7 +127,7 @@ def _calls(plot: figure) -> dict[str, tuple[float, float]]:
         data["name"], data["share"], data["left"], data["right"], strict=True
     ):
         place, label = (float(left), float(right)), f"{share:.1f} % {name}"
-        if len(ends) > MOST_CALLS:
+        if len(ends) > MAX_CALLS:
             break
         if place not in ends.values():
             ends[label if label not in ends else f"{label} #{len(ends)}"] = place

@@ -18,8 +18,8 @@ from benchkit.values import decode_json
 __all__ = ["details"]
 
 #: Largest size of a file in bytes for download; of larger files the page shows the path.
-MOST_BYTES = 200 * 2**20
-MOST_FILES = 20
+MAX_BYTES = 200 * 2**20
+MAX_FILES = 20
 
 
 def details(run: Run, files: Sequence[Path] = ()) -> pn.Column:
@@ -56,13 +56,13 @@ def _downloads(files: Sequence[Path]) -> list[Viewable]:
             "The run as NetCDF; if requested: performance report, cluster dump, memray profiles.",
         )
     ]
-    for path in files[:MOST_FILES]:
+    for path in files[:MAX_FILES]:
         size = path.stat().st_size
-        if size > MOST_BYTES:
+        if size > MAX_BYTES:
             content.append(ui.paragraph(f"{path.name} ({format_bytes(size)}): {path}"))
         else:
             label = f"{path.name} ({format_bytes(size)})"
             content.append(tables.download_button(path.name, partial(path.open, "rb"), label))
-    if len(files) > MOST_FILES:
-        content.append(ui.paragraph(f"{len(files) - MOST_FILES} more in {files[0].parent}"))
+    if len(files) > MAX_FILES:
+        content.append(ui.paragraph(f"{len(files) - MAX_FILES} more in {files[0].parent}"))
     return content

@@ -16,7 +16,7 @@ from benchkit.store.run import worker_names
 
 __all__ = ["longest_tasks"]
 
-MOST = 20
+MAX_TASKS = 20
 _TITLES = ("key", "worker", "thread", "start (s)", "duration (s)", "result (MiB)", "ended")
 
 
@@ -52,14 +52,14 @@ def _table(window: Window) -> list[Viewable]:
         return [ui.heading(title, NO_TIMES)]
     if not len(tasks):
         return [ui.heading(title, "No task of the group ran within the window.")]
-    below = f"The longest {min(MOST, len(tasks))} of {len(tasks)} within the window."
+    below = f"The longest {min(MAX_TASKS, len(tasks))} of {len(tasks)} within the window."
     cells = _cells(window, _longest(timeline, tasks))
     return [ui.heading(title, below), tables.html_table(_TITLES, cells, tight=True)]
 
 
 def _longest(timeline: TaskTimeline, tasks: np.ndarray) -> np.ndarray:
     duration = timeline.stop[tasks] - timeline.start[tasks]
-    longest = np.argsort(-duration, kind="stable")[:MOST]
+    longest = np.argsort(-duration, kind="stable")[:MAX_TASKS]
     return tasks[longest]
 
 

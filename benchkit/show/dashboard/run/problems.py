@@ -16,7 +16,7 @@ from benchkit.store.run import Run, worker_names
 __all__ = ["problems"]
 
 #: Number of complete tracebacks; repeating the same error gives no further information.
-MOST_TRACEBACKS = 5
+MAX_TRACEBACKS = 5
 #: Prefix of Dask's log lines; other columns of the table contain its values.
 _LINE_HEAD = re.compile(r"^[\d-]+ [\d:,.]+ - (?:distributed\.)?(?P<logger>[\w.-]+) - [A-Z]+ - ")
 
@@ -51,15 +51,15 @@ def _tracebacks(run: Run, names: pd.Series) -> list[Viewable]:
     if errors.empty or "traceback" not in errors:
         return content
     distinct = errors[errors["traceback"].astype(str) != ""].drop_duplicates("traceback")
-    for error in distinct.head(MOST_TRACEBACKS).itertuples():
+    for error in distinct.head(MAX_TRACEBACKS).itertuples():
         worker = names.get(error.worker, MISSING)
         where = f"{error.exception} on worker {worker}, {error.time:.3f} s"
         content += [
             ui.heading(f"Task {error.key} raised", where),
             ui.code_block(error.traceback),
         ]
-    if len(distinct) > MOST_TRACEBACKS:
-        n_hidden = len(distinct) - MOST_TRACEBACKS
+    if len(distinct) > MAX_TRACEBACKS:
+        n_hidden = len(distinct) - MAX_TRACEBACKS
         content.append(ui.paragraph(f"{n_hidden} other tracebacks are not shown."))
     return content
 

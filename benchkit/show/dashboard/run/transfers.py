@@ -18,7 +18,7 @@ from benchkit.store.run import Run, worker_names
 __all__ = ["transfers"]
 
 #: Largest number of rows in the table of a group's transfers.
-MOST_PAIRS = 500
+MAX_PAIRS = 500
 #: Label of a cell value -> value in the address.
 VALUES = {
     "bytes": "bytes", "bytes on the wire": "bytes_compressed", "number": "count",
@@ -91,9 +91,9 @@ def _pairs(window: Window) -> list[Viewable]:
     pairs = pairs.rename(columns={"source": "from worker", "destination": "to worker"})
     pairs = pairs.rename(columns={"count": "fetches", "seconds": "time (s)"}).round(4)
     below = "Within the window."
-    if len(pairs) > MOST_PAIRS:
-        below += f" The first {MOST_PAIRS} of {len(pairs)} pairs of workers."
-    frame = pairs.head(MOST_PAIRS).set_index("from worker")
+    if len(pairs) > MAX_PAIRS:
+        below += f" The first {MAX_PAIRS} of {len(pairs)} pairs of workers."
+    frame = pairs.head(MAX_PAIRS).set_index("from worker")
     return [ui.heading(title, below), tables.table(frame, "from worker")]
 
 

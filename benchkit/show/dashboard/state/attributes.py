@@ -15,7 +15,7 @@ from benchkit.store.store import Store
 __all__ = ["attributes_of", "newest_attributes"]
 
 #: Number of newest run files to try, in case files are damaged.
-MOST_FILES = 3
+MAX_FILES = 3
 
 
 def attributes_of(run_id: str) -> dict[str, Any]:
@@ -35,7 +35,7 @@ def _attributes_of(path: str, run_id: str) -> dict[str, Any]:
 
 def newest_attributes(runs: pd.DataFrame) -> dict[str, Any]:
     """Return the attributes of the newest readable run file."""
-    for run_id in runs["id"].head(MOST_FILES) if len(runs) else ():
+    for run_id in runs["id"].head(MAX_FILES) if len(runs) else ():
         with contextlib.suppress(BenchkitError):
             return attributes_of(str(run_id))
     return {}

@@ -38,7 +38,7 @@ from benchkit.store.storage import in_parallel
 from benchkit.store.store import Store
 
 __all__ = [
-    "MOST_RUNS_READ",
+    "MAX_RUNS_READ",
     "SHOWN_COLUMNS",
     "STORE_VARIABLE",
     "RunPage",
@@ -61,7 +61,7 @@ T = TypeVar("T")
 STORE_VARIABLE = "BENCHKIT_STORE"
 #: The newest runs of the store, of which the pages read nights and noise: bounds the time of the
 #: first page and the memory of the server. With 300 runs a day these are eleven months.
-MOST_RUNS_READ = 100_000
+MAX_RUNS_READ = 100_000
 #: Columns of the index that pages show: all but a text that is different in each run.
 SHOWN_COLUMNS = [name for name in (*RECORD_FIELDS, *METRICS, *MARK_COLUMNS) if name != "digest"]
 #: Fields that `run_noise` reads.
@@ -129,9 +129,9 @@ def release_memory() -> None:
 
 
 def newest_since() -> pd.Timestamp | None:
-    """Return the start of the oldest run of the newest `MOST_RUNS_READ`."""
+    """Return the start of the oldest run of the newest `MAX_RUNS_READ`."""
     started = runs_table(["started"])["started"]
-    return None if len(started) <= MOST_RUNS_READ else started.iloc[MOST_RUNS_READ - 1]
+    return None if len(started) <= MAX_RUNS_READ else started.iloc[MAX_RUNS_READ - 1]
 
 
 def runs_of_workload(name: str) -> pd.DataFrame:
@@ -142,7 +142,7 @@ def runs_of_workload(name: str) -> pd.DataFrame:
 
 
 def stored_metrics() -> list[str]:
-    """Return the metrics that at least one of the newest `MOST_RUNS_READ` runs has."""
+    """Return the metrics that at least one of the newest `MAX_RUNS_READ` runs has."""
     # returned: Names, in the order of the metrics table.
 
     def read() -> list[str]:

@@ -56,7 +56,7 @@ def left_out_nights() -> list[str]:
         return []
     return [
         f"Nights until {since:%Y-%m-%d} are not shown: the pages of nights read the newest "
-        f"{cache.MOST_RUNS_READ:,} runs of the store."
+        f"{cache.MAX_RUNS_READ:,} runs of the store."
     ]
 
 

@@ -146,14 +146,14 @@ def test_garbage_of_the_scheduler_costs_nothing_while_threads_work(tmp_path):
 
 
 def test_findings_below_a_fifth_of_a_second_are_not_reported(tmp_path):
-    def of_seconds(folder, seconds):
+    def findings(folder, seconds):
         stack = "parse (x.py:1)\nread (y.py:2)"
         events = [event("loop-blocked", moment=0.22, seconds=seconds, stack=stack)]
         tasks = later(0.25, busy(8))
         return diagnose(run_of(folder, tasks, duration=0.75, events=events)).findings
 
-    assert [found.rule for found in of_seconds(tmp_path / "a", 0.21)] == ["blocked_loop"]
-    assert of_seconds(tmp_path / "b", 0.19) == []
+    assert [found.rule for found in findings(tmp_path / "a", 0.21)] == ["blocked_loop"]
+    assert findings(tmp_path / "b", 0.19) == []
 
 
 @pytest.mark.parametrize(
