@@ -17,8 +17,8 @@ from benchkit.analysis.insight.diagnose import all_rules
 __all__ = ["KEPT", "NEIGHBOURS", "OtherProcesses", "other_processes", "problem_of", "summarise"]
 
 NEIGHBOURS = "neighbours"
-#: Processor cores of other processes, by the counters of the machine, from which on a finding of
-#: `NEIGHBOURS` is true, and from which on a run counts as disturbed.
+#: Other processes used this many processor cores or more, by the counters of the machine: a finding
+#: of `NEIGHBOURS` is true; a run counts as disturbed.
 CONFIRMED_CORES, DISTURBED_CORES = 0.2, 0.5
 #: Findings whose promised saving is at least this part of what came.
 KEPT = 0.5

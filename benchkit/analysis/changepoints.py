@@ -62,7 +62,8 @@ class ChangePoint:
     index : int
         First night of the new level, as a position in the series.
     ratio : float
-        Level after / level before: 1.1 is 10 % more. Infinity if the level was zero before.
+        Ratio of the level after to the level before: 1.1 is 10 % more. Infinity if the level was
+        zero before.
     low, high : float
         95 % interval of `ratio`, from the nights up to the detection. Noise in the direction of
         a change helps its detection, so that small changes are overestimated.
@@ -90,7 +91,7 @@ class Marks:
     Parameters
     ----------
     restarts : sequence
-        Times from which on earlier nights are not used as reference: an accepted change, a new
+        Times before which no night is used as reference: an accepted change, a new
         machine, a new version of the workload.
     excluded : sequence
         Times of nights to ignore.

@@ -55,7 +55,7 @@ class EventLoop:
 
     def __init__(self, queue: EventQueue) -> None:
         self.queue = queue
-        #: Virtual time from which on the loop is free, and seconds in which it was busy.
+        #: Virtual time at which the loop becomes free, and seconds in which it was busy.
         self.free = self.busy = 0.0
         #: Seconds that the running job takes in addition to its handler.
         self.extra = 0.0

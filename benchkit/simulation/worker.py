@@ -52,7 +52,7 @@ class VirtualWorker:
             self.loop, self.cost, self.model.worker_batch, self._send_to_scheduler
         )
         self.n_outgoing = 0
-        #: Virtual times from which on the two ways of the network link are free.
+        #: Virtual times at which the two ways of the network link become free.
         self.send_free = self.receive_free = 0.0
         #: Running task -> start of its execution; task -> number of its thread.
         self.executing: dict[Any, float] = {}

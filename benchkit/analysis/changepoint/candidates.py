@@ -49,8 +49,8 @@ SHORT_NOISE = 0.02
 class LatestNight:
     """The last night of each series relative to its reference; one element per series."""
 
-    # Last night / level of the reference. NaN if the series was not measured on the last night or
-    # its reference is too short.
+    # Ratio of the last night to the level of the reference. NaN if the series was not measured on
+    # the last night or its reference is too short.
     ratio: NDArray[np.float64]
     # The same change in noise units (robust standard deviations), signed.
     units: NDArray[np.float64]
@@ -61,7 +61,7 @@ class LatestNight:
     # the last nights together differ, or there are too few nights for a reference and the last
     # night differs by 5 % and by 2.5 deviations of the nights before; else 0.
     candidate: NDArray[np.int64]
-    # Night from which on a candidate differs, as a position in the series: runs before it are of
+    # First night of a candidate that differs, as a position in the series: runs before it are of
     # the last good build.
     since: NDArray[np.int64]
     n_before: NDArray[np.int64]  # Number of nights before the last one, since the last restart
@@ -134,7 +134,7 @@ def find_short_candidates(y: Floats, length: Ints, row: Ints) -> tuple[Ints, Flo
     # length: (rows,), number of nights of each row.
     # row: (n,), rows to examine, with two nights at least.
     # direction: (n,), 1 or -1 for a candidate, else 0.
-    # ratio: (n,), last night / median of the nights before; NaN without a candidate.
+    # ratio: (n,), of the last night to the median of those before; NaN without a candidate.
     direction, ratio = np.zeros(row.size, int), np.full(row.size, np.nan)
     for place, at in enumerate(row.tolist()):
         before = y[at, : length[at] - 1]

@@ -58,7 +58,7 @@ CHUNK_NIGHTS = 64
 
 @dataclass
 class Replay:
-    """Nights of many series and what the replay knows about them."""
+    """Nights of many series, and the state of their replay."""
 
     # (rows, nights), logarithms of the values, without gaps: NaN only around the nights of a row.
     y: Floats
@@ -193,7 +193,7 @@ def _ends_of_recent_changes(
 def _place(
     clean: Floats, row: Ints, night: Ints, start: Ints, before: Floats, after: Floats
 ) -> Ints:
-    """Return the first night from which on the sum of distances is smaller to the new level."""
+    """Return the first night of the new level: the sum of distances to both levels is smallest."""
     at = night[:, None] - np.arange(MOST_NIGHTS_BACK)  # backwards in time
     values = clean[row[:, None], np.maximum(at, 0)]
     gain = np.nan_to_num(np.abs(values - before[:, None]) - np.abs(values - after[:, None]))

@@ -359,7 +359,7 @@ def _noise(points: Mapping[str, np.ndarray]) -> float:
 
 
 def _null_interval(points: Mapping[str, np.ndarray]) -> tuple[float, float, float]:
-    """Return the ratio null arm / baseline and its interval: Welch's t on logarithms."""
+    """Return the ratio of null arm to baseline and its interval: Welch's t on logarithms."""
     sides = [points.get(arm, np.zeros(0)) for arm in ("baseline", "null")]
     sides = [values[np.isfinite(values)] for values in sides]
     if any(len(side) < 2 or (side <= 0).any() for side in sides):

@@ -19,7 +19,7 @@ class Prediction:
     seconds: float  # seconds, low, high: Predicted duration in s and its interval
     low: float
     high: float
-    ratio: float  # Predicted duration / measured duration
+    ratio: float  # Of the predicted duration to the measured one
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,7 +28,8 @@ class Answer:
 
     run_id: str  # The run
     duration: float  # Measured duration in s
-    # Replay of the run itself / measured duration - 1; predictions are corrected by it.
+    # Error of the replay of the run itself, as a share of its duration; predictions are
+    # corrected by it.
     error: float
     predictions: list[Prediction]  # One per change
     note: str = ""  # What was not recorded, and makes intervals wide

@@ -148,7 +148,7 @@ class Case:
 
     @cached_property
     def processor_waits(self) -> float:
-        """Most seconds that a task waits for a processor / those it uses one, without others' work.
+        """Largest ratio of waiting for a processor to using one, of a task without others' work.
 
         0 if the machine has a processor for each thread and event loop, or it is unknown.
         """

@@ -1,4 +1,4 @@
-"""What follows from full memory: it looks like other faults, which the rules then do not report."""
+"""Faults that full memory causes: the rules of these faults then report nothing."""
 
 from __future__ import annotations
 

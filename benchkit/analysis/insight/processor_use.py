@@ -67,7 +67,7 @@ def cores_of(run: Run, workers: xr.Dataset) -> float:
 def late_beats(
     workers: xr.Dataset, duration: float, computing: float
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return of each heartbeat if a timer was late, and how often it ran while tasks computed."""
+    """Return for each heartbeat whether a timer was late, and its calls while tasks computed."""
     is_late, n_ticks = [], []
     if "tick_max" in workers:
         times, lags = workers["time"].values, workers["tick_max"].values

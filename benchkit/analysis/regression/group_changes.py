@@ -1,11 +1,11 @@
 """Find task groups whose share of a run, bytes or number of tasks changed, for the last night.
 
 The share of a group does not depend on the speed of the machine, so that a change of one group is
-found although the duration says nothing. Where the processor time of tasks is recorded, its shares
-are searched too: with noise as in an A/B on a busy machine, 10 % of thread-seconds and 4 % of
-processor time, .87 of simulated changes of 10 % are found within 20 nights, without it .01. Seconds
-per task depend on the speed of the machine, as the duration does, so that they are only searched in
-a group that was found. Takes a history and totals of task groups by run.
+found although the duration does not change. Shares of the processor time of tasks are searched too,
+if it is recorded: it has less noise. In simulated nights of a busy machine (noise of 10 % in
+thread-seconds, of 4 % in processor time) .87 of changes of 10 % are found within 20 nights with it,
+and .01 without. Seconds per task depend on the speed of the machine, so they are only searched in a
+group that was found. Takes a history and totals of task groups by run.
 """
 
 from __future__ import annotations

@@ -53,7 +53,8 @@ class Regression:
     night: str  # First night of the new level, ISO 8601, UTC
     seen: str  # Night of detection
     closed: str | None  # Night of the recovery, or of the end of the segment
-    # ratio, low, high: Level now / level before, with its 95 % interval; NaN for failures.
+    # ratio, low, high: Of the level now to the level before, with its 95 % interval; NaN for
+    # failures.
     ratio: float
     low: float
     high: float

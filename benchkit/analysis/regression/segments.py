@@ -101,7 +101,7 @@ def _is_accepted_source(
 
 
 def _moment(mark: Mapping[str, Any]) -> np.datetime64:
-    """Return the UTC time from which on a mark applies: its ``at``, else its creation."""
+    """Return the UTC time at which a mark begins to apply: its ``at``, else its creation."""
     if mark.get("at"):
         return np.datetime64(pd.Timestamp(parse_moment(mark["at"])).tz_convert(None), "us")
     return np.datetime64(round(id_time(str(mark["id"])) * 1e6), "us")

@@ -56,7 +56,7 @@ class Previous:
     """A value of a run relative to the values of earlier runs."""
 
     n_runs: int  # Number of earlier runs used
-    ratio: float  # Value / geometric mean of the earlier values
+    ratio: float  # Of the value to the geometric mean of the earlier values
     # low, high: Limits of the ratio in 95 % of cases by chance; NaN with fewer than three earlier
     # runs.
     low: float

@@ -36,7 +36,7 @@ LEVEL = 0.95
 class Rerun:
     """Result of re-runs at a look; one element of each array per change."""
 
-    # ratio, low, high: Build of the night / last good build, with its 95 % interval.
+    # ratio, low, high: Of the build of the night to the last good build, with its 95 % interval.
     ratio: NDArray[np.float64]
     low: NDArray[np.float64]
     high: NDArray[np.float64]

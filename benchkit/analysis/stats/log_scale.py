@@ -26,7 +26,7 @@ class LogValues:
     baseline: Array
     contender: Array  # (tests, runs), runs of the contender
     # (tests,), where True the scale is log(value). Where a value is zero or negative there is no
-    # logarithm, and the scale is value / mean of the baseline: a change of 0.1 is 10 % on both
+    # logarithm, and values are divided by the mean of the baseline: a change of 0.1 is 10 % on both
     # scales, but this one assumes the same noise at any level.
     logarithmic: NDArray[np.bool_]
     positive: NDArray[np.bool_]  # (tests,), where no value is below zero

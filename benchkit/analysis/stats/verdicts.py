@@ -43,7 +43,8 @@ class Effects:
     Parameters
     ----------
     ratio : ndarray of float
-        Contender / baseline, of geometric means: 1.1 is 10 % more. NaN when an arm has no runs.
+        Ratio of contender to baseline, of geometric means: 1.1 is 10 % more. NaN when an arm has
+        no runs.
     low, high : ndarray of float
         Confidence interval of `ratio` at `level`. NaN with fewer than two runs a side.
     p, q : ndarray of float

@@ -1,4 +1,4 @@
-"""Metadata of a run that its experiment knows: environment, arm, place in the plan."""
+"""Metadata of a run from its experiment: environment, arm, place in the plan."""
 
 from __future__ import annotations
 

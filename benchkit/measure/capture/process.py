@@ -38,7 +38,7 @@ MAX_FRAMES = 25
 MAX_STACKS = 200
 #: A wall clock was set if it differs from the steady clock by more than this many seconds.
 CLOCK_STEP_S = 0.02
-#: Seconds between two samples of Dask's monitor, which are 0.5 s apart, from which on the event
+#: Dask's monitor takes a sample each 0.5 s. If two are this many seconds apart or more, the event
 #: loop was blocked in between.
 MONITOR_GAP_S = 1.0
 #: Seconds after which gilknocker has counted a wait for the GIL that has ended: it samples for

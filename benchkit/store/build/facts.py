@@ -1,4 +1,4 @@
-"""What a capture knows about a run in addition to its tables."""
+"""Facts of a capture about a run that are not in its tables."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ from benchkit.table import Table
 __all__ = ["TITLE", "view"]
 
 TITLE = "Overview"
-#: Number of nights from which on the first page of a store shows nights instead of runs.
+#: With this many nights or more, the first page of a store shows nights instead of runs.
 MIN_NIGHTS = 3
 #: Label of a range -> value in the address: number of nights in the small figures.
 _NIGHTS = {"60 nights": "", "30 nights": "30", "120 nights": "120", "365 nights": "365"}
