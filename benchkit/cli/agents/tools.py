@@ -187,8 +187,8 @@ class StoreTools:
         Returns
         -------
         str
-            JSON; ``ratio`` is contender / baseline, ``low`` to ``high`` its interval, ``cause``
-            what moved in a changed row, ``needed`` the further runs for a verdict.
+            JSON; ``ratio`` is that of contender to baseline, ``low`` to ``high`` its interval,
+            ``cause`` what moved in a changed row, ``needed`` the further runs for a verdict.
         """
         from benchkit.cli.compare import compare_selections
 
