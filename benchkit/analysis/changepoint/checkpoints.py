@@ -60,8 +60,8 @@ class Checkpoints:
 
     def take(self, rows: Ints) -> Checkpoints:
         """Return the checkpoints of some rows, in their order."""
-        of_row = self.events.row
-        first, last = (np.searchsorted(of_row, rows, side=side) for side in ("left", "right"))
+        event_rows = self.events.row
+        first, last = (np.searchsorted(event_rows, rows, side=side) for side in ("left", "right"))
         n = last - first
         at = np.repeat(first - np.cumsum(n) + n, n) + np.arange(n.sum())
         events = self.events.take(at, row=np.repeat(np.arange(rows.size), n))

@@ -41,9 +41,9 @@ class Comparison:
         ``ratio`` is that of contender to baseline with its interval ``low`` to ``high``;
         ``baseline`` and ``contender_value`` are levels with exactly this ratio: of positive values,
         the geometric mean of the baseline and its null arm, and that times ``ratio``. ``verdict``
-        and ``worse`` classify it, ``needed`` is the number of further runs for a verdict. A contender
-        that fails in a larger share of its runs has the verdict ``failed`` unless its values are
-        worse, and is ``worse``.
+        and ``worse`` classify it, ``needed`` is the number of further runs for a verdict. A
+        contender that fails in a larger share of its runs has the verdict ``failed`` unless its
+        values are worse, and is ``worse``.
         ``q`` is from the evidence of all metrics of the workload, if the report is large enough;
         ``own_q`` is from the row alone, and ``supported_by`` names the metrics to which a listed
         row with a larger ``own_q`` owes its verdict.

@@ -78,12 +78,14 @@ def _share_rows(
     """Return the rows of shares, found one after the other within each workload."""
     shares = [
         {
-            metric: [cell.mean_shares(arm, getattr(cell, of)) for arm in ("baseline", "contender")]
-            for metric, of in SHARES.items()
+            metric: [
+                cell.mean_shares(arm, getattr(cell, field)) for arm in ("baseline", "contender")
+            ]
+            for metric, field in SHARES.items()
         }
         for cell in cells
     ]
-    remaining = [np.flatnonzero(np.minimum(*of["group_share"]) >= LEAST_SHARE) for of in shares]
+    remaining = [np.flatnonzero(np.minimum(*row["group_share"]) >= LEAST_SHARE) for row in shares]
     rows: dict[tuple[int, int, str], dict[str, Any]] = {}
     alpha = np.zeros(len(cells))
     searched = set(range(len(cells)))
@@ -128,8 +130,8 @@ def _share_rows(
                 searched.discard(w)
                 continue
             distances = {
-                metric: cells[w].distances(remaining[w], getattr(cells[w], of))
-                for metric, of in SHARES.items()
+                metric: cells[w].distances(remaining[w], getattr(cells[w], field))
+                for metric, field in SHARES.items()
                 if any(keys[place][2] == metric for place in listed)
             }
             first = max(listed, key=lambda place: distances[keys[place][2]][keys[place][1]])
@@ -251,12 +253,12 @@ def _hierarchical_q(
             times_found.append(place)
     # Selected by another test: their level is that of the share of the groups that it found.
     q[times_found] = np.minimum(p[times_found] * len(times) / max(len(times_found), 1), 1.0)
-    alpha, of_workload = _workload_levels(p, places, n_workloads, level)
+    alpha, workload_q = _workload_levels(p, places, n_workloads, level)
     for w, own in places.items():
         within = adjust(p[own], "fdr_bh")
         if alpha[w]:
             within = within * (1 - level) / alpha[w]
-        q[own] = np.clip(within, of_workload[w], 1.0)
+        q[own] = np.clip(within, workload_q[w], 1.0)
     return q
 
 

@@ -59,13 +59,14 @@ def frame_samples(profile: pd.DataFrame) -> dict[str, FrameSamples]:
             above = rows[above][0]
         if rows[above][0] >= 0:  # a caller is the same function
             continue
-        of = result[prefix]
-        before = of.counts.get(frame, 0)
+        samples = result[prefix]
+        before = samples.counts.get(frame, 0)
         total = before + count
         if total:
             share = count / total
-            of.depths[frame] = (1 - share) * of.depths.get(frame, 0.0) + share * depth[place]
-        of.counts[frame] = total
+            earlier_depth = samples.depths.get(frame, 0.0)
+            samples.depths[frame] = (1 - share) * earlier_depth + share * depth[place]
+        samples.counts[frame] = total
     return result
 
 
@@ -96,7 +97,7 @@ def find_frame(
     odds = np.split(np.log((inside + 0.5) / (outside + 0.5)), n_runs[:1], axis=1)
     mean, difference = odds[0].mean(axis=1), odds[1].mean(axis=1) - odds[0].mean(axis=1)
     df = sum(n_runs) - 2
-    variance = sum(of.var(axis=1) * n for of, n in zip(odds, n_runs, strict=True)) / df
+    variance = sum(side.var(axis=1) * n for side, n in zip(odds, n_runs, strict=True)) / df
     sampling = (1 / (inside + 0.5) + 1 / (outside + 0.5)).mean(axis=1)
     se = np.sqrt(np.maximum(variance, sampling) * sum(1 / n for n in n_runs))
     p = stdtr(df, -direction * difference / se)

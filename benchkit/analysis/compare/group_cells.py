@@ -145,11 +145,11 @@ def amounts(cell: GroupCells) -> list[tuple[str, str, dict[str, Array]]]:
     if not cell.names:
         return []
     result = [(WHOLE_RUN, "group_tasks", {a: n.sum(axis=0) for a, n in cell.n_tasks.items()})]
-    of_runs = cell.about.amounts
+    run_amounts = cell.about.amounts
     for metric in ("graph_tasks", "graph_bytes", "run_transfers", "run_transfer_bytes"):
         values = {
             arm: np.array([run.get(metric, np.nan) for run in runs])
-            for arm, runs in of_runs.items()
+            for arm, runs in run_amounts.items()
         }
         result.append((WHOLE_RUN, metric, values))
     for index, name in enumerate(cell.names):

@@ -39,8 +39,8 @@ def with_composition(comparison: Comparison, load: Load) -> Comparison:
         # A run without a value of one metric has one of another: take the row with most runs.
         candidates = [comparison.run_ids(row) for row in rows]
         ids = max(candidates, key=lambda ids: sum((x != "").sum() for x in ids.values()))
-        of_arm = {arm: of.astype(str).tolist() for arm, of in ids.items()}
-        chosen[str(contender), str(workload)] = of_arm
+        texts = {arm: column.astype(str).tolist() for arm, column in ids.items()}
+        chosen[str(contender), str(workload)] = texts
     table = compare_run_groups(chosen, load, blocked=comparison.blocked, level=comparison.level)
     return replace(comparison, composition=table)
 
@@ -69,7 +69,7 @@ def compare_run_groups(
     for place in found.index[::-1]:  # later rows first: positions of the others stay
         row = rows[place]
         arms = runs[row["contender"], row["workload"]]
-        ids = {arm: [i if i in totals else "" for i in of_arm] for arm, of_arm in arms.items()}
+        ids = {arm: [i if i in totals else "" for i in arm_ids] for arm, arm_ids in arms.items()}
         frame = frame_row(row, read_frames(ids, load), level=level)
         rows[place + 1 : place + 1] = [frame] if frame else []
     return pd.DataFrame(rows, columns=[*table.columns, "function", "file"])
@@ -77,9 +77,9 @@ def compare_run_groups(
 
 def read_frames(arms: Arms, load: Load) -> dict[str, list[dict[str, FrameSamples]]]:
     """Return the samples of the call stacks of runs."""
-    ids = sorted({run_id for of_arm in arms.values() for run_id in of_arm if run_id})
+    ids = sorted({run_id for arm_ids in arms.values() for run_id in arm_ids if run_id})
     samples = {run.id: frame_samples(run.profile()) for run in _readable(load, ids, ("profile",))}
-    return {arm: [samples.get(run_id, {}) for run_id in of_arm] for arm, of_arm in arms.items()}
+    return {arm: [samples.get(run_id, {}) for run_id in arm_ids] for arm, arm_ids in arms.items()}
 
 
 def frame_row(

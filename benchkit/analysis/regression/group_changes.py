@@ -80,23 +80,21 @@ def find_group_changes(
     keys, nights, tables, counts = [], [], [], []
     by_night, amounts = runs_of_groups(history), amounts or {}
     for key, ids in by_night.items():
-        measured = [[totals[run_id] for run_id in of if totals.get(run_id)] for of in ids]
+        measured = [[totals[run_id] for run_id in night if totals.get(run_id)] for night in ids]
         if measured and measured[-1]:
             keys.append(key)
             nights.append(len(measured))
             tables.append(_same_names(measured))
-            of_runs = [[amounts.get(i, {}) for i in of if totals.get(i)] for of in ids]
-            pairs = zip(tables[-1], of_runs, strict=True)
+            loads = [[amounts.get(i, {}) for i in night if totals.get(i)] for night in ids]
+            pairs = zip(tables[-1], loads, strict=True)
             counts.append([list(zip(*night, strict=True)) for night in pairs])
     if not keys:
         return []
     width = max(nights)
     about = history.runs.drop_duplicates("key").set_index("key")
     series = [_series(table) for table in tables]
-    found = find_lasting_changes([
-        np.array([_level(name, values, width) for name, values in of.items()]).reshape(-1, width)
-        for of in series
-    ])  # fmt: skip
+    levels = [[_level(name, values, width) for name, values in own.items()] for own in series]
+    found = find_lasting_changes([np.array(own).reshape(-1, width) for own in levels])
     results = []
     for place, key in enumerate(keys):
         fields = {n: str(about.loc[key, n]) for n in ("workload", "environment", "host")}
@@ -183,9 +181,9 @@ def _per_task(
     """Return seconds or bytes per task of a group by night."""
     values = np.full(len(table), np.nan)
     for night, runs in enumerate(table):
-        of = [run[name] for run in runs if name in run and run[name].n_tasks]
-        if of:
-            values[night] = np.median([getattr(t, PER_TASK[metric]) / t.n_tasks for t in of])
+        found = [run[name] for run in runs if name in run and run[name].n_tasks]
+        if found:
+            values[night] = np.median([getattr(t, PER_TASK[metric]) / t.n_tasks for t in found])
     return np.where(values > 0, values, np.nan)
 
 
@@ -227,8 +225,8 @@ def _row(
     """Return a change of level as a change of its value: of odds as one of the share."""
     base = float(np.nanmedian(values[:first]))
 
-    def ratio(of_level: float) -> float:
-        return of_level / (1 - base + base * of_level) if name[1] in SHARES else of_level
+    def ratio(odds: float) -> float:
+        return odds / (1 - base + base * odds) if name[1] in SHARES else odds
 
     return {
         "group": name[0],

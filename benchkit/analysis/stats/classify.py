@@ -41,10 +41,8 @@ def classify_effects(
     n_baseline = (~np.isnan(points.baseline)).sum(axis=(1, 2))
     n_contender = (~np.isnan(points.contender)).sum(axis=1)
 
-    of_baseline = np.abs(points.baseline).max(
-        axis=(1, 2), initial=0, where=~np.isnan(points.baseline)
-    )
-    from_zero = ~points.logarithmic & (of_baseline == 0) & (estimate != 0)
+    largest = np.abs(points.baseline).max(axis=(1, 2), initial=0, where=~np.isnan(points.baseline))
+    from_zero = ~points.logarithmic & (largest == 0) & (estimate != 0)
     # A ratio of counts cannot fall below 0, although the linear scale allows it.
     least = np.where(points.positive, 0.0, -np.inf)
 

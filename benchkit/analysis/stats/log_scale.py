@@ -77,9 +77,9 @@ def to_log_scale(
     with np.errstate(invalid="ignore"):
         logarithmic = np.asarray(~(runs <= 0).any(axis=1))
         positive = np.asarray(~(runs < 0).any(axis=1))
-    of_baseline = np.delete(cube, 1, axis=2).reshape(len(cube), -1)
+    baseline_runs = np.delete(cube, 1, axis=2).reshape(len(cube), -1)
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
-        centre = np.where(logarithmic, row_means(runs), row_means(of_baseline))
+        centre = np.where(logarithmic, row_means(runs), row_means(baseline_runs))
         # If the baseline is zero the ratio is infinite, so that any unit is right.
         unit = np.where(centre > 0, centre, np.maximum(row_means(np.abs(runs)), 1e-300))
         by_unit = cube / unit[:, None, None]

@@ -88,7 +88,7 @@ def relabelled_p(
     rest = np.flatnonzero(np.isfinite(test.p) & ~listed)
     if not rest.size:
         return Relabelled(test.p)
-    of_rest = [np.flatnonzero(np.isin(rest, rows)) for rows in families]
+    rest_families = [np.flatnonzero(np.isin(rest, rows)) for rows in families]
     scale = np.ones(len(test.p))
     for rows in families:
         se = test.se[rows]
@@ -98,7 +98,7 @@ def relabelled_p(
     certain = max(test.p[listed].max(initial=0), (1 - level) / np.isfinite(test.p).sum())
     counts, sizes = np.zeros(rest.size), []
     for base, other in _relabellings(few, blocked):
-        result = moderated_t(replace(few, baseline=base), other, blocked, of_rest, None)
+        result = moderated_t(replace(few, baseline=base), other, blocked, rest_families, None)
         counts += result.p <= certain
         sizes.append(np.abs(result.estimate) / scale[rest])
     n_false, error = counts.sum() / len(sizes), np.sqrt((counts**2).sum()) / len(sizes)

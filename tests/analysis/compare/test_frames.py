@@ -21,11 +21,11 @@ def test_frame_samples_counts_a_recursive_function_once():
     run = Run(xr.DataTree.from_dict({"/profile": profile_group({
         ("merge", step, step, leaf): 6, ("merge", step): 2, ("sum", leaf): 3
     })}))  # fmt: skip
-    of = frame_samples(run.profile())
+    samples = frame_samples(run.profile())
 
-    assert of["merge"].total == 8
-    assert of["merge"].counts == {("step", "lib/core.py"): 8, ("leaf", "own.py"): 6}
-    assert of["sum"].counts == {("leaf", "own.py"): 3}
+    assert samples["merge"].total == 8
+    assert samples["merge"].counts == {("step", "lib/core.py"): 8, ("leaf", "own.py"): 6}
+    assert samples["sum"].counts == {("leaf", "own.py"): 3}
     assert frame_samples(pd.DataFrame()) == {}
 
 
