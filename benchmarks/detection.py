@@ -9,18 +9,6 @@ are installed, the detectors of asv and Apache Otava: on real nightly series if 
 nothing. *Restless* nights are those that the fleet step calls unclear when there is no control
 environment.
 
-Protocol: windows of 110 nights; a detector gets only the nights so far; nights 0 to 29 are
-history. The whole path (screen, simulated re-runs of suspects, opening) is scored on the same
-windows. *Quiet* windows have no change of level of max(3 %, 1.5 sigma) between any two halves of
-30 nights and no 5 nights in a row beyond max(3 %, 3 sigma): every alarm for a rise is false.
-*Planted* windows are the same ones times 1.05 to 2 from a night on: found if placed no earlier
-than 5 nights before that night and reported within 20 nights. *Real* steps are visible with
-hindsight: the 10-90 % ranges of 25 nights on both sides do not overlap and the medians differ by
-5 %. Of two in one direction within 25 nights, which share nights, the clearer one counts. Where a
-step is gradual or follows scattered nights, its night is uncertain: an alarm up to 5 nights before
-it counts, too. (Without these two rules .962 instead of .970 of the real steps are found; of 21
-missed ones that were looked at, five had been reported one to five nights before and two were a
-second label of a step that was found.)
 """
 
 from __future__ import annotations
@@ -38,14 +26,31 @@ sys.path.insert(0, str(HERE.parent))
 sys.path.append(str(HERE))  # at the end: `statistics` here must not replace the standard library's
 
 import numpy as np  # noqa: E402
-from _group_nights import group_nights  # noqa: E402
-from _machines import several_machines  # noqa: E402
-from _reruns import whole_path  # noqa: E402
-from _rival_detectors import available  # noqa: E402
 from numpy.lib.stride_tricks import sliding_window_view  # noqa: E402
 
 from benchkit.analysis.changepoints import detect, detect_many, detect_nights  # noqa: E402
+from benchkit.analysis.regression.lasting_changes import (  # noqa: E402
+    LASTING_NIGHTS,
+    find_lasting_changes,
+)
 from validation.docs_tables import show_table  # noqa: E402
+from validation.nights import groups  # noqa: E402
+from validation.nights.machines import MACHINES, WORKLOADS, causes_of_reports  # noqa: E402
+from validation.nights.reruns import follow_pieces  # noqa: E402
+from validation.nights.rival_detectors import available  # noqa: E402
+from validation.nights.windows import (  # noqa: E402
+    HISTORY,
+    NIGHTS,
+    WITHIN,
+    Alarms,
+    false_alarms,
+    hindsight,
+    hits,
+    is_quiet,
+    quiet_windows,
+    read_series,
+    simulated_series,
+)
 from benchkit.experiment.nightly.detector_cache import (  # noqa: E402
     read_checkpoints,
     write_checkpoints,
@@ -53,13 +58,10 @@ from benchkit.experiment.nightly.detector_cache import (  # noqa: E402
 
 #: Part -> columns of its table.
 TABLES = {"reruns": ("step", "in the first night", "by the third", "by the twentieth")}
-NIGHTS, HISTORY, WITHIN = 110, 30, 20
 #: Stands for a store: only its path is used, to name the file of the cache.
 STORE = SimpleNamespace(path="benchmarks/detection.py")
 SIZES = (1.05, 1.10, 1.20, 1.50, 2.00)
 
-#: One (index, night of the alarm, direction) per alarm, one list per series.
-Alarms = list[list[tuple[int, int, int]]]
 Detector = Callable[[np.ndarray], Alarms]
 
 
@@ -91,89 +93,6 @@ def _alarms(hit: np.ndarray, offset: int, placed: int) -> Alarms:
     return [
         [(int(n) + offset - placed, int(n) + offset, 1) for n in np.flatnonzero(row)] for row in hit
     ]
-
-
-def robust(values: np.ndarray) -> float:
-    return float(1.4826 * np.median(np.abs(values - np.median(values))))
-
-
-def is_quiet(log: np.ndarray) -> bool:
-    centre = np.median(log)
-    sigma = min(robust(log), robust(np.diff(log)) / np.sqrt(2))
-    halves = np.median(sliding_window_view(log, 15), axis=1)
-    shifted = np.abs(halves[15:] - halves[:-15]) >= max(np.log(1.03), 1.5 * sigma)
-    away = np.abs(log - centre) > max(0.03, 3 * sigma)
-    return not shifted.any() and not (np.convolve(away, np.ones(5), "valid") >= 5).any()
-
-
-def hindsight(log: np.ndarray) -> list[tuple[int, int]]:
-    """Return night and direction of the steps that are obvious with hindsight."""
-    gaps = np.full(log.size, -np.inf)
-    signs = np.zeros(log.size, int)
-    for night in range(25, log.size - 25):
-        before, after = log[night - 25 : night], log[night : night + 25]
-        low, middle, high = np.quantile(before, (0.1, 0.5, 0.9))
-        low_after, middle_after, high_after = np.quantile(after, (0.1, 0.5, 0.9))
-        if abs(middle_after - middle) >= np.log(1.05):
-            gaps[night] = max(low_after - high, low - high_after)
-            signs[night] = np.sign(middle_after - middle)
-    candidates = np.flatnonzero(gaps > 0)
-    groups = np.split(candidates, np.flatnonzero(np.diff(candidates) > 3) + 1)
-    best = np.array([group[gaps[group].argmax()] for group in groups if group.size], int)
-    near = (signs[best, None] == signs[best]) & (np.abs(best[:, None] - best) <= 25)
-    kept = best[~(near & (gaps[best] > gaps[best, None])).any(axis=1)]
-    return [(int(night), int(signs[night])) for night in kept]
-
-
-def read_series(folder: Path) -> list[np.ndarray]:
-    import pandas as pd
-
-    table = pd.read_parquet(folder / "values.parquet").sort_values("time", kind="stable")
-    return [group["value"].to_numpy(float) for _, group in table.groupby("series", observed=True)]
-
-
-def simulated_series(n: int = 150) -> list[np.ndarray]:
-    """Return series with noise of 0.3 to 8 %, a third with outliers, a third with busy nights."""
-    rng = np.random.default_rng(1)
-    series = []
-    for number in range(n):
-        log = rng.normal(0, 0.003 * 25 ** rng.random(), 500)
-        if number % 3 == 1:
-            log += np.where(rng.random(500) < 0.05, rng.exponential(0.2, 500), 0)
-        if number % 3 == 2:
-            for start in np.flatnonzero(rng.random(500) < 0.02):
-                log[start : start + 2] += rng.exponential(0.1, log[start : start + 2].size)
-        series.append(10 * np.exp(log))
-    return series
-
-
-def false_alarms(found: Alarms) -> list[tuple[int, int]]:
-    """Return index and night of each alarm for a rise after the history, once per place."""
-    false = []
-    for alarms in found:
-        seen: list[int] = []
-        for index, night, direction in alarms:
-            if night >= HISTORY and direction > 0 and all(abs(index - s) > 7 for s in seen):
-                false.append((index, night))
-            seen.append(index)
-    return false
-
-
-def hits(
-    found: Alarms, start: np.ndarray, direction: np.ndarray, before: int = 5, early: int = 0
-) -> np.ndarray:
-    """Return nights to detection (NaN: missed) and distance of the place in nights, per series.
-
-    The step may be placed `before` nights before `start`, and reported `early` nights before it.
-    """
-    result = np.full((len(found), 2), np.nan)
-    for row, alarms in enumerate(found):
-        for index, night, sign in alarms:
-            delay = night - start[row]
-            if sign == direction[row] and index >= start[row] - before and -early <= delay < WITHIN:
-                result[row] = delay + 1, index - start[row]
-                break
-    return result
 
 
 def restless(folder: Path) -> dict[tuple[str, np.datetime64], float]:
@@ -279,18 +198,6 @@ def measure(
     print(f"  CPU for 1000 series, replay of {NIGHTS} nights: {seconds:.3f} s\n", flush=True)
 
 
-def quiet_windows(series: list[np.ndarray], stride: int) -> np.ndarray:
-    """Return the values of all windows without a change of level, shape (windows, nights)."""
-    logs = [np.log(values) for values in series]
-    windows = [
-        log[at : at + NIGHTS]
-        for log in logs
-        for at in range(0, log.size - NIGHTS + 1, stride)
-        if is_quiet(log[at : at + NIGHTS])
-    ]
-    return np.exp(windows)
-
-
 def speed() -> None:
     print("speed")
     rng = np.random.default_rng(2)
@@ -329,6 +236,121 @@ def speed() -> None:
     print(f"  one series of 110 nights alone: {(time.process_time() - clock) / 50 * 1e3:.2f} ms")
 
 
+def whole_path(quiet: np.ndarray, file: Path | None, seconds: float) -> list[list[str]]:
+    """Return the shares of found steps by size; print the false regressions."""
+    sizes = SIZES[:3]
+    pieces = follow_pieces(quiet, sizes, HISTORY, WITHIN, file=file, seconds=seconds)
+    null, *planted = ([p for p in pieces if p["size"] == size] for size in (1.0, *sizes))
+    n_windows, n_false, n_suspects, n_blocks = (
+        sum(piece[name] for piece in null)
+        for name in ("n_windows", "n_false", "n_suspects", "n_blocks")
+    )
+    n_nights = max(n_windows, 1) * (NIGHTS - HISTORY)
+    print(
+        f"with re-runs: {n_windows} of {len(quiet)} quiet windows\n"
+        f"  false regressions / 100 series-nights {100 * n_false / n_nights:.4f}, measured "
+        f"again {100 * n_suspects / n_nights:.2f} with {n_blocks / max(n_suspects, 1):.1f} blocks "
+        "each"
+    )
+    rows = []
+    for size, parts in zip(sizes, planted, strict=True):
+        delay = np.array([d for piece in parts for d in piece["delays"]], float)
+        if delay.size:
+            found = [f"{np.mean(delay <= n):.2f}".removeprefix("0") for n in (1, 3, WITHIN)]
+            rows.append([f"{100 * (size - 1):.0f} %", *found])
+    return rows
+
+
+def several_machines(quiet: np.ndarray, n_reports: int = 40) -> None:
+    """Print how alarms are called: of a slow machine, of changed code, and of neither."""
+    print(f"several machines: {n_reports} x {MACHINES} machines x {WORKLOADS} workloads")
+    n_nights = n_reports * MACHINES * WORKLOADS * (quiet.shape[1] - HISTORY)
+    for title, reports in causes_of_reports(quiet, HISTORY, n_reports):
+        counts = {"code": 0, "unclear": 0, "infrastructure": 0}
+        found = planted = right = 0
+        for affected, start, causes in reports:
+            seen = set()
+            for row, index, cause in causes:
+                if affected[row] and index >= start - 5:
+                    right += cause == "code" and row not in seen
+                    seen.add(row)
+                else:
+                    counts[cause] += 1
+            found += len(seen)
+            planted += int(affected.sum())
+        text = ", ".join(f"{cause} {100 * n / n_nights:.3f}" for cause, n in counts.items())
+        print(f"  {title}: other alarms / 100 series-nights by cause: {text}")
+        if planted:
+            print(f"    of {planted} changed series {found} found, {right} of them called code")
+
+
+def group_nights(folder: Path, stride: int) -> None:
+    """Print false and found changes of shares per night of a workload."""
+    print("task groups: reports per 100 nights of a workload, all groups together")
+    for title, seconds, has_bytes, rng in groups.workloads_of_groups(folder, stride):
+        score_shares(title, [rows / rows.sum(axis=0) for rows in seconds], rng)
+        if has_bytes:
+            score_per_task(seconds, rng)
+
+
+def score_per_task(seconds: list[np.ndarray], rng: np.random.Generator) -> None:
+    """Print false reports of seconds per task alone, and of shares with bytes per task."""
+    odds = groups.odds_of([rows / rows.sum(axis=0) for rows in seconds])
+    noise = [0.03 * rng.random((len(rows), 1)) for rows in seconds]
+    nbytes = [np.exp(level * rng.standard_normal((len(level), NIGHTS))) for level in noise]
+    rates = []
+    for searched in (
+        seconds,
+        [np.concatenate(rows) for rows in zip(odds, nbytes, strict=True)],
+        [np.concatenate(rows) for rows in zip(odds, seconds, strict=True)],
+    ):
+        found = find_lasting_changes(searched)
+        n_false = sum(each.night >= HISTORY for changes in found for each in changes)
+        rates.append(100 * n_false / len(seconds) / (NIGHTS - HISTORY))
+    print(
+        "    false in all, of seconds per task alone {:.3f}, of shares and bytes per task {:.3f}, "
+        "of shares and seconds per task {:.3f}".format(*rates)
+    )
+
+
+def score_shares(
+    title: str,
+    workloads: list[np.ndarray],
+    rng: np.random.Generator,
+) -> None:
+    found = find_lasting_changes(groups.odds_of(workloads))
+    n_false = np.array([sum(each.night >= HISTORY for each in changes) for changes in found])
+    quiet = np.array([all(is_quiet(np.log(r / (1 - r))) for r in rows) for rows in workloads])
+    n_nights = NIGHTS - HISTORY
+    print(
+        f"  {title}: {len(workloads)} workloads, {sum(map(len, workloads))} series: false "
+        f"{100 * n_false[quiet].sum() / max(quiet.sum(), 1) / n_nights:.3f} where all shares are "
+        f"quiet ({quiet.mean():.0%}), {100 * n_false.sum() / len(workloads) / n_nights:.3f} in all"
+    )
+    start = rng.integers(40, NIGHTS - WITHIN - 2, len(workloads))
+    for size in (1.1, 1.2):
+        planted = [rows.copy() for rows in workloads]
+        for rows, first in zip(planted, start, strict=True):
+            rows[0, first:] *= size
+            rows /= rows.sum(axis=0)
+        found = find_lasting_changes(groups.odds_of(planted))
+        within = [
+            [each for each in changes if first <= each.night < first + WITHIN]
+            for changes, first in zip(found, start, strict=True)
+        ]
+        delay = np.array(
+            [h[0].night - s + 1 if h else np.inf for h, s in zip(within, start, strict=True)]
+        )
+        right = [h[0].row == 0 for h in within if h]
+        soon = LASTING_NIGHTS + 1
+        print(
+            f"    group of 2 to 10 % takes {size - 1:.0%} more: found in {soon} nights "
+            f"{np.mean(delay <= soon):.2f}, in {WITHIN} {np.mean(delay <= WITHIN):.2f}, "
+            f"right group {np.mean(right):.2f}",
+            flush=True,
+        )
+
+
 #: Parts in the order in which they run.
 PARTS = ("detector", "reruns", "rules", "rivals", "fleet", "groups", "machines", "speed")
 
@@ -359,9 +381,7 @@ def main() -> None:
             measure("benchkit", ours, series, args.stride)
         elif part == "reruns":
             quiet = quiet_windows(series, args.stride)
-            rows = whole_path(
-                quiet, SIZES[:3], HISTORY, WITHIN, file=args.file, seconds=args.seconds
-            )
+            rows = whole_path(quiet, args.file, args.seconds)
             show_table(__file__, "reruns", TABLES["reruns"], rows, write=args.write_docs)
         elif part == "rules":
             measure("last 3 above mean + 3 sd of 10", three_above_ten, series, args.stride)
@@ -374,9 +394,9 @@ def main() -> None:
         elif part == "fleet" and real and (args.series / "series.csv").exists():
             fleet(args.series, args.stride)
         elif part == "groups" and real and (args.series / "series.csv").exists():
-            group_nights(args.series, args.stride, is_quiet)
+            group_nights(args.series, args.stride)
         elif part == "machines":
-            several_machines(quiet_windows(series, args.stride), HISTORY)
+            several_machines(quiet_windows(series, args.stride))
         elif part == "speed":
             speed()
         print(f"({part}: {time.process_time() - clock:.0f} s of CPU)\n", flush=True)

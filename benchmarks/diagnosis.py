@@ -2,9 +2,9 @@
 
 Prints results, asserts nothing: recall and precision of each rule.
 
-``--set random --seed N``: faults and healthy runs drawn at random, see `_diagnosis_random`; with a
-new seed, no rule was chosen with them. ``--set tuned``: the fixed faults of `_diagnosis_faults`;
-where the advice can be carried out, the promised saving next to the saving that came. ``--set
+``--set random --seed N``: faults and healthy runs drawn at random (`validation/diagnosis`); with a
+new seed, no rule was chosen with them. ``--set tuned``: the fixed faults; where the advice can be
+carried out, the promised saving next to the saving that came. ``--set
 STORE`` counts findings in a store of runs in which nothing was planted.
 
 Run it on a quiet machine: findings of the rule `neighbours` that were not planted are counted
@@ -16,105 +16,147 @@ diagnose the same recordings. ``gil`` needs the package gilknocker.
 from __future__ import annotations
 
 import argparse
-import gc
 import json
 import logging
+import os
+import resource
+import sys
 import tempfile
 import time
 import warnings
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import _diagnosis_plants as plants
-import _diagnosis_tasks as tasks
-import cloudpickle
-import dask
-from _diagnosis_clusters import CLUSTER, Clusters
-from _diagnosis_faults import FAULTS, Fault
-from _diagnosis_random import random_set
-from _diagnosis_score import NEIGHBOURS, other_processes, problem_of, summarise
-from distributed import Client
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+import psutil
 
 import benchkit
-from benchkit.analysis.insight.diagnose import Diagnosis, diagnose
-from benchkit.measure.capture_client import Observer
-from benchkit.measure.provenance import host_info
-from benchkit.measure.recording import RecordingWriter
-from benchkit.measure.run_ids import new_id
-from benchkit.store.build.run_from_recording import run_from_recording
-from benchkit.store.run import Run
+from benchkit.analysis.insight.diagnose import Diagnosis, all_rules, diagnose
+from validation.diagnosis.fixed_faults import FAULTS, Fault
+from validation.diagnosis.measure import Clusters, measure, measure_workload, read_run
+from validation.diagnosis.random_faults import random_set
 
 #: Healthy runs of a random set, for each fault of one kind.
 N_HEALTHY = 30
-#: Seconds after which a fault is no longer waited for, such as one whose workers stay paused.
-DEADLINE_S = 40.0
+NEIGHBOURS = "neighbours"
+#: Other processes used this many processor cores or more, by the counters of the machine: a finding
+#: of `NEIGHBOURS` is true; a run counts as disturbed.
+CONFIRMED_CORES, DISTURBED_CORES = 0.2, 0.5
+#: Findings whose promised saving is at least this part of what came.
+KEPT = 0.5
 
 
-def measure(
-    clusters: Clusters,
-    fault: Fault,
-    work: Callable[[Client], Any],
-    cluster: Mapping[str, Any] | None = None,
-) -> Path:
-    """Run a function on a cluster and return its recording."""
-    options = fault.cluster if cluster is None else cluster
-    leaves = fault.leaves or fault.prepare is not None
-    with clusters.client(options, fault.config, leaves=leaves) as client:
-        if fault.prepare:
-            fault.prepare(client)
-        recording, error = _record(client, work)
-        if error and not leaves:
-            clusters.close()
-        if error and not fault.rules:
-            raise RuntimeError(error)
-        return recording
+class OtherProcesses:
+    """Processor cores that processes other than this one and its children used."""
+
+    cores = 0.0
 
 
-def measure_workload(fault: Fault) -> Path:
-    """Run a workload of the catalogue on a new cluster and return its store."""
-    folder = Path(tempfile.mkdtemp())
-    file = folder / "faulty.yaml"
-    cluster = {**CLUSTER, "memory_limit": "1 GiB", **fault.cluster}
-    settings: dict[str, Any] = {}
-    dask.config.set(dict(fault.config), config=settings)  # nested mappings instead of dots
-    file.write_text(json.dumps({"cluster": cluster, "dask": settings}))
-    benchkit.run(fault.name, environment=str(file), store=folder / "store")
-    return folder / "store"
+@contextmanager
+def other_processes() -> Iterator[OtherProcesses]:
+    """Measure what other processes of the machine use, by ``/proc/stat``."""
+    found = OtherProcesses()
+    begin, busy, own = time.monotonic(), _busy_s(), _own_s()
+    yield found
+    used = _busy_s() - busy - (_own_s() - own)
+    found.cores = max(0.0, used) / (time.monotonic() - begin)
 
 
-def read_run(path: Path) -> Run:
-    """Return the run of a recording, or the only run of a store."""
-    if path.suffix == ".recording":
-        return Run(run_from_recording(path))
-    store = benchkit.Store(path, create=False)
-    return store.open(store.runs()["id"].iloc[0])
+def _busy_s() -> float:
+    with open("/proc/stat") as file:
+        user, nice, system, _, _, irq, softirq = map(int, file.readline().split()[1:8])
+    return (user + nice + system + irq + softirq) / os.sysconf("SC_CLK_TCK")
 
 
-def _record(client: Client, work: Callable[[Client], Any]) -> tuple[Path, str]:
-    writer = RecordingWriter(Path(tempfile.mkdtemp()), new_id())
-    run_id = writer.path.name.partition(".")[0]
-    facts = {"workload": "diagnosis.fault", "capture": "full", "host": host_info()}
-    writer.head(id=run_id, started=time.time(), **facts)
-    observer = Observer(client, writer, f"benchkit-{run_id}")
-    observer.install()
-    gc.collect()  # as before the clock of each run: not what earlier diagnoses left behind
-    observer.clock_on()
-    error = ""
-    pool = ThreadPoolExecutor(1)
-    try:
-        pool.submit(work, client).result(DEADLINE_S)
-    except Exception as problem:  # a fault may end the workload, or stop it
-        error = f"{type(problem).__name__}: {problem}".splitlines()[0]
-    pool.shutdown(wait=False)  # a workload that hangs ends when its client is closed
-    observer.clock_off()
-    time.sleep(0.6)  # a heartbeat: the last samples of the workers
-    observer.uninstall()
-    writer.tail(outcome="failed" if error else "ok", error=error, **observer.tail())
-    return writer.path, error
+def _own_s() -> float:
+    usages = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    used = sum(usage.ru_utime + usage.ru_stime for usage in usages)
+    for child in psutil.Process().children(recursive=True):
+        with suppress(psutil.Error):  # it has just ended
+            used += sum(child.cpu_times()[:2])
+    return used
+
+
+def _judged(row: dict[str, Any]) -> tuple[list[str], list[str]]:
+    """Return true and false findings of a run, without those that only the machine confirms."""
+    reported = list(row["findings"])
+    confirmed = row["other_cores"] >= CONFIRMED_CORES
+    if NEIGHBOURS in reported and NEIGHBOURS not in row["rules"] and confirmed:
+        reported.remove(NEIGHBOURS)
+    true = {*row["rules"], *row["allowed"]}
+    return [r for r in reported if r in true], [r for r in reported if r not in true]
+
+
+def problem_of(row: dict[str, Any]) -> str:
+    """Return what is wrong with the findings of a run, or an empty text."""
+    true, false = _judged(row)
+    problems = [f"false: {', '.join(false)}"] if false else []
+    if row["rules"] and not set(row["rules"]) & set(true):
+        problems.append("MISSED")
+    return "; ".join(problems)
+
+
+def summarise(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Print recall and precision by rule and in total, and return the totals."""
+    planted: Counter[str] = Counter()
+    found: Counter[str] = Counter()
+    true: Counter[str] = Counter()
+    false: Counter[str] = Counter()
+    for row in rows:
+        is_true, is_false = _judged(row)
+        true.update(is_true)
+        false.update(is_false)
+        if row["rules"]:
+            planted[row["rules"][0]] += 1
+            found[row["rules"][0]] += bool(set(row["rules"]) & set(is_true))
+    print(f"\n{'rule':<18}{'planted':>8}{'found':>7}{'recall':>8}{'true':>6}{'false':>7}"
+          f"{'precision':>11}")  # fmt: skip
+    counts = planted, found, true, false
+    for rule in all_rules():
+        _print_line(rule, *(count[rule] for count in counts))
+    totals = [sum(count.values()) for count in counts]
+    _print_line("total", *totals)
+    healthy = [row for row in rows if not row["rules"]]
+    flagged = [row for row in healthy if problem_of(row)]
+    disturbed = [row for row in rows if row["other_cores"] >= DISTURBED_CORES]
+    confirmed = [
+        row
+        for row in rows
+        if NEIGHBOURS in row["findings"] and NEIGHBOURS not in row["rules"]
+        and row["other_cores"] >= CONFIRMED_CORES
+    ]  # fmt: skip
+    savings = [row["saving"] for row in rows if row.get("saving")]
+    kept = [saving for saving in savings if saving["came"] >= KEPT * saving["promised"]]
+    summary = {
+        "runs": len(rows),
+        "planted": totals[0],
+        "recall": totals[1] / max(1, totals[0]),
+        "precision": totals[2] / max(1, totals[2] + totals[3]),
+        "healthy": len(healthy),
+        "healthy_flagged": len(flagged),
+        "healthy_flagged_undisturbed": sum(row not in disturbed for row in flagged),
+        "disturbed_runs": len(disturbed),
+        "neighbours_confirmed": len(confirmed),
+        "savings": len(savings),
+        "savings_kept": len(kept),
+    }
+    print(f"healthy runs flagged: {len(flagged)} of {len(healthy)}")
+    print(f"runs during which other processes used {DISTURBED_CORES} cores: {len(disturbed)}; "
+          f"findings of them that the machine's counters confirm: {len(confirmed)}")  # fmt: skip
+    if savings:
+        print(f"at least {KEPT:.0%} of the promised saving came: {len(kept)} of {len(savings)}")
+    return summary
+
+
+def _print_line(name: str, planted: int, found: int, true: int, false: int) -> None:
+    recall = f"{found / planted:.2f}" if planted else ""
+    precision = f"{true / (true + false):.2f}" if true + false else ""
+    print(f"{name:<18}{planted:>8}{found:>7}{recall:>8}{true:>6}{false:>7}{precision:>11}")
 
 
 def examine(clusters: Clusters, fault: Fault, *, savings: bool) -> tuple[dict[str, Any], Diagnosis]:
@@ -192,8 +234,6 @@ def main() -> None:
     parser.add_argument("--set", default="random", help="random, tuned, or a store of runs")
     parser.add_argument("--again", action="store_true", help="diagnose the runs of --json again")
     given = parser.parse_args()
-    for module in (tasks, plants):
-        cloudpickle.register_pickle_by_value(module)
     warnings.filterwarnings("ignore")
     logging.disable(logging.CRITICAL)
     if given.set not in ("random", "tuned"):

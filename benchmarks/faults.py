@@ -1,11 +1,7 @@
 """Measure what faults lose: ``python benchmarks/faults.py [--times N] [FAULT ...]``.
 
-``faults.py store [--times N] [--seed S] [--first NUMBER] [--damage N] [--bucket]`` causes faults at
-steps of operations of a store, see `_store_faults`, or with ``--bucket`` in requests to an emulated
-S3 server, see `_bucket_faults`, and damages run files, see `_store_damage`; it ends with exit code
-1 if something is lost or not reported. ``faults.py commands [--times N] [--seed S]`` ends commands
-by signals at random moments, see `_command_faults`, with exit code 1 if a process, a port, a file
-or a secret is left. The rest prints results and asserts nothing:
+Prints results, asserts nothing. (Those of a store: `store_faults.py`, of commands:
+`command_faults.py`.)
 
 A steady workload runs on a scheduler and two workers in separate
 processes, measured by another process; each task writes the time of its end to a file. In the
@@ -36,16 +32,6 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE.parent)]
-
-if __name__ == "__main__" and sys.argv[1:2] == ["store"]:
-    from _store_faults import main_store
-
-    main_store(sys.argv[2:])  # before distributed is imported: a small process forks faster
-
-if __name__ == "__main__" and sys.argv[1:2] == ["commands"]:
-    from _command_faults import main_commands
-
-    main_commands(sys.argv[2:])
 
 from distributed import Client, fire_and_forget  # noqa: E402
 

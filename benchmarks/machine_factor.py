@@ -16,8 +16,9 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from detection import (
-    HERE,
+from detection import HERE, ours
+
+from validation.nights.windows import (
     HISTORY,
     NIGHTS,
     WITHIN,
@@ -25,7 +26,6 @@ from detection import (
     hindsight,
     hits,
     is_quiet,
-    ours,
 )
 
 #: Nights of the median of a series, and of the coefficient.

@@ -18,6 +18,7 @@ sys.path[:0] = [str(HERE.parent)]
 import numpy as np  # noqa: E402
 from validation import simulated_noise as noise  # noqa: E402
 from validation.docs_tables import show_table  # noqa: E402
+from validation.nights.windows import HISTORY, NIGHTS, WITHIN  # noqa: E402
 from validation.simulated_groups import frame_arms  # noqa: E402
 
 from benchkit.analysis.compare.frames import find_frame  # noqa: E402
@@ -40,8 +41,6 @@ KINDS = {
 }
 #: Runs a side, and whether there is a null arm.
 SIZES = ((3, False), (3, True), (4, False), (5, False), (5, True), (10, False))
-#: Nights of a series, nights before the first judged one, and nights in which a change is found.
-NIGHTS, HISTORY, WITHIN = 110, 30, 20
 
 
 def rows_of_reports(

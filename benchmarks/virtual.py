@@ -42,7 +42,7 @@ from benchkit.simulation.cluster import VirtualCluster, simulate_graph
 from benchkit.simulation.model import ClusterShape, Model
 from benchkit.simulation.synthetic import make_graph
 
-from _kept_runs import median_run, runs_by_shape, same_graph
+from validation.kept_runs import median_run, runs_by_shape, same_graph
 from validation.docs_tables import show_table
 
 #: Part -> columns of its table.

@@ -35,10 +35,19 @@ from distributed import Client, LocalCluster
 import benchkit
 from benchkit.analysis.insight.whatif import WhatIf
 from benchkit.errors import BenchkitError
+from benchkit.store.build.run_from_recording import run_from_recording
 
-from _kept_runs import CATALOGUE, MEMORY, Shape, measure_workload, runs_by_shape, same_graph
-from _whatif_collections import COLLECTIONS, NEW
-from _whatif_graphs import GRAPHS, measure
+from validation.kept_runs import (
+    CATALOGUE,
+    MEMORY,
+    Shape,
+    measure_workload,
+    runs_by_shape,
+    same_graph,
+)
+from validation.collections_to_predict import COLLECTIONS, NEW
+from validation.recorded_work import record_work
+from validation.sleeping_graphs import GRAPHS
 from validation.docs_tables import show_table
 
 #: Name -> columns of a table.
@@ -132,8 +141,12 @@ def _measure_here(
             if (name, shape) not in used:
                 work(clients[shape], name)  # imports
                 used.add((name, shape))
-            run = measure(clients[shape], name, partial(work, clients[shape], name))
-            opened.add(run.tree)
+            recording, error = record_work(
+                clients[shape], name, partial(work, clients[shape], name)
+            )
+            if error:
+                raise RuntimeError(f"{name} {shape}: {error}")
+            opened.add(run_from_recording(recording))
 
 
 def measure_catalogue(store: Path, repeats: int, end: float) -> None:

@@ -1,4 +1,4 @@
-"""Faults at each step of the operations of a store, by ``benchmarks/faults.py store``."""
+"""Faults at each step of the operations of a store, by ``benchmarks/store_faults.py``."""
 
 from __future__ import annotations
 
@@ -9,14 +9,13 @@ from pathlib import Path
 
 import pytest
 
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+SCRIPT = Path(__file__).parents[2] / "benchmarks" / "store_faults.py"
 
 
 def run_harness(*arguments, before=""):
     """Run the harness in a process without threads, which can be forked."""
-    code = f"import sys; sys.path[:0] = {[str(BENCHMARKS.parent), str(BENCHMARKS)]}\n"
-    code += f"sys.path[:0] = [{str(BENCHMARKS.parent / 'tests')!r}]\n{before}\n"
-    code += f"from _store_faults import main_store; main_store({list(arguments)})"
+    code = f"import runpy, sys; sys.argv[1:] = {list(arguments)}\n{before}\n"
+    code += f"runpy.run_path({str(SCRIPT)!r}, run_name='__main__')"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=280)
     # Planted mistakes damage index files, which readers skip with a warning.
     assert "Traceback" not in done.stderr if before else done.stderr == ""

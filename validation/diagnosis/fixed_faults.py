@@ -1,7 +1,7 @@
 """Fixed faults for `benchmarks/diagnosis.py`: those with a remedy, and workloads of the catalogue.
 
 With `mended`, the promised saving is compared with the one that came. Rules were chosen with these
-faults: how often findings are true on others is measured with `_diagnosis_random`. Work that stands
+faults: how often findings are true on others is measured with `random_faults`. Work that stands
 for computing is a loop, because the diagnosis reports tasks that sleep; where a fault is about
 graphs or messages, tasks sleep and `waiting_inside` is allowed.
 """
@@ -12,7 +12,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from _diagnosis_plants import (
+from distributed import Client
+
+from validation.diagnosis.plants import (
     array_sum,
     by_batches,
     exchange,
@@ -24,7 +26,7 @@ from _diagnosis_plants import (
     slow_where,
     with_neighbours,
 )
-from _diagnosis_tasks import (
+from validation.diagnosis.tasks import (
     chain,
     flat,
     graph,
@@ -37,49 +39,31 @@ from _diagnosis_tasks import (
     tree,
     uneven,
 )
-from distributed import Client
 
 __all__ = ["FAULTS", "KEEP", "MB", "NAPS", "NOT_ENDED", "NO_SPILL", "OLD_SOON", "Fault"]
 
 
 @dataclass(frozen=True)
 class Fault:
-    """A planted fault.
-
-    Parameters
-    ----------
-    name : str
-        Name of the fault.
-    rules : tuple of str
-        Rules of which one has to find it; none: a healthy run.
-    run : callable or None
-        Takes a client, and runs the fault until all is done; None: the workload of this name in
-        the catalogue.
-    cluster : mapping
-        Options of `distributed.LocalCluster`; by default two workers with a thread each.
-    config : mapping
-        Configuration of Dask for the cluster.
-    allowed : tuple of str
-        Rules whose findings are true, too, as consequences of the fault.
-    mended : callable, optional
-        The same work with the advice carried out.
-    mended_cluster : mapping, optional
-        Cluster with the advice carried out.
-    prepare : callable, optional
-        Takes the client, before the clock is on.
-    leaves : bool
-        Whether the cluster cannot be used for another run, such as after the loss of a worker.
-    """
+    """A planted fault; without rules, a healthy run."""
 
     name: str
+    #: Rules of which one has to find it.
     rules: tuple[str, ...]
+    #: Runs the fault until all is done; None: the workload of this name in the catalogue.
     run: Callable[[Client], Any] | None
+    #: Options of `distributed.LocalCluster`; by default two workers with a thread each.
     cluster: Mapping[str, Any] = field(default_factory=dict)
+    #: Configuration of Dask for the cluster.
     config: Mapping[str, Any] = field(default_factory=dict)
+    #: Rules whose findings are true, too, as consequences of the fault.
     allowed: tuple[str, ...] = ()
+    #: The same work with the advice carried out, and the cluster of it.
     mended: Callable[[Client], Any] | None = None
     mended_cluster: Mapping[str, Any] | None = None
+    #: Takes the client, before the clock is on.
     prepare: Callable[[Client], Any] | None = None
+    #: Whether the cluster cannot be used for another run, such as after the loss of a worker.
     leaves: bool = False
 
 

@@ -1,26 +1,17 @@
-"""Graphs of sleeping tasks for `benchmarks/whatif.py`, and their measurement."""
+"""Graphs of sleeping tasks whose durations on other clusters are known."""
 
 from __future__ import annotations
 
-import gc
-import tempfile
 import time
 from collections.abc import Callable
-from pathlib import Path
+from functools import partial
+from operator import getitem
 from typing import Any
 
 import numpy as np
 from dask.base import tokenize
-from distributed import Client
 
-from benchkit.measure.capture_client import Observer
-from benchkit.measure.provenance import host_info
-from benchkit.measure.recording import RecordingWriter
-from benchkit.measure.run_ids import new_id
-from benchkit.store.build.run_from_recording import run_from_recording
-from benchkit.store.run import Run
-
-__all__ = ["GRAPHS", "measure"]
+__all__ = ["GRAPHS"]
 
 
 def nap(seconds: float, *inputs: Any, size: int = 1000) -> bytes:
@@ -29,10 +20,14 @@ def nap(seconds: float, *inputs: Any, size: int = 1000) -> bytes:
     return b"x" * size
 
 
-def layer(name: str, count: int, seconds: Callable[[int], float], inputs: Callable[[int], list]):
+def layer(name: str, count: int, seconds: Callable[[int], float], inputs: Callable[[int], Any]):
     """Return the tasks of a layer by key."""
     token = tokenize(name, count)
     return {(f"{name}-{token}", n): (nap, seconds(n), *inputs(n)) for n in range(count)}
+
+
+def _constant(value: float, number: int) -> float:
+    return value
 
 
 def _keys(tasks: dict) -> list:
@@ -60,7 +55,7 @@ def map_reduce(unit: float, half: float = 1.0) -> tuple[dict, list]:
     depth = 0
     while len(level) > 1:
         parts = [level[n : n + 4] for n in range(0, len(level), 4)]
-        new = layer(f"sum{depth}", len(parts), lambda n: unit / 2, lambda n, p=parts: p[n])
+        new = layer(f"sum{depth}", len(parts), lambda n: unit / 2, partial(getitem, parts))
         tasks.update(new)
         level, depth = _keys(new), depth + 1
     return tasks, level
@@ -73,7 +68,7 @@ def chain(unit: float, half: float = 1.0) -> tuple[dict, list]:
     for depth in range(16):
         name = "work" if depth % 2 else "other"
         factor = half if name == "work" else 1.0
-        new = layer(f"{name}", 4, lambda n, f=factor: unit * f, lambda n, p=level: p[n])
+        new = layer(f"{name}", 4, partial(_constant, unit * factor), partial(getitem, level))
         new = {(f"{name}-{tokenize(depth)}", n): value for n, value in enumerate(new.values())}
         tasks.update(new)
         level = [[key] for key in new]
@@ -89,22 +84,3 @@ def two_stages(unit: float, half: float = 1.0) -> tuple[dict, list]:
 
 
 GRAPHS = {graph.__name__: graph for graph in (flat, uneven, map_reduce, chain, two_stages)}
-
-
-def measure(client: Client, name: str, work: Callable[[], Any]) -> Run:
-    """Call a function that uses the cluster; return its run, as one of the workload `name`."""
-    folder = Path(tempfile.mkdtemp())
-    writer = RecordingWriter(folder, new_id())
-    run_id = writer.path.name.partition(".")[0]
-    facts = {"workload": name, "capture": "full", "host": host_info()}  # its number of cores
-    writer.head(id=run_id, started=time.time(), **facts)
-    observer = Observer(client, writer, f"benchkit-{run_id}")
-    observer.install()
-    # As `benchkit run` does: else a collection in the scheduler's process takes 0.3 s of some runs.
-    gc.collect()
-    observer.clock_on()
-    work()
-    observer.clock_off()
-    observer.uninstall()
-    writer.tail(outcome="ok", error="", **observer.tail())
-    return Run(run_from_recording(writer.path))

@@ -1,4 +1,4 @@
-"""Cause faults in operations of a store and check what they leave: for ``faults.py store``.
+"""Cause faults in operations of a store and check what they leave.
 
 Each injection is one operation on a small store in a forked process, with one fault at one step.
 Then, without faults: what was there, and what the operation confirmed, is there with equal bytes;
@@ -8,7 +8,6 @@ done again (for odd numbers before the check). Injection number N of a seed is a
 
 from __future__ import annotations
 
-import argparse
 import gc
 import itertools
 import os
@@ -28,19 +27,16 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from _fault_steps import FILE_FAULTS, SYSTEM_FAULTS, FileFaults, SystemFaults
-from _store_damage import damage_all
-from _store_injections import inject_all
-from _store_operations import NEW, OLD, OLD_IDS, OPERATIONS, unequal_files
 
 from benchkit.errors import BenchkitError
-from benchkit.store import files
+from benchkit.store import files, index
 from benchkit.store.files import LocalFiles
-from benchkit.store import index
 from benchkit.store.runfile import run_name
 from benchkit.store.store import Store
+from validation.store_faults.operations import NEW, OLD, OLD_IDS, OPERATIONS, unequal_files
+from validation.store_faults.steps import FILE_FAULTS, SYSTEM_FAULTS, FileFaults, SystemFaults
 
-__all__ = ["Case", "Harness", "Injection", "main_store"]
+__all__ = ["SHAPES", "Case", "Harness", "Injection", "folder_harness"]
 
 #: Seconds after which an operation or a check is considered to hang: more than either needs when
 #: other programs keep the machine busy.
@@ -87,17 +83,7 @@ class Injection:
 
 
 class Harness:
-    """Templates of stores, and all cases.
-
-    Parameters
-    ----------
-    folder : Path
-        Folder for stores; best in memory.
-    seed : int
-        Chooses the order of the cases and details of faults.
-    open_files : callable, default LocalFiles
-        Returns the files object of a path.
-    """
+    """Templates of stores in a folder (best in memory), and all cases in an order by the seed."""
 
     #: Operation -> function, and the faults in the order of the table.
     operations = OPERATIONS
@@ -153,7 +139,7 @@ class Harness:
                         yield Case(operation, shape, fault, number, name)
 
     @contextmanager
-    def _stage(self, shape: str, name: str) -> Iterator[Path]:
+    def _stage(self, shape: str, name: str) -> Iterator[Any]:
         """Yield a copy of a template; files are shared, because a store never changes them."""
         stage, template = self.folder / name, self.templates[shape]
         for folder, _, names in os.walk(template):
@@ -172,18 +158,7 @@ class Harness:
     # -- one injection ----------------------------------------------------------------------------
 
     def inject(self, number: int) -> Injection:
-        """Cause the fault of a number and check the store.
-
-        Parameters
-        ----------
-        number : int
-            From 0; after all cases they begin again, with other details.
-
-        Returns
-        -------
-        Injection
-            Its result.
-        """
+        """Cause the fault of a number and check the store; after all cases they begin again."""
         case = self.cases[number % len(self.cases)]
         done = Injection(number, case)
         with self._stage(case.shape, f"stage-{number}") as stage:
@@ -351,32 +326,6 @@ def _limit(what: str) -> Iterator[None]:
     finally:
         signal.alarm(0)
         signal.signal(signal.SIGALRM, previous)
-
-
-def main_store(arguments: list[str]) -> None:
-    """Print what faults of the operations of a store lose, and what damage is found; exit.
-
-    Parameters
-    ----------
-    arguments : list of str
-        The command line without its first words.
-    """
-    parser = argparse.ArgumentParser(prog="faults.py store")
-    parser.add_argument("--times", type=int, default=10_000, help="number of injections")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--first", type=int, default=0, help="number of the first injection")
-    parser.add_argument("--bucket", action="store_true", help="a store on an emulated S3 server")
-    parser.add_argument("--damage", type=int, default=1000, help="damaged files of each kind")
-    given = parser.parse_args(arguments)
-    if given.bucket:
-        from _bucket_faults import bucket_harness as opened
-    else:
-        opened = folder_harness
-    numbers = range(given.first, given.first + given.times)
-    n_wrong = inject_all(opened, numbers, given.seed)
-    if given.damage and not given.bucket:
-        n_wrong += damage_all(given.damage, given.seed)
-    sys.exit(n_wrong > 0)
 
 
 @contextmanager

@@ -13,6 +13,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -26,7 +27,7 @@ PIECE = 250
 NOISE_NIGHTS = 28
 
 
-def whole_path(
+def follow_pieces(
     quiet: np.ndarray,
     sizes: Sequence[float],
     history: int,
@@ -34,8 +35,8 @@ def whole_path(
     *,
     file: Path | None = None,
     seconds: float = np.inf,
-) -> list[list[str]]:
-    """Return the shares of found steps by size; print the false regressions.
+) -> list[dict[str, Any]]:
+    """Return the results of windows without a step (size 1) and with one, in pieces.
 
     Results of pieces are kept in `file`, one a line; after `seconds` no further piece begins.
     """
@@ -48,26 +49,7 @@ def whole_path(
             if file is not None:
                 with file.open("a") as opened:
                     opened.write(json.dumps(pieces[key]) + "\n")
-    if not pieces:
-        return []
-    null, *planted = ([p for p in pieces.values() if p["size"] == size] for size in (1.0, *sizes))
-    n_windows, n_false, n_suspects, n_blocks = (
-        sum(piece[name] for piece in null)
-        for name in ("n_windows", "n_false", "n_suspects", "n_blocks")
-    )
-    n_nights = max(n_windows, 1) * (quiet.shape[1] - history)
-    print(
-        f"with re-runs: {n_windows} of {len(quiet)} quiet windows\n"
-        f"  false regressions / 100 series-nights {100 * n_false / n_nights:.4f}, measured "
-        f"again {100 * n_suspects / n_nights:.2f} with {n_blocks / max(n_suspects, 1):.1f} blocks "
-        "each"
-    )
-    rows = []
-    for size, parts in zip(sizes, planted, strict=True):
-        delay = np.array([d for piece in parts for d in piece["delays"]], float)
-        found = [f"{np.mean(delay <= n):.2f}".removeprefix("0") for n in (1, 3, within)]
-        rows.append([f"{100 * (size - 1):.0f} %", *found])
-    return rows
+    return list(pieces.values())
 
 
 def _piece(
@@ -119,20 +101,20 @@ def follow(
         rests = (night < rest_until) & (latest.units < SUSPECT_UNITS)
         fresh = latest.is_jump | (latest.since > ignored_until)
         candidate = (latest.candidate == 1) & ~rests & fresh
-        row = np.flatnonzero((candidate | alarms[:, night]) & (opened < 0))
-        if not row.size:
+        rows = np.flatnonzero((candidate | alarms[:, night]) & (opened < 0))
+        if not rows.size:
             continue
-        good_until = since[row] - MARGIN_NIGHTS
-        effect = np.log(ratio) * ((night >= start[row]) & (good_until <= start[row]))
-        past = log[row, night - NOISE_NIGHTS : night]
+        good_until = since[rows] - MARGIN_NIGHTS
+        effect = np.log(ratio) * ((night >= start[rows]) & (good_until <= start[rows]))
+        past = log[rows, night - NOISE_NIGHTS : night]
         decision, used = rerun(rng, past, effect)
-        n_suspects += row.size
+        n_suspects += rows.size
         n_blocks += int(used.sum())
-        opens = (decision == 1) | (alarms[row, night] & (decision == 0))
-        before = opens & (night < start[row])
+        opens = (decision == 1) | (alarms[rows, night] & (decision == 0))
+        before = opens & (night < start[rows])
         n_false += int(before.sum())
-        opened[row[opens & ~before]] = night
-        waits = row[~opens]
+        opened[rows[opens & ~before]] = night
+        waits = rows[~opens]
         rest_until[waits], ignored_until[waits] = night + 1 + REST_NIGHTS, night
         if ratio == 1:  # count every false regression, not only the first of a window
             opened[:] = -1

@@ -1,4 +1,4 @@
-"""Cause one fault at a numbered step of an operation: used by ``faults.py store``.
+"""Cause one fault at a numbered step of an operation.
 
 A step is a call of the operating system (`SystemFaults`) or of a method of the files object of a
 store (`FileFaults`, for folders and buckets). Each object is used once, in a process of its own,
@@ -57,17 +57,7 @@ FILE_FAULTS: dict[str, set[str] | None] = {
 
 
 class _Faults:
-    """Count steps, and cause a fault at one of them.
-
-    Parameters
-    ----------
-    fault : str
-        Name of the fault; empty: only count.
-    step : int
-        Number of the step, from 0.
-    seed : int
-        Chooses details of the fault.
-    """
+    """Count steps, and cause a fault at the step of a number; without a name, only count."""
 
     def __init__(self, fault: str, step: int, seed: int) -> None:
         self.fault, self.step = fault, step
@@ -93,7 +83,7 @@ class SystemFaults(_Faults):
     def install(self) -> None:
         """Begin to count and to fail; cannot be undone in this process."""
         sys.addaudithook(self._audit)
-        os.fsync = self._fsync
+        os.fsync = self._fsync  # type: ignore[assignment]
 
     def _audit(self, event: str, args: tuple[Any, ...]) -> None:
         if event not in _EVENTS or self._inside or not str(args[0]).startswith(self.root):
@@ -163,13 +153,7 @@ class SystemFaults(_Faults):
 
 
 class FileFaults(_Faults):
-    """A files object whose methods fail: for folders and for buckets.
-
-    Parameters
-    ----------
-    files : LocalFiles or similar
-        The object; its other attributes are available unchanged.
-    """
+    """A files object whose methods fail: for folders and for buckets."""
 
     def __init__(self, fault: str, step: int, seed: int, files: Any) -> None:
         super().__init__(fault, step, seed)

@@ -12,12 +12,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 from random import Random
 from typing import Any
 
-from _diagnosis_draw import base, cluster, small
-from _diagnosis_faults import KEEP, MB, NAPS, NO_SPILL, NOT_ENDED, OLD_SOON, Fault
-from _diagnosis_plants import (
+from distributed import Client
+
+from validation.diagnosis.fixed_faults import KEEP, MB, NAPS, NO_SPILL, NOT_ENDED, OLD_SOON, Fault
+from validation.diagnosis.plants import (
     array_sum,
     block_scheduler,
     both,
@@ -31,6 +33,7 @@ from _diagnosis_plants import (
     kill_one,
     late_start,
     lose_results,
+    refill,
     reuse,
     send_arrays,
     send_data,
@@ -40,7 +43,7 @@ from _diagnosis_plants import (
     standardize,
     with_neighbours,
 )
-from _diagnosis_tasks import (
+from validation.diagnosis.tasks import (
     blas,
     chain,
     flat,
@@ -57,13 +60,54 @@ from _diagnosis_tasks import (
     python_loop,
     spin,
     sum_in_c,
+    tree,
+    uneven,
 )
-from distributed import Client
 
 __all__ = ["random_set"]
 
+Run = Callable[[Client], Any]
+
+
 #: True where a worker or its results are lost, apart from the loss itself.
 LOSS = ("recomputed", "too_few_tasks", "stragglers", "slow_worker")
+
+
+def cluster(rng: Random, least: int = 2, most: int = 2) -> tuple[dict[str, Any], int]:
+    """Return options of a cluster with a number of threads in a range, and that number."""
+    n_threads = rng.randint(least, most)
+    per_worker = rng.choice([n for n in (1, 1, 2) if n_threads % n == 0])
+    shape = {"n_workers": n_threads // per_worker, "threads_per_worker": per_worker}
+    return ({} if shape == {"n_workers": 2, "threads_per_worker": 1} else shape), n_threads
+
+
+def small(rng: Random, low: int, high: int) -> dict[str, Any]:
+    """Return options of two workers with a memory limit in a range, in MB."""
+    return {"memory_limit": rng.randint(low, high) * MB}
+
+
+def base(rng: Random, seconds: float, n_threads: int = 2, work: Callable = spin) -> Run:
+    """Return a workload that keeps threads busy for about some seconds."""
+    each = rng.uniform(0.04, 0.15)
+    count = max(8 * n_threads, round(seconds * n_threads / each))
+    kind = rng.choice(("flat", "uneven", "tree", "chains", "stages", "neighbours", "refill"))
+    if kind == "uneven":
+        return uneven(work, *(each * rng.uniform(0.5, 1.5) for _ in range(count)))
+    if kind == "tree":
+        return tree(work, round(0.85 * count), each)
+    if kind == "chains":
+        # Dask starts two chains a thread: of three, the first free worker gets all of the rest.
+        width = n_threads * rng.choice((2, 4))
+        return chain(work, -(-count // width), each, width=width)
+    if kind == "refill":
+        return refill(work, count, each, 3 * n_threads)
+    if kind == "flat":
+        return flat(work, count, each)
+    n_stages, reach = rng.randint(2, 4), 1 if kind == "stages" else rng.randint(1, 3)
+    width = max(6 * n_threads, count // n_stages)
+    links = (lambda n: [n]) if kind == "stages" else (lambda n: [n, (n + reach) % width])
+    stages = [layer(work, width, each, links if n else None) for n in range(n_stages)]
+    return graph(*((f"stage{n}", rows) for n, rows in enumerate(stages)))
 
 
 # Faults: each takes a random generator, and returns arguments of `Fault` without the name.
@@ -210,9 +254,12 @@ def unmanaged(rng: Random) -> dict[str, Any]:
     common = dict(rules=("unmanaged",), cluster=options, config={**OLD_SOON, **KEEP})
     if rng.random() < 0.5:  # on two workers, and a few more because one may get fewer tasks
         return dict(**common, run=flat(leak, count, -(-2 * kept // count)), allowed=NAPS)
-    return dict(
-        **common, run=base(rng, 3.0), prepare=lambda client: (client.run(leak, kept), time.sleep(2))
-    )
+    return dict(**common, run=base(rng, 3.0), prepare=partial(leak_before, kept))
+
+
+def leak_before(megabytes: int, client: Client) -> None:
+    client.run(leak, megabytes)
+    time.sleep(2)
 
 
 def paused_workers(rng: Random) -> dict[str, Any]:
@@ -365,17 +412,7 @@ def import_everywhere(client: Client) -> None:
 
 
 def random_set(seed: int, n_faults: int, n_healthy: int) -> list[Fault]:
-    """Return faults, then healthy runs.
-
-    Parameters
-    ----------
-    seed : int
-        Number of the set.
-    n_faults : int
-        Faults of each kind.
-    n_healthy : int
-        Healthy runs.
-    """
+    """Return a number of faults of each kind, then healthy runs; other ones for each seed."""
 
     def drawn(kind: Callable[[Random], dict[str, Any]], number: int) -> Fault:
         # A generator for each, so that other kinds do not change what is drawn.

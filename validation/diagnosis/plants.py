@@ -1,4 +1,4 @@
-"""What is planted by `_diagnosis_faults` and `_diagnosis_random`: functions that take a client."""
+"""What is planted by `fixed_faults` and `random_faults`: functions that take a client."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
-from _diagnosis_tasks import fail_first, graph, increase, make, mix, nap_where, spin
 from distributed import Client, as_completed, wait
+
+from validation.diagnosis.tasks import fail_first, graph, increase, make, mix, nap_where, spin
 
 __all__ = [
     "array_sum",
@@ -147,7 +148,7 @@ def slow_sending(latency: float, rate: float) -> Callable[[Client], Any]:
 
 def exchange(size: int, rounds: int = 4, width: int = 8) -> Callable[[Client], Any]:
     """Return a function in which each task needs results of all workers."""
-    rows = [(make, (size,), []) for _ in range(width)]
+    rows: list[Any] = [(make, (size,), []) for _ in range(width)]
     mixed = [(mix, (size,), [(n * 3 + m) % width for m in (0, 1, 5)]) for n in range(width)]
     return graph(("make", rows), *[(f"mix{n}", mixed) for n in range(rounds)])
 
@@ -267,7 +268,7 @@ def slow_where(slow: float, fast: float, work: Callable, count: int) -> Callable
 
     def run(client: Client) -> None:
         names = (0,) if slow != fast else ()
-        columns = [[slow] * count, [fast] * count, [names] * count, [work] * count]
+        columns: list[Any] = [[slow] * count, [fast] * count, [names] * count, [work] * count]
         wait(client.map(nap_where, *columns, pure=False))
 
     return run

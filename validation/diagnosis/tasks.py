@@ -1,4 +1,4 @@
-"""Tasks and graphs of the faults of `_diagnosis_faults`."""
+"""Tasks and graphs in which faults are planted."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ def graph(*layers: tuple[str, list[tuple[Any, ...]]]) -> Callable[[Client], Any]
     """
 
     def run(client: Client) -> None:
-        token, tasks, before = tokenize(time.time()), {}, []
+        token, tasks, before = tokenize(time.time()), {}, list[Any]()
         for name, rows in layers:
             keys = [(f"{name}-{token}", number) for number in range(len(rows))]
             for key, (function, arguments, inputs) in zip(keys, rows, strict=True):

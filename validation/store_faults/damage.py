@@ -1,20 +1,19 @@
-"""Damage run files and count what `check` and `open` find: for ``faults.py store``."""
+"""Damage run files and count what `check` and `open` find."""
 
 from __future__ import annotations
 
 import random
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
-
-from validation.synthetic_runs import make_run
 
 from benchkit.errors import UnreadableRun
 from benchkit.store import runfile
 from benchkit.store.runfile import run_name
 from benchkit.store.store import Store
+from validation.synthetic_runs import make_run
 
-__all__ = ["damage_all"]
+__all__ = ["count_found"]
 
 _ZEROED_BYTES = 64
 
@@ -44,24 +43,8 @@ KINDS: dict[str, Callable[[bytearray, random.Random], None]] = {
 }
 
 
-def damage_all(times: int, seed: int) -> int:
-    """Print how many damaged files are found; return the number of those that are not.
-
-    Parameters
-    ----------
-    times : int
-        Number of files for each kind of damage.
-    seed : int
-        Chooses the places.
-
-    Returns
-    -------
-    int
-        Files that `Store.check` does not name, or `Store.open` opens.
-    """
-    heads = ("files", "check names it", "open refuses it")
-    print(f"\n{'damage of a run file':<22}" + "".join(f"{head:>17}" for head in heads))
-    n_wrong = 0
+def count_found(times: int, seed: int) -> Iterator[tuple[str, int, int]]:
+    """Yield a kind of damage, how many of the files `check` names, and how many `open` refuses."""
     with tempfile.TemporaryDirectory(prefix="store-damage-") as folder:
         store = Store(folder)
         run_id = store.add(make_run(seed=seed))
@@ -80,6 +63,4 @@ def damage_all(times: int, seed: int) -> int:
                     store.open(run_id)
                     continue
                 n_refused += 1
-            print(f"{kind:<22}{times:>17}{n_named:>17}{n_refused:>17}", flush=True)
-            n_wrong += 2 * times - n_named - n_refused
-    return n_wrong
+            yield kind, n_named, n_refused

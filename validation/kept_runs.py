@@ -1,4 +1,4 @@
-"""Runs of workloads on clusters of several shapes, for `benchmarks/whatif.py`."""
+"""Runs of workloads on clusters of several shapes."""
 
 from __future__ import annotations
 
@@ -73,17 +73,6 @@ def median_run(runs: list[benchkit.Run]) -> benchkit.Run:
 
 
 def same_graph(run: benchkit.Run, other: benchkit.Run) -> bool:
-    """Return whether two runs had the same number of tasks, to 1 %.
-
-    Parameters
-    ----------
-    run, other : Run
-        Runs of a workload.
-
-    Returns
-    -------
-    bool
-        False where the graph depends on the number of workers or threads.
-    """
+    """Return whether two runs had the same number of tasks, to 1 %: not if it follows the shape."""
     counts = [run.metrics["n_tasks"], other.metrics["n_tasks"]]
     return abs(counts[0] - counts[1]) <= 0.01 * max(counts)

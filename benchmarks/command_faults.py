@@ -1,4 +1,7 @@
-"""End commands by signals at random moments: used by ``faults.py commands``."""
+"""End commands by signals at random moments: ``python benchmarks/command_faults.py [--times N]``.
+
+Ends with exit code 1 if a process, a port, a file or a secret is left.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +16,12 @@ from collections import Counter
 from pathlib import Path
 from signal import SIGHUP, SIGINT, SIGKILL, SIGTERM
 
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
 from validation.ended_commands import AB, BISECT, NIGHTLY, RUN, SECRET, EndedCommand
 from validation.synthetic_runs import make_run
 
 from benchkit import Store
-
-__all__ = ["main_commands"]
 
 #: Command -> arguments, and states of which one is awaited.
 COMMANDS = {
@@ -37,12 +40,12 @@ COMMANDS = {
 MAX_DELAY_S = 3.0
 
 
-def main_commands(words: list[str]) -> None:
-    """Print what is left by each command and signal; exit with 1 if anything is."""
-    parser = argparse.ArgumentParser(prog="faults.py commands")
+def main() -> int:
+    """Print what is left by each command and signal."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--times", type=int, default=50)
     parser.add_argument("--seed", type=int, default=0)
-    given = parser.parse_args(words)
+    given = parser.parse_args()
     counts: Counter[str] = Counter()
     for number in range(given.times):
         problems = _end_once(random.Random(given.seed * 1_000_000 + number), counts)
@@ -50,7 +53,7 @@ def main_commands(words: list[str]) -> None:
             counts["with a fault"] += 1
             print(f"number {number}: {problems}", flush=True)
     print(", ".join(f"{count} {what}" for what, count in sorted(counts.items())))
-    sys.exit(bool(counts["with a fault"]))
+    return int(counts["with a fault"] > 0)
 
 
 def _end_once(chance: random.Random, counts: Counter[str]) -> list[str]:
@@ -90,3 +93,7 @@ def _end_once(chance: random.Random, counts: Counter[str]) -> list[str]:
         command.kill()
         shutil.rmtree(command.temporary, ignore_errors=True)
         shutil.rmtree(folder, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

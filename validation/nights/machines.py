@@ -1,6 +1,8 @@
-"""Score the causes of alarms where several machines measure the same workloads."""
+"""Nights of several machines that measure the same workloads, and the causes of their alarms."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -12,36 +14,26 @@ MACHINES, WORKLOADS = 3, 20
 BUSY_NIGHTS, CHANGED_SHARE = 6, 0.15
 
 
-def several_machines(quiet: np.ndarray, history: int, n_reports: int = 40) -> None:
-    """Print how alarms are called: of a slow machine, of changed code, and of neither."""
-    print(f"several machines: {n_reports} x {MACHINES} machines x {WORKLOADS} workloads")
-    for title, size, machine, code in (
-        ("nothing changes", 1.0, False, False),
-        ("one machine is 15 % slower for some nights", 1.15, True, False),
-        ("code is 10 % slower in some workloads on all machines", 1.10, False, True),
-        ("both", 1.10, True, True),
-    ):
+#: Title of a situation, size of the change, and whether the machine or the code changes.
+SITUATIONS = (
+    ("nothing changes", 1.0, False, False),
+    ("one machine is 15 % slower for some nights", 1.15, True, False),
+    ("code is 10 % slower in some workloads on all machines", 1.10, False, True),
+    ("both", 1.10, True, True),
+)
+
+
+def causes_of_reports(
+    quiet: np.ndarray, history: int, n_reports: int
+) -> Iterator[tuple[str, list[tuple[np.ndarray, int, list[tuple[int, int, str]]]]]]:
+    """Yield each situation with its reports: changed series, first night, and causes of alarms."""
+    for title, size, machine, code in SITUATIONS:
         rng = np.random.default_rng(11)
-        counts = {"code": 0, "unclear": 0, "infrastructure": 0}
-        found = planted = right = n_nights = 0
+        reports = []
         for _ in range(n_reports):
             values, affected, start = _report(rng, quiet, size, machine, code)
-            causes = _causes(values, history)
-            n_nights += values.shape[0] * (values.shape[1] - history)
-            seen = set()
-            for row, index, cause in causes:
-                is_hit = affected[row] and index >= start - 5
-                if is_hit:
-                    right += cause == "code" and row not in seen
-                    seen.add(row)
-                else:
-                    counts[cause] += 1
-            found += len(seen)
-            planted += int(affected.sum())
-        text = ", ".join(f"{cause} {100 * n / n_nights:.3f}" for cause, n in counts.items())
-        print(f"  {title}: other alarms / 100 series-nights by cause: {text}")
-        if planted:
-            print(f"    of {planted} changed series {found} found, {right} of them called code")
+            reports.append((affected, start, _causes(values, history)))
+        yield title, reports
 
 
 def _report(

@@ -1,4 +1,4 @@
-"""Score the search for changed task groups on nightly series: each series stands for a group.
+"""Workloads whose task groups are nightly series.
 
 A workload is a benchmark with the series of its parameters, measured on the same nights of one
 machine (`families`), series of different benchmarks on the same nights of one machine (`same
@@ -12,23 +12,22 @@ of quiet windows: a report is then not wrong about the share.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
 from benchkit.analysis.compare.group_cells import LEAST_SHARE
-from benchkit.analysis.regression.lasting_changes import LASTING_NIGHTS, find_lasting_changes
+from validation.nights.windows import NIGHTS, is_quiet
 
-#: Nights of a window, nights before the first judged one, and nights in which a change is found.
-NIGHTS, HISTORY, WITHIN = 110, 30, 20
 MIN_GROUPS, MAX_GROUPS = 4, 12
 
 
-def group_nights(folder: Path, stride: int, is_quiet: Callable[[np.ndarray], bool]) -> None:
-    """Print false and found changes of shares per night of a workload."""
-    print("task groups: reports per 100 nights of a workload, all groups together")
+def workloads_of_groups(
+    folder: Path, stride: int
+) -> Iterator[tuple[str, list[np.ndarray], bool, np.random.Generator]]:
+    """Yield title, seconds of the groups of each workload, and whether bytes are searched, too."""
     for title, prefix, same_nights, half in (
         ("families, chosen on", "more-", True, 0),
         ("families, other half", "more-", True, 1),
@@ -42,19 +41,15 @@ def group_nights(folder: Path, stride: int, is_quiet: Callable[[np.ndarray], boo
             continue
         rng = np.random.default_rng(1)
         if same_nights is None:
-            logs = _same_nights(folder, prefix, is_quiet, rng)
-            seconds = [_seconds(log, rng) for log in logs]
-            _score(title, [rows / rows.sum(axis=0) for rows in seconds], is_quiet, rng)
-            continue
-        windows = _windows(folder, prefix, stride, is_quiet, same_nights)
-        if half is not None:
-            windows = {
-                key: rows for key, rows in windows.items() if _half(key, same_nights) == half
-            }
-        logs = [w for ws in windows.values() for w in ws] if same_nights else _mixed(windows, rng)
-        seconds = [_seconds(log, rng) for log in logs]
-        _score(title, [rows / rows.sum(axis=0) for rows in seconds], is_quiet, rng)
-        _score_per_task(seconds, rng)
+            logs = _same_nights(folder, prefix, rng)
+        else:
+            windows = _windows(folder, prefix, stride, same_nights)
+            if half is not None:
+                windows = {k: rows for k, rows in windows.items() if _half(k, same_nights) == half}
+            logs = (
+                [w for ws in windows.values() for w in ws] if same_nights else _mixed(windows, rng)
+            )
+        yield title, [_seconds(log, rng) for log in logs], same_nights is not None, rng
 
 
 def _half(key: str, same_nights: bool) -> int:
@@ -63,9 +58,7 @@ def _half(key: str, same_nights: bool) -> int:
     return zlib.crc32(text.encode()) % 2
 
 
-def _same_nights(
-    folder: Path, prefix: str, is_quiet: Callable[[np.ndarray], bool], rng: np.random.Generator
-) -> list[np.ndarray]:
+def _same_nights(folder: Path, prefix: str, rng: np.random.Generator) -> list[np.ndarray]:
     """Return 500 workloads whose groups are different benchmarks on the same nights."""
     about = pd.read_csv(folder / f"{prefix}series.csv").set_index("series")
     table = pd.read_parquet(folder / f"{prefix}values.parquet")
@@ -95,11 +88,7 @@ def _same_nights(
 
 
 def _windows(
-    folder: Path,
-    prefix: str,
-    stride: int,
-    is_quiet: Callable[[np.ndarray], bool],
-    same_nights: bool,
+    folder: Path, prefix: str, stride: int, same_nights: bool
 ) -> dict[str, list[np.ndarray]]:
     """Return windows of logarithms with quiet rows: by family, or one row each by series."""
     about = pd.read_csv(folder / f"{prefix}series.csv").set_index("series")
@@ -155,63 +144,5 @@ def _seconds(log: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     return seconds[large]
 
 
-def _odds(workloads: list[np.ndarray]) -> list[np.ndarray]:
+def odds_of(workloads: list[np.ndarray]) -> list[np.ndarray]:
     return [shares / (1 - shares) for shares in workloads]
-
-
-def _score_per_task(seconds: list[np.ndarray], rng: np.random.Generator) -> None:
-    """Print false reports of seconds per task alone, and of shares with bytes per task."""
-    odds = _odds([rows / rows.sum(axis=0) for rows in seconds])
-    noise = [0.03 * rng.random((len(rows), 1)) for rows in seconds]
-    nbytes = [np.exp(level * rng.standard_normal((len(level), NIGHTS))) for level in noise]
-    rates = []
-    for searched in (
-        seconds,
-        [np.concatenate(rows) for rows in zip(odds, nbytes, strict=True)],
-        [np.concatenate(rows) for rows in zip(odds, seconds, strict=True)],
-    ):
-        found = find_lasting_changes(searched)
-        n_false = sum(each.night >= HISTORY for changes in found for each in changes)
-        rates.append(100 * n_false / len(seconds) / (NIGHTS - HISTORY))
-    print(
-        "    false in all, of seconds per task alone {:.3f}, of shares and bytes per task {:.3f}, "
-        "of shares and seconds per task {:.3f}".format(*rates)
-    )
-
-
-def _score(
-    title: str,
-    workloads: list[np.ndarray],
-    is_quiet: Callable[[np.ndarray], bool],
-    rng: np.random.Generator,
-) -> None:
-    found = find_lasting_changes(_odds(workloads))
-    n_false = np.array([sum(each.night >= HISTORY for each in changes) for changes in found])
-    quiet = np.array([all(is_quiet(np.log(r / (1 - r))) for r in rows) for rows in workloads])
-    n_nights = NIGHTS - HISTORY
-    print(
-        f"  {title}: {len(workloads)} workloads, {sum(map(len, workloads))} series: false "
-        f"{100 * n_false[quiet].sum() / max(quiet.sum(), 1) / n_nights:.3f} where all shares are "
-        f"quiet ({quiet.mean():.0%}), {100 * n_false.sum() / len(workloads) / n_nights:.3f} in all"
-    )
-    start = rng.integers(40, NIGHTS - WITHIN - 2, len(workloads))
-    for size in (1.1, 1.2):
-        planted = [rows.copy() for rows in workloads]
-        for rows, first in zip(planted, start, strict=True):
-            rows[0, first:] *= size
-            rows /= rows.sum(axis=0)
-        hits = [
-            [each for each in changes if first <= each.night < first + WITHIN]
-            for changes, first in zip(find_lasting_changes(_odds(planted)), start, strict=True)
-        ]
-        delay = np.array(
-            [h[0].night - s + 1 if h else np.inf for h, s in zip(hits, start, strict=True)]
-        )
-        right = [h[0].row == 0 for h in hits if h]
-        soon = LASTING_NIGHTS + 1
-        print(
-            f"    group of 2 to 10 % takes {size - 1:.0%} more: found in {soon} nights "
-            f"{np.mean(delay <= soon):.2f}, in {WITHIN} {np.mean(delay <= WITHIN):.2f}, "
-            f"right group {np.mean(right):.2f}",
-            flush=True,
-        )

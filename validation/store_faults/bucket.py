@@ -1,6 +1,6 @@
-"""Cause faults in the requests of operations on a store in a bucket: for ``faults.py store``.
+"""Cause faults in the requests of operations on a store in a bucket.
 
-As `_store_faults`, with an emulated S3 server behind a proxy: each injection disturbs one request
+As `harness`, with an emulated S3 server behind a proxy: each injection disturbs one request
 of one operation, or this request and all after it, as when the client is killed or its network is
 gone. Then, without faults, the same must hold as for a store in a folder.
 """
@@ -19,16 +19,15 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from _store_faults import SHAPES, Case, Harness
-from _store_operations import OPERATIONS
-from validation import s3_server
-from validation.fault_proxy import FaultProxy
-
 from benchkit.errors import BenchkitError
 from benchkit.store import bucket
 from benchkit.store.bucket import BucketFiles
 from benchkit.store.files import LocalFiles
 from benchkit.store.store import Store
+from validation import s3_server
+from validation.fault_proxy import FaultProxy
+from validation.store_faults.harness import SHAPES, Case, Harness
+from validation.store_faults.operations import OPERATIONS
 
 __all__ = ["bucket_harness"]
 
@@ -49,17 +48,7 @@ _SILENT_S = 300.0
 
 
 class BucketHarness(Harness):
-    """Cases of a store in a bucket.
-
-    Parameters
-    ----------
-    folder : Path
-        Folder for the templates.
-    seed : int
-        Chooses the order of the cases.
-    proxy : FaultProxy
-        Proxy of the server; ``AWS_ENDPOINT_URL`` is its address.
-    """
+    """Cases of a store in a bucket behind a proxy, whose address is ``AWS_ENDPOINT_URL``."""
 
     faults = tuple(_FAULTS)
 
@@ -80,7 +69,7 @@ class BucketHarness(Harness):
                 yield Case(operation, shape, fault, step, "request")
 
     @contextmanager
-    def _stage(self, shape: str, name: str) -> Iterator[str]:
+    def _stage(self, shape: str, name: str) -> Iterator[Any]:
         """Yield the address of a copy of a template."""
         url = f"s3://{s3_server.BUCKET}/{uuid4().hex}"
         template, files = LocalFiles(self.templates[shape] / "store"), BucketFiles(url)

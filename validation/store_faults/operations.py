@@ -1,4 +1,4 @@
-"""Operations of a store, runs for them and what files must contain: used by ``faults.py store``."""
+"""Operations of a store, runs for them and what files must contain."""
 
 from __future__ import annotations
 
@@ -8,13 +8,11 @@ from contextlib import suppress
 from hashlib import sha256
 from typing import Any
 
-from validation.synthetic_runs import make_run
-
 from benchkit.measure.run_ids import derived_id
-from benchkit.store.files import LocalFiles
 from benchkit.store.manifest import STORE_FILE
 from benchkit.store.runfile import encode_run, run_name
 from benchkit.store.store import Store
+from validation.synthetic_runs import make_run
 
 __all__ = ["NEW", "NEW_FILES", "OLD", "OLD_IDS", "OPERATIONS", "unequal_files"]
 
@@ -61,7 +59,7 @@ OPERATIONS: dict[str, Callable[[Store], Any]] = {
 }
 
 
-def unequal_files(store_files: LocalFiles, before: dict[str, str]) -> list[str]:
+def unequal_files(store_files: Any, before: dict[str, str]) -> list[str]:
     """Return what is wrong with the visible files of a store."""
     problems = []
     seen = {}

@@ -1,0 +1,1 @@
+"""Windows of nightly series, real and simulated, with changes at known places."""
