@@ -184,7 +184,8 @@ def differences(before: dict[str, Any], after: dict[str, Any]) -> Iterator[str]:
         old, new = (json.dumps(side.get(name), indent=1).splitlines() for side in (before, after))
         if old != new:
             changed = [line for line in difflib.unified_diff(old, new, n=0) if line[:2] != "@@"]
-            yield "\n  ".join([f"{name}: {len(changed) - 2} lines differ", *changed[2:10]])
+            shown = [line[:150] for line in changed[2:10]]
+            yield "\n  ".join([f"{name}: {len(changed) - 2} lines differ", *shown])
 
 
 def main() -> None:
