@@ -34,7 +34,7 @@ LOOKS = (3, 5, 8, 12, 20)
 #: Smallest probability of detecting a change by the last look for which a test continues. With 0.45
 #: a tenth of the blocks is saved and .62 of the changes are found instead of .65. A level of 0.92
 #: finds them again, with false-discovery rates of .06 to .07.
-LEAST_POWER = 0.35
+MIN_POWER = 0.35
 #: Share of changed tests that the predictive power assumes before a change is detected.
 EXPECTED_SHARE = 0.1
 
@@ -52,7 +52,7 @@ def next_step(
     level: float = 0.95,
     same: float = 0.05,
     looks: tuple[int, ...] = LOOKS,
-    hope: float = LEAST_POWER,
+    hope: float = MIN_POWER,
 ) -> NDArray[np.int64]:
     """Return for each test whether to run another block, or its final decision.
 

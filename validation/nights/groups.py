@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from benchkit.analysis.compare.group_cells import LEAST_SHARE
+from benchkit.analysis.compare.group_cells import MIN_SHARE
 from validation.nights.windows import NIGHTS, is_quiet
 
 MIN_GROUPS, MAX_GROUPS = 4, 12
@@ -139,7 +139,7 @@ def _seconds(log: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     weight = rng.dirichlet(np.full(len(log), 0.8)) + 0.003
     weight[0] = rng.uniform(0.02, 0.10) / 0.9 * weight[1:].sum()
     seconds = weight[:, None] * np.exp(log)
-    large = np.median(seconds / seconds.sum(axis=0), axis=1) >= LEAST_SHARE
+    large = np.median(seconds / seconds.sum(axis=0), axis=1) >= MIN_SHARE
     large[0] = True
     return seconds[large]
 

@@ -23,9 +23,9 @@ __all__ = ["CauseChanges", "cause_changes", "difference_table"]
 #: Largest number of causes in the sentence.
 CAUSES_NAMED = 3
 #: Smallest share of the whole difference for a cause, or a lower bound, in the sentence.
-LEAST_SHARE = 0.1
+MIN_SHARE = 0.1
 #: Smallest share of a cause's difference for a task group to be named with the cause.
-MOST_OF_IT = 0.5
+MAIN_SHARE = 0.5
 
 
 @dataclass(frozen=True, repr=False)
@@ -48,7 +48,7 @@ class CauseChanges:
     @property
     def sentence(self) -> str:
         """The causes that moved, and the lower bound that moved, as one sentence."""
-        large = self.causes["seconds"].abs() > LEAST_SHARE * abs(self.total_s)
+        large = self.causes["seconds"].abs() > MIN_SHARE * abs(self.total_s)
         named = [
             (row.seconds, CAUSES_SHORT[row.cause] + (f" ({row.group})" if row.group else ""))
             for row in self.causes[large].head(CAUSES_NAMED).itertuples()
@@ -64,7 +64,7 @@ class CauseChanges:
         if before != after:
             return f"; the largest lower bound is {after} ({new}), it was {before} ({old})"
         change = float(self.bounds.loc[after, "contender_s"] - self.bounds.loc[after, "baseline_s"])
-        if abs(change) <= LEAST_SHARE * abs(self.total_s) or old == new:
+        if abs(change) <= MIN_SHARE * abs(self.total_s) or old == new:
             return ""
         return f"; the largest lower bound, {after}, went from {old} to {new}"
 
@@ -129,7 +129,7 @@ def _main_groups(sides: Sequence[Sequence[Limits]], causes: pd.DataFrame) -> lis
         name = ""
         if row.cause in difference.index and row.seconds:
             share = difference[row.cause] / row.seconds
-            if share.idxmax() and share.max() >= MOST_OF_IT:
+            if share.idxmax() and share.max() >= MAIN_SHARE:
                 name = str(share.idxmax())
         names.append(name)
     return names

@@ -14,7 +14,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from benchkit.analysis.compare.group_cells import (
-    LEAST_SHARE,
+    MIN_SHARE,
     SAME,
     UNITS,
     GroupCells,
@@ -29,7 +29,7 @@ from benchkit.analysis.effects import compare as compare_arrays
 __all__ = ["SHARES", "compare_groups"]
 
 #: Largest number of groups of a workload that are found one after the other.
-MOST_FOUND = 5
+MAX_FOUND = 5
 #: Shares that are tested, and of what they are: of thread-seconds, and of processor time, which
 #: other programs on the machine change less.
 SHARES = {"group_share": "seconds", "group_cpu_share": "cpu"}
@@ -85,17 +85,17 @@ def _share_rows(
         }
         for cell in cells
     ]
-    remaining = [np.flatnonzero(np.minimum(*row["group_share"]) >= LEAST_SHARE) for row in shares]
+    remaining = [np.flatnonzero(np.minimum(*row["group_share"]) >= MIN_SHARE) for row in shares]
     rows: dict[tuple[int, int, str], dict[str, Any]] = {}
     alpha = np.zeros(len(cells))
     searched = set(range(len(cells)))
-    for step in range(MOST_FOUND):
+    for step in range(MAX_FOUND):
         keys = [
             (w, group, metric)
             for w in searched
             for group in remaining[w].tolist()
             for metric, pair in shares[w].items()
-            if len(remaining[w]) > 1 and min(pair[0][group], pair[1][group]) >= LEAST_SHARE
+            if len(remaining[w]) > 1 and min(pair[0][group], pair[1][group]) >= MIN_SHARE
         ]
         if not keys:
             break

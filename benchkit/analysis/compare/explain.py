@@ -44,9 +44,9 @@ GROUPS_NAMED = 2
 #: Largest number of kinds of memory in the sentence.
 KINDS_NAMED = 3
 #: Smallest difference of the results of a task group in the sentence, in B.
-LEAST_BYTES = 1_000_000
+MIN_BYTES = 1_000_000
 #: Smallest share of the whole for a part in the sentence.
-LEAST_SHARE = 0.05
+MIN_SHARE = 0.05
 
 
 @dataclass(frozen=True, repr=False)
@@ -73,7 +73,7 @@ class Explanation:
     def sentence(self) -> str:
         """The largest parts, of either sign, and the causes; either sums to the total."""
         rest = self.parts["group"].isin([IDLE, UNEXPLAINED])
-        large = self.parts["seconds"].abs() > LEAST_SHARE * abs(self.total_s)
+        large = self.parts["seconds"].abs() > MIN_SHARE * abs(self.total_s)
         shown = pd.concat([self.parts[large & ~rest].head(GROUPS_NAMED), self.parts[large & rest]])
         named = [(row.seconds, _part_name(row.group, row.activity)) for row in shown.itertuples()]
         total, parts = signed_parts(self.total_s, named, "all other parts")
@@ -90,7 +90,7 @@ class Explanation:
             groups = [
                 f"{_signed_bytes(value)} in results of {name}"
                 for name, value in size.items()
-                if abs(value) > max(LEAST_BYTES, LEAST_SHARE * size.abs().max())
+                if abs(value) > max(MIN_BYTES, MIN_SHARE * size.abs().max())
             ]
             text += f" {', '.join(groups[:GROUPS_NAMED])}." if groups else ""
         return text.strip()

@@ -21,7 +21,7 @@ __all__ = ["FrameSamples", "find_frame", "frame_samples"]
 
 #: Smallest mean number of samples of a run inside a function, and outside of it, with which it is
 #: tested.
-LEAST_SAMPLES = 5.0
+MIN_SAMPLES = 5.0
 #: Share of the largest change of the found functions from which on a function that they call is
 #: named instead of them.
 INNER_SHARE = 0.8
@@ -135,7 +135,7 @@ def _tested(sides: Sequence[Sequence[FrameSamples]]) -> tuple[list[Frame], Array
     for frame in sorted({frame for run in runs for frame in run.counts}):
         counts = tuple(run.counts.get(frame, 0) for run in runs)
         mean = math.fsum(counts) / len(runs)
-        if min(mean, totals.mean() - mean) < LEAST_SAMPLES:
+        if min(mean, totals.mean() - mean) < MIN_SAMPLES:
             continue
         same = chosen.get(counts)
         if same is None or _depth(frame, runs) > _depth(same, runs):

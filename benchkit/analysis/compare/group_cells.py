@@ -23,7 +23,7 @@ __all__ = [
 
 #: Smallest share of the thread-seconds with which a group is tested: the time of smaller groups is
 #: that of few samples of the clock.
-LEAST_SHARE = 0.005
+MIN_SHARE = 0.005
 #: Group of a row about the whole run.
 WHOLE_RUN = ""
 #: Measure -> unit.
@@ -156,7 +156,7 @@ def amounts(cell: GroupCells) -> list[tuple[str, str, dict[str, Array]]]:
         counts = {arm: values[index] for arm, values in cell.n_tasks.items()}
         result.append((name, "group_tasks", counts))
         per_task = {
-            "group_task_time": cell.seconds if shares[index] >= LEAST_SHARE else {},
+            "group_task_time": cell.seconds if shares[index] >= MIN_SHARE else {},
             "group_task_bytes": cell.nbytes,
         }
         for metric, arrays in per_task.items():

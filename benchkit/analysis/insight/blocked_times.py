@@ -18,7 +18,7 @@ LONG_S = 0.5
 NOT_BLOCKED = "select ("
 #: Part of a blocked time from which on something else is its cause: garbage collection, which has a
 #: rule of its own, or other threads of the process, which held the GIL.
-MOST = 0.5
+MAX_SHARE = 0.5
 #: Longest time between two samples of the scheduler's counters.
 SAMPLE_S = 0.5
 
@@ -42,9 +42,9 @@ def blocked_times(case: Case) -> list[BlockedTime]:
         is_short = seconds < LONG_S and case.is_disturbed
         around = (stop - seconds - SAMPLE_S, stop + SAMPLE_S)
         collected_s = case.increase(case.scheduler, "gc_time", around).max()
-        if is_short or collected_s > MOST * seconds or stack.startswith(NOT_BLOCKED):
+        if is_short or collected_s > MAX_SHARE * seconds or stack.startswith(NOT_BLOCKED):
             continue
         others_s = message.get("process_cpu", np.nan) - message.get("own_cpu", np.nan)
         window = (stop - seconds, stop)
-        found.append(BlockedTime(seconds, window, others_s > MOST * seconds, stack))
+        found.append(BlockedTime(seconds, window, others_s > MAX_SHARE * seconds, stack))
     return found

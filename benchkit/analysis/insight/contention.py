@@ -22,7 +22,7 @@ from benchkit.analysis.insight.processor_use import (
 )
 from benchkit.store.run import Run
 
-__all__ = ["MOST_WAITS", "Contention", "stretch_of_tasks"]
+__all__ = ["MAX_WAITS", "Contention", "stretch_of_tasks"]
 
 #: Shares of the computing time with the GIL between which a run is to decide.
 GIL_SHARES = np.linspace(0.0, 1.0, 101)
@@ -30,7 +30,7 @@ GIL_SHARES = np.linspace(0.0, 1.0, 101)
 FEW_PROCESSORS = 1.1
 #: Share of the computing time in which the threads of a worker wait for each other, as by the GIL,
 #: although none holds it (they share the allocator and page faults), and where nothing is known.
-LEAST_SHARE, USUAL_SHARE = 0.35, 0.4
+MIN_SHARE, USUAL_SHARE = 0.35, 0.4
 #: Where processors are few, one that is not a task takes this many times its share from tasks:
 #: Linux prefers threads that have slept, and tasks find less in the processor's caches afterwards.
 PREFERENCE = 1.2
@@ -48,13 +48,13 @@ CPU_PER_BYTE = 2e-9
 #: Share of the processor seconds of an event loop in which it has the GIL.
 LOOP_SHARE = 0.5
 #: Waits of tasks for processors that sharing may explain / those by chance.
-MOST_WAITS = 2.0
+MAX_WAITS = 2.0
 #: Other tasks and threads whose distribution is computed; of more than half the mean is enough.
-MOST_OTHERS = 60
+MAX_OTHERS = 60
 #: Processes that are no workers: scheduler and client.
 OTHER_PROCESSES = 2
 #: Largest share of a processor, or of the GIL, that others use.
-MOST_LOAD = 0.9
+MAX_LOAD = 0.9
 #: Iterations after which the waits of tasks and others agree.
 N_ITERATIONS = 10
 #: Idle seconds to divide by where no thread is ever idle.
@@ -118,7 +118,7 @@ class Contention:
             gil = float(GIL_SHARES[np.abs(stretch * found.computing - 1.0).argmin()])
             return replace(found, gil=gil, gil_range=(gil, gil))
         if not np.isnan(found.held):
-            gil = LEAST_SHARE + (1 - LEAST_SHARE) * found.held
+            gil = MIN_SHARE + (1 - MIN_SHARE) * found.held
             least, most = np.clip([gil - SHARE_ERROR, gil + SHARE_ERROR], 0.0, 1.0).tolist()
             return replace(found, gil=gil, gil_range=(least, most))
         computing = min(1.0, seconds / (n_workers * duration)) * found.computing
@@ -128,7 +128,7 @@ class Contention:
         missed = (1 - GIL_SHARES)[:, None] ** n_ticks
         likelihood = np.where(is_late, 1 - missed, missed).prod(axis=1)
         held = min(1.0, float(np.average(GIL_SHARES, weights=likelihood)) / LATE_SHARE)
-        return replace(found, gil=LEAST_SHARE + (1 - LEAST_SHARE) * held)
+        return replace(found, gil=MIN_SHARE + (1 - MIN_SHARE) * held)
 
     def stretch(
         self, n_workers: int, nthreads: int, seconds: float, duration: float, gil: float
@@ -172,11 +172,11 @@ class Contention:
         # A thread waits while others hold the GIL: not while they sleep.
         busy = min(1.0, self.computing * shared) * min(1.0, seconds / (n_threads * duration))
         held = (nthreads - 1) * busy * self._share_held(gil)
-        return float(waits / (1 - min(MOST_LOAD, held)))
+        return float(waits / (1 - min(MAX_LOAD, held)))
 
     def _share_held(self, gil: float | np.ndarray) -> float | np.ndarray:
         """Return for which share of its computing time a task holds the GIL."""
-        without_locks: float | np.ndarray = np.maximum(0.0, gil - LEAST_SHARE) / (1 - LEAST_SHARE)
+        without_locks: float | np.ndarray = np.maximum(0.0, gil - MIN_SHARE) / (1 - MIN_SHARE)
         return without_locks if np.isnan(self.held) else self.held
 
     def _more_seconds(self, n_running: np.ndarray, gil: float | np.ndarray) -> np.ndarray:
@@ -196,14 +196,14 @@ class Contention:
         """Return how many times as long tasks take by the GIL, and by processors, as `curve`."""
         n_threads = n_workers * nthreads
         n_running = np.arange(n_threads + 1)
-        if n_threads > 2 * MOST_OTHERS:  # the values between these are almost on a line
-            n_running = np.geomspace(MOST_OTHERS, n_threads, MOST_OTHERS).round().astype(int)
-            n_running = np.unique(np.append(np.arange(MOST_OTHERS), n_running))
+        if n_threads > 2 * MAX_OTHERS:  # the values between these are almost on a line
+            n_running = np.geomspace(MAX_OTHERS, n_threads, MAX_OTHERS).round().astype(int)
+            n_running = np.unique(np.append(np.arange(MAX_OTHERS), n_running))
         moved = max(-self.transfers, CPU_PER_BYTE * sent)
         # The event loop uses the GIL, too: for transfers at any time, else between two tasks of a
         # thread, while other threads have theirs.
         loop_s = self.loops * (1 - 1 / nthreads) + self.transfers + moved
-        loop = min(MOST_LOAD, LOOP_SHARE * loop_s / (n_workers * duration))
+        loop = min(MAX_LOAD, LOOP_SHARE * loop_s / (n_workers * duration))
         # Mean value analysis of a closed network: a station with a queue (the GIL), one without.
         queue, responses = 0.0, []
         for n_sharing in range(1, nthreads + 1):
@@ -216,16 +216,16 @@ class Contention:
             return _at_all(n_running, response), np.ones(n_threads + 1)
         # Scheduler and client, transfers, and the event loops, which work while threads are idle.
         rest = self.background + max(0.0, self.others - self.loops + moved) / duration
-        load = min(MOST_LOAD * self.cores, rest)
+        load = min(MAX_LOAD * self.cores, rest)
         n_idle = n_threads - n_running
         loops = min(1.0, self.loops / max(n_threads * duration - seconds, SHORTEST_S)) * n_idle
-        count = np.arange(MOST_OTHERS)
+        count = np.arange(MAX_OTHERS)
         n_active = 1 + np.add.outer(count, count)
         counted = (n_active + (PREFERENCE - 1) * count) / self.cores
         waits = np.where(n_active > self.cores, counted, 1.0)
         share = np.clip(self.computing / response, 0, 1)[:, None]
         n_others = np.maximum(n_running - 1, 0)
-        tasks = stats.binom.pmf(count, np.minimum(n_others, MOST_OTHERS - 1)[:, None], share)
+        tasks = stats.binom.pmf(count, np.minimum(n_others, MAX_OTHERS - 1)[:, None], share)
         mean_tasks = n_others * share[:, 0]
         stretch = np.ones(len(n_running))
         # Others wait for processors as tasks do: the more wait, the more there are at a time.
@@ -235,7 +235,7 @@ class Contention:
             rest_pmf = stats.poisson.pmf(count, n_rest[:, None])
             stretch = np.einsum("ki,kj,ij->k", tasks, rest_pmf, waits)
             mean = np.maximum(1.0, (1 + mean_tasks + PREFERENCE * n_rest) / self.cores)
-            stretch = np.where(mean_tasks + n_rest > MOST_OTHERS / 2, mean, stretch)
+            stretch = np.where(mean_tasks + n_rest > MAX_OTHERS / 2, mean, stretch)
         return _at_all(n_running, response), _at_all(n_running, stretch)
 
 

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 
 from benchkit.analysis.insight.answer import Prediction
 from benchkit.analysis.insight.blame import most_threads
-from benchkit.analysis.insight.contention import MOST_WAITS, Contention
+from benchkit.analysis.insight.contention import MAX_WAITS, Contention
 from benchkit.analysis.insight.limits import Limits, run_limits, seconds_covered
 from benchkit.analysis.insight.processor_use import is_new_heartbeat
 from benchkit.analysis.insight.whatif import WhatIf
@@ -155,7 +155,7 @@ class Case:
         seconds = self.metric("compute_time")
         shape = self.workers.sizes["worker"], round(float(self.workers["nthreads"].mean()))
         stretch = Contention.of(self.run).stretch(*shape, seconds, self.duration, 0.0)
-        return MOST_WAITS * (stretch - 1)
+        return MAX_WAITS * (stretch - 1)
 
     @property
     def imbalance(self) -> float:

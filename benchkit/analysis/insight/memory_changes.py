@@ -14,7 +14,7 @@ from benchkit.store.run import Run
 __all__ = ["bytes_as_text", "memory_difference", "memory_growth"]
 
 #: Fewest runs that show growth.
-LEAST_RUNS = 4
+MIN_RUNS = 4
 #: Confidence of the interval of a growth.
 LEVEL = 0.95
 #: Series of the group ``scheduler`` -> place of the sample (first or last), and label.
@@ -57,8 +57,8 @@ def memory_growth(runs: Sequence[Run]) -> pd.DataFrame:
     Theil-Sen: one run with unusual memory does not change the slope. Clusters that are started for
     each run show growth only of what outlives them; reused clusters that of their processes.
     """
-    if len(runs) < LEAST_RUNS:
-        raise NotEnoughRuns(f"growth of memory needs {LEAST_RUNS} runs, not {len(runs)}")
+    if len(runs) < MIN_RUNS:
+        raise NotEnoughRuns(f"growth of memory needs {MIN_RUNS} runs, not {len(runs)}")
     kinds = {(run.workload, str(run.tree.attrs.get("environment"))) for run in runs}
     if len(kinds) > 1:
         names = " and ".join(sorted(f"{workload} in {name}" for workload, name in kinds)[:2])
@@ -71,7 +71,7 @@ def memory_growth(runs: Sequence[Run]) -> pd.DataFrame:
     rows = {}
     for name in values:
         known = np.flatnonzero(values[name].notna())
-        if len(known) >= LEAST_RUNS:
+        if len(known) >= MIN_RUNS:
             series = values[name].to_numpy(float)[known]
             slope, _, low, high = theilslopes(series, known, alpha=LEVEL)
             rows[str(name)] = [series[0], series[-1], slope, low, high]

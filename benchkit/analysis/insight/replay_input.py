@@ -17,13 +17,13 @@ __all__ = ["event_seconds", "replay_input"]
 
 #: Bytes that must have been fetched, or bandwidth and latency are assumed: in B/s, on one host and
 #: between hosts (Dask's own assumption), and in s.
-FEWEST_BYTES = 1e6
+MIN_BYTES = 1e6
 LOCAL_BANDWIDTH, BANDWIDTH, LATENCY_S = 500e6, 100e6, 0.002
 #: Seconds in which no task arrives at its worker after it is ready.
 JUST_READY_S = 0.001
 #: Seconds for which a thread is idle before a task that was ready / those of its way to the worker,
 #: above which it waited for another reason.
-MOST_DELAYS = 5.0
+MAX_DELAYS = 5.0
 
 
 def event_seconds(run: Run, graph: TaskGraph, names: Sequence[str]) -> np.ndarray:
@@ -88,7 +88,7 @@ def _overhead(run: Run, graph: TaskGraph, saturation: float) -> tuple[float, flo
     if not arrived.any():
         return dispatch, dispatch
     waited, idle = waited[arrived], idle[arrived]
-    most = max(MOST_DELAYS * dispatch, float(np.quantile(idle, 0.9, method="lower")))
+    most = max(MAX_DELAYS * dispatch, float(np.quantile(idle, 0.9, method="lower")))
     mean = np.minimum(idle, most).mean()
     low, high = 0.0, most
     for _ in range(20):  # the larger one of handoff and the rest of the dispatch is seen
@@ -126,7 +126,7 @@ def _transfer_model(run: Run, graph: TaskGraph) -> tuple[float, float, bool]:
         inputs = graph.indices[graph.indptr[node] : graph.indptr[node + 1]]
         elsewhere = inputs[graph.worker[inputs] != graph.worker[node]]
         away[place] = np.maximum(graph.nbytes[elsewhere], 0).sum()
-    if away.sum() < FEWEST_BYTES:
+    if away.sum() < MIN_BYTES:
         hosts = set(run.tree["workers"].to_dataset()["host"].values.tolist())
         return (LOCAL_BANDWIDTH if len(hosts) == 1 else BANDWIDTH), LATENCY_S, False
     latency = float(np.quantile(seconds[fetched], 0.1))

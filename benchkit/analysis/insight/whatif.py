@@ -41,7 +41,7 @@ SETTLED = 0.002
 #: data, above which it matters.
 MAX_DISK = 0.02
 #: Largest cluster to predict; `benchkit simulate` has a limit of 10,000 workers, too.
-MOST_THREADS = 100_000
+MAX_THREADS = 100_000
 #: Tasks of these groups move data outside of the graph's dependencies.
 P2P_PREFIXES = ("shuffle-transfer", "shuffle-p2p", "rechunk-transfer", "rechunk-p2p", "p2p-")
 
@@ -89,10 +89,10 @@ class WhatIf:
             if number is not None and not 0 <= number < np.inf:
                 raise UsageError(f"{name} {number:g}: the factor must be a number, 0 or larger")
         shape = workers or self.n_workers, threads or self.nthreads
-        if shape[0] * shape[1] > MOST_THREADS:
+        if shape[0] * shape[1] > MAX_THREADS:
             raise UsageError(
                 f"{counted(shape[0], 'worker')} with {counted(shape[1], 'thread')}: more than "
-                f"{MOST_THREADS:,} threads cannot be predicted"
+                f"{MAX_THREADS:,} threads cannot be predicted"
             )
         if workers is not None:
             shown.append(f"--workers {workers}")

@@ -21,11 +21,11 @@ __all__ = ["Amounts", "find_count_changes", "new_build"]
 #: Nights with the same number before one with another number is a change.
 EXACT_NIGHTS = 5
 #: Smallest relative change of bytes, which differ a little between equal runs.
-LEAST_CHANGE = 0.01
+MIN_CHANGE = 0.01
 #: Numbers of the whole run; transfers depend on the order of events.
 RUN_COUNTS = ("graph_tasks", "graph_bytes")
 #: Largest number of changes of a workload: a release of Dask that joins tasks changes all groups.
-MOST_ROWS = 4
+MAX_ROWS = 4
 #: Fields of a run that describe its build, with their names in a sentence.
 _BUILD = {"dask": "dask", "distributed": "distributed", "git_commit": "commit"}
 
@@ -50,16 +50,16 @@ def find_count_changes(nights: Sequence[Sequence[Amounts]]) -> list[dict[str, An
         if not all(np.ptp(values) <= SAME[metric] * largest for values in (before, after)):
             continue  # NaN also ends here
         old, new = float(before[0]), float(after[0])
-        least = LEAST_CHANGE if SAME[metric] else 0.0
+        least = MIN_CHANGE if SAME[metric] else 0.0
         if abs(new - old) > least * largest:
             about = {"group": group, "metric": metric, "unit": UNITS[metric], "exact": True}
             ratio = new / old if old else None
             values = {"baseline": old, "contender_value": new, "ratio": ratio}
             rows.append({**about, **values, "low": None, "high": None, "n_more": 0})
     rows.sort(key=lambda row: (row["group"] != WHOLE_RUN, -_size(row["ratio"])))
-    if len(rows) > MOST_ROWS:
-        rows[MOST_ROWS - 1]["n_more"] = len(rows) - MOST_ROWS
-    return rows[:MOST_ROWS]
+    if len(rows) > MAX_ROWS:
+        rows[MAX_ROWS - 1]["n_more"] = len(rows) - MAX_ROWS
+    return rows[:MAX_ROWS]
 
 
 def new_build(runs: pd.DataFrame, night: int) -> str:

@@ -25,7 +25,7 @@ COMMON_SHARE = 0.10
 #: its worst on the last one.
 COMMON_MEAN_SHARE = 0.05
 #: Largest share of moved series of a machine that can show that code changed, not this machine too.
-MOST_SHARE = 0.5
+MAX_SHARE = 0.5
 #: Smallest number of such series.
 COMMON_SERIES = 3
 #: Deviation of the last night, in noise units, from which on a series counts as moved.
@@ -175,7 +175,7 @@ def _moved_elsewhere(
     calm = [
         host
         for host in np.unique(machine[elsewhere])
-        if moved[elsewhere & (machine == host)].mean() <= MOST_SHARE
+        if moved[elsewhere & (machine == host)].mean() <= MAX_SHARE
     ]
     others = elsewhere & np.isin(machine, calm)
     agree = np.zeros(members.size, bool)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from benchkit.analysis.changepoints import ChangePoint, detect_many
 from benchkit.analysis.compare.composition import SHARES
-from benchkit.analysis.compare.group_cells import LEAST_SHARE, SAME, UNITS
+from benchkit.analysis.compare.group_cells import MIN_SHARE, SAME, UNITS
 from benchkit.analysis.compare.group_totals import (
     GroupTotals,
     describe_group_change,
@@ -44,7 +44,7 @@ RUN_NIGHTS = 10
 PER_TASK = {"group_task_bytes": "nbytes", "group_task_time": "seconds"}
 #: Largest number of nights on which a number that is exact differs from that of the night before;
 #: `find_count_changes` reports those at once.
-MOST_STEPS = 2
+MAX_STEPS = 2
 
 Array = NDArray[np.float64]
 Totals = Mapping[str, GroupTotals]
@@ -168,7 +168,7 @@ def _series(table: Sequence[Sequence[Mapping[str, GroupTotals]]]) -> dict[tuple[
             known = share[np.isfinite(share)]
             if (
                 known.size
-                and LEAST_SHARE <= np.median(known)
+                and MIN_SHARE <= np.median(known)
                 and (metric not in SHARES or np.median(known) < 1)
             ):
                 result[name, metric] = share if metric in SHARES else _per_task(table, name, metric)
@@ -191,7 +191,7 @@ def _is_exact(metric: str, values: Array) -> bool:
     """Return whether a number is the same on most nights."""
     known = values[np.isfinite(values)]
     steps = np.abs(np.diff(known)) > SAME.get(metric, -1.0) * known[1:]
-    return metric in SAME and int(steps.sum()) <= MOST_STEPS
+    return metric in SAME and int(steps.sum()) <= MAX_STEPS
 
 
 def _level(name: tuple[str, str], values: Array, width: int) -> Array:

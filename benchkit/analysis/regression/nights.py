@@ -18,8 +18,8 @@ __all__ = ["future_nights", "is_reported", "night_notes", "nightly_runs"]
 CLOCK_HOURS = 24
 #: Largest number of future nights that are left out, and the same as a share of the past nights:
 #: if most nights are in the future, the clock of this machine is wrong.
-MOST_FUTURE_NIGHTS = 2
-MOST_FUTURE_SHARE = 0.1
+MAX_FUTURE_NIGHTS = 2
+MAX_FUTURE_SHARE = 0.1
 
 #: Tags of runs that belong to no night, as simulated runs: confirmations and bisections.
 NON_NIGHTLY_TAGS = ("confirm", "bisect")
@@ -50,7 +50,7 @@ def future_nights(moments: pd.Series) -> pd.Series:
     now = pd.Timestamp.now("UTC").tz_localize(None)
     future = moments > now + pd.Timedelta(hours=CLOCK_HOURS)
     n_future, n_past = moments[future].nunique(), moments[~future].nunique()
-    is_exception = 0 < n_future <= max(MOST_FUTURE_NIGHTS, MOST_FUTURE_SHARE * n_past)
+    is_exception = 0 < n_future <= max(MAX_FUTURE_NIGHTS, MAX_FUTURE_SHARE * n_past)
     return future if is_exception and n_past else future & False
 
 

@@ -46,7 +46,7 @@ COMPARABLE_FIELDS = {
 #: differs by some pages between boots, and limits are often a share of it.
 SAME_MEMORY = 0.02
 #: Largest number of earlier runs to use. Older runs predict little: machines and packages change.
-MOST_RUNS = 30
+MAX_RUNS = 30
 #: Probability, without a change, that a run is inside the limits.
 LEVEL = 0.95
 
@@ -115,7 +115,7 @@ def comparable(runs: pd.DataFrame, record: Mapping[str, Any]) -> pd.DataFrame:
     for name in (*SERIES_FIELDS, *COMPARABLE_FIELDS):
         if name in runs and record.get(name) is not None:
             keep &= requested[name].notna() & ~is_different(name, requested[name], own[name])
-    return same_definitions(runs[keep].tail(MOST_RUNS), record, list(METRICS))
+    return same_definitions(runs[keep].tail(MAX_RUNS), record, list(METRICS))
 
 
 def is_simulated(runs: pd.DataFrame) -> pd.Series:

@@ -23,14 +23,14 @@ from benchkit.analysis.run.baseline import (
 )
 from benchkit.analysis.stats.power import runs_needed
 
-__all__ = ["EFFECTS", "FEWEST_RUNS", "run_noise", "describe_detectable_changes"]
+__all__ = ["EFFECTS", "MIN_RUNS", "run_noise", "describe_detectable_changes"]
 
 #: Relative changes for which the number of runs needed is computed.
 EFFECTS = (0.02, 0.05, 0.10)
 #: Coefficient of variation above which an experiment of a few runs detects little.
 LARGE_NOISE = 0.15
 #: Smallest number of runs for an estimate, which gives four differences.
-FEWEST_RUNS = 5
+MIN_RUNS = 5
 #: Standard deviation / median absolute value, of normal noise.
 _MAD_FACTOR = 1.4826
 #: Steps of the noise per e-fold at which the number of runs is computed, because power is slow.
@@ -78,7 +78,7 @@ def run_noise(runs: pd.DataFrame, metric: str = "duration") -> pd.DataFrame:
     table["newest"] = by_set["started"].max()
     table["level"] = by_set[metric].median()
     spread = steps.groupby(sets).median() * _MAD_FACTOR / np.sqrt(2)
-    table["noise"] = np.sqrt(np.expm1(spread**2)).where(table["n_runs"] >= FEWEST_RUNS)
+    table["noise"] = np.sqrt(np.expm1(spread**2)).where(table["n_runs"] >= MIN_RUNS)
     table[needed] = _needed(table["noise"].to_numpy(float))
     return table.sort_values("newest", ascending=False, kind="stable").reset_index(drop=True)
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from benchkit.analysis.stats.log_scale import row_means
 from benchkit.analysis.stats.moderated_variance import (
-    FEWEST_TESTS,
+    MIN_TESTS,
     inverse_trigamma,
     log_bias,
     trigamma,
@@ -133,7 +133,7 @@ def _block_variance_ratio(parts: _BlockVariance) -> tuple[Array, Array]:
         noise = trigamma(parts.df_between / 2) + trigamma(parts.df_within / 2)
     usable = np.isfinite(log_ratio) & (parts.df_between > 0) & (parts.df_within > 0)
     count = int(usable.sum())
-    if count < FEWEST_TESTS:
+    if count < MIN_TESTS:
         return np.ones(n_tests), np.full(n_tests, np.inf)
     values, noise = np.sort(log_ratio[usable]), noise[usable]
     cut = int(TRIM * count)

@@ -25,7 +25,7 @@ Array = NDArray[np.float64]
 #: Relative changes in the heat map of coiled/benchmarks: 0, 5, ..., 80 %.
 THRESHOLDS = np.linspace(0, 0.8, 17)
 #: Largest number of runs for which all resamples are enumerated: 1716 of seven runs, 6435 of eight.
-MOST_ENUMERATED = 7
+MAX_ENUMERATED = 7
 #: Number of grid steps on which sums of more runs are convolved.
 GRID_STEPS = 512
 #: Largest relative rounding difference between two sums of the same runs.
@@ -114,7 +114,7 @@ def _row(a: Array, b: Array, x: Array) -> tuple[Array, Array]:
 
 
 def _means(runs: Array) -> tuple[Array, Array]:
-    if len(runs) <= MOST_ENUMERATED:
+    if len(runs) <= MAX_ENUMERATED:
         counts, weights = _resamples(len(runs))
         means = counts @ runs
         order = np.argsort(means)
@@ -122,7 +122,7 @@ def _means(runs: Array) -> tuple[Array, Array]:
     return _convolved(runs)
 
 
-@lru_cache(maxsize=MOST_ENUMERATED)
+@lru_cache(maxsize=MAX_ENUMERATED)
 def _resamples(n: int) -> tuple[Array, Array]:
     """Return all multisets of n of n runs, as shares (resamples, n), and their probabilities."""
     chosen = np.array(list(combinations_with_replacement(range(n), n)))

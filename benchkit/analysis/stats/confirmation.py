@@ -17,15 +17,15 @@ __all__ = ["CONFIRMATION_LOOKS", "Rerun", "judge_reruns"]
 #: Numbers of interleaved blocks after which re-runs are judged; the last is the largest number.
 CONFIRMATION_LOOKS = (3, 5, 8, 12)
 #: Largest two-sided p value that confirms a change, at each look.
-MOST_P = 0.002
+MAX_P = 0.002
 #: Smallest change (logarithm of a ratio) that is confirmed.
-LEAST_CHANGE = 0.015
+MIN_CHANGE = 0.015
 #: Change below which re-runs are stopped: the estimate plus 1.3 standard errors is less.
 SMALL_CHANGE = 0.03
 #: Number of these standard errors.
 STOP_ERRORS = 1.3
 #: Probability of a confirmation at the last look below which re-runs are stopped.
-LEAST_POWER = 0.15
+MIN_POWER = 0.15
 #: Lowest noise of a run that is assumed (logarithm of a ratio).
 LEAST_NOISE = 0.006
 #: Confidence of the interval.
@@ -82,10 +82,10 @@ def judge_reruns(good: ArrayLike, tonight: ArrayLike, direction: ArrayLike) -> R
         estimate = means[1] - means[0]
         signed = estimate * np.asarray(direction, float)
         p = np.where(testable, 2 * stdtr(np.maximum(df, 1), -np.abs(estimate) / se), np.nan)
-        confirmed = testable & (p < MOST_P) & (signed > LEAST_CHANGE)
+        confirmed = testable & (p < MAX_P) & (signed > MIN_CHANGE)
         dismissed = testable & ~confirmed & (signed + STOP_ERRORS * se < SMALL_CHANGE)
         half = stdtrit(np.maximum(df, 1), (1 + LEVEL) / 2) * np.where(testable, se, np.nan)
-        unlikely = _power(signed, se, n_blocks) < LEAST_POWER
+        unlikely = _power(signed, se, n_blocks) < MIN_POWER
     last = n_blocks >= CONFIRMATION_LOOKS[-1]
     return Rerun(
         ratio=np.exp(estimate),
@@ -106,6 +106,6 @@ def _power(
         return np.zeros(len(signed))
     final = se * np.sqrt(n_blocks / last)
     spread = se * np.sqrt(1 - n_blocks / last)
-    limit = np.maximum(-ndtri(MOST_P / 2) * final, LEAST_CHANGE)
+    limit = np.maximum(-ndtri(MAX_P / 2) * final, MIN_CHANGE)
     power: NDArray[np.float64] = ndtr((signed - limit) / spread)
     return power

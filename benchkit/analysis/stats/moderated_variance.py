@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.special import digamma, zeta
 
 __all__ = [
-    "FEWEST_TESTS",
+    "MIN_TESTS",
     "inverse_trigamma",
     "log_bias",
     "shrink",
@@ -21,7 +21,7 @@ __all__ = [
 Array = NDArray[np.float64]
 
 #: Smallest number of rows for a prior; with fewer rows each uses its own runs only.
-FEWEST_TESTS = 10
+MIN_TESTS = 10
 #: Step of the grid of log σ².
 GRID_STEP = 0.15
 #: Steps of expectation maximisation that fit the prior on the grid.
@@ -29,7 +29,7 @@ EM_STEPS = 20
 #: Weight, in rows, of the inverse gamma distribution from which the fit of the prior starts.
 START_WEIGHT = 8.0
 #: Smallest variance of log σ² between rows: a standard deviation of 5 % in σ.
-LEAST_SPREAD = 0.01
+MIN_SPREAD = 0.01
 
 
 def log_bias(df: Array | float) -> Array:
@@ -170,20 +170,20 @@ def shrink(
 
     groups = [(usable, np.ones((len(variance), 1)))]
     predicted = usable & np.isfinite(log_predictor)
-    if predicted.sum() >= 2 * FEWEST_TESTS:
+    if predicted.sum() >= 2 * MIN_TESTS:
         slope = np.where(predicted, log_predictor, 0.0)
         groups.append((predicted, np.stack([np.ones(len(variance)), slope], axis=1)))
     for rows, design in groups:
-        if rows.sum() < FEWEST_TESTS:
+        if rows.sum() < MIN_TESTS:
             continue
         coefficients, spread = _fit_group(unbiased[rows], noise[rows], design[rows])
         # The spread is an estimate: add half its standard error.
         error = np.sqrt(2 / rows.sum()) * (spread + noise[rows].mean())
-        spread = max(spread + error / 2, LEAST_SPREAD)
+        spread = max(spread + error / 2, MIN_SPREAD)
         centre = design[rows] @ coefficients
         mean, uncertainty = _posterior(log_variance[rows], df[rows], centre, spread)
         shrunk_df = np.minimum(2 * inverse_trigamma(uncertainty), df[usable].sum())
         variance[rows] = np.exp(mean + log_bias(shrunk_df))
         total[rows] = shrunk_df
-        prior_df[rows] = np.maximum(shrunk_df - df[rows], LEAST_SPREAD)
+        prior_df[rows] = np.maximum(shrunk_df - df[rows], MIN_SPREAD)
     return variance, total, prior_df

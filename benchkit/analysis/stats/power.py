@@ -9,7 +9,7 @@ from scipy.special import stdtrit
 __all__ = ["power_table", "runs_needed", "runs_until_decided"]
 
 #: Largest number of runs that is computed; for more runs the result is -1.
-MOST_RUNS = 1000
+MAX_RUNS = 1000
 
 
 def runs_needed(
@@ -35,7 +35,7 @@ def runs_needed(
     Returns
     -------
     ndarray of int
-        Runs a side, at least 2; -1 where `MOST_RUNS` are not enough.
+        Runs a side, at least 2; -1 where `MAX_RUNS` are not enough.
 
     Notes
     -----
@@ -62,9 +62,9 @@ def runs_needed(
 
     # Double, then bisect: 20 steps instead of 1000. The power increases with the number of runs.
     low, high = np.ones(len(size), np.int64), np.full(len(size), 2)
-    while (open_rows := (high < MOST_RUNS) & ~enough(size, high)).any():
+    while (open_rows := (high < MAX_RUNS) & ~enough(size, high)).any():
         low = np.where(open_rows, high, low)
-        high = np.where(open_rows, np.minimum(2 * high, MOST_RUNS), high)
+        high = np.where(open_rows, np.minimum(2 * high, MAX_RUNS), high)
     while (high - low > 1).any():
         middle = (low + high + 1) // 2
         detects = enough(size, middle)
@@ -119,8 +119,8 @@ def runs_until_decided(
     """
     # spread: (tests,), standard deviation of the logarithm of a run.
     # prior_df: (tests,), degrees of freedom of the prior estimate of the spread.
-    # returned: (tests,), runs a side, at least 2; -1 where `MOST_RUNS` are not enough.
-    runs = np.arange(2, MOST_RUNS + 1)
+    # returned: (tests,), runs a side, at least 2; -1 where `MAX_RUNS` are not enough.
+    runs = np.arange(2, MAX_RUNS + 1)
     df = 2.0 * runs - 2 + prior_df[:, None]
     factor = (stdtrit(df, 0.95) + stdtrit(df, 0.90)) * np.sqrt(2 / runs)
     decided = spread[:, None] * factor <= np.log1p(same)

@@ -22,12 +22,12 @@ __all__ = ["Relabelled", "relabelled_p"]
 
 #: Largest number of runs of an arm for which p values are corrected. With ten, the false
 #: discoveries of reports with any kind of noise are .04 or less without it.
-MOST_RUNS = 5
+MAX_RUNS = 5
 #: Smallest number of rows from which p values of relabelled runs are used.
-FEWEST_ROWS = 100
+MIN_ROWS = 100
 #: Largest number of relabellings that are tested: a row alone is listed if no other row has as
 #: large a change in 25 of them.
-MOST_RELABELLINGS = 25
+MAX_RELABELLINGS = 25
 #: Standard errors by which the number of certain rows with exchanged labels must exceed the number
 #: of false rows that the level allows: where few rows are listed, and where many are, because an
 #: excess by chance would cost many found changes (.76 -> .46 of those in simulated reports of 100
@@ -38,7 +38,7 @@ MANY_EXCESS_ERRORS = 3.0
 MANY_LISTED = 13
 #: Smallest such number per report: with exact p values, it is reached in 4 % of reports in which
 #: nothing is listed.
-LEAST_FALSE = 0.1
+MIN_FALSE = 0.1
 
 Array = NDArray[np.float64]
 
@@ -83,7 +83,7 @@ def relabelled_p(
     """
     # listed: (tests,), rows that are changed by the p values of `test`.
     n_runs = points.contender.shape[1]
-    if n_runs > MOST_RUNS or np.isfinite(test.p).sum() < FEWEST_ROWS:
+    if n_runs > MAX_RUNS or np.isfinite(test.p).sum() < MIN_ROWS:
         return Relabelled(test.p)
     rest = np.flatnonzero(np.isfinite(test.p) & ~listed)
     if not rest.size:
@@ -103,7 +103,7 @@ def relabelled_p(
         sizes.append(np.abs(result.estimate) / scale[rest])
     n_false, error = counts.sum() / len(sizes), np.sqrt((counts**2).sum()) / len(sizes)
     error *= MANY_EXCESS_ERRORS if n_listed >= MANY_LISTED else EXCESS_ERRORS
-    if n_false - error <= max((1 - level) * n_listed, LEAST_FALSE):
+    if n_false - error <= max((1 - level) * n_listed, MIN_FALSE):
         return Relabelled(test.p)
     null = np.sort(np.concatenate(sizes))
     null = null[np.isfinite(null)]
@@ -143,4 +143,4 @@ def _relabellings(points: LogValues, blocked: bool) -> Iterator[tuple[Array, Arr
 
 def _spread(choices: Sequence[tuple[int, ...]]) -> Sequence[tuple[int, ...]]:
     """Return some of the choices, evenly spaced."""
-    return choices[:: max(-(-len(choices) // MOST_RELABELLINGS), 1)]
+    return choices[:: max(-(-len(choices) // MAX_RELABELLINGS), 1)]

@@ -24,7 +24,7 @@ SIZES = np.linspace(0.4, 1.6, 61)
 #: Possible spreads of a difference (logarithm of a ratio).
 SPREADS = np.geomspace(0.003, 1.0, 20)
 #: Smallest spread, as a share of the step: the resolution of `SIZES`.
-LEAST_SPREAD_SHARE = 0.05
+MIN_SPREAD_SHARE = 0.05
 #: Lasting differences of two builds without a step between them (placement, memory layout, a small
 #: change of another cause), which do not average out over blocks.
 OFFSETS = np.array([0.002, 0.01, 0.03])
@@ -117,8 +117,8 @@ def _evidence(values: tuple[float, ...], size: float) -> tuple[Array, Array]:
 
     Shapes (offsets, spreads) and (sizes, offsets, spreads).
     """
-    spreads = SPREADS[SPREADS >= LEAST_SPREAD_SHARE * abs(size)]
-    spreads = spreads if len(spreads) else np.array([LEAST_SPREAD_SHARE * abs(size)])
+    spreads = SPREADS[SPREADS >= MIN_SPREAD_SHARE * abs(size)]
+    spreads = spreads if len(spreads) else np.array([MIN_SPREAD_SHARE * abs(size)])
     centres = np.concatenate([[0.0], SIZES * size])
     means = centres[:, None, None] + OFFSETS[:, None] * _NODES
     logs = np.zeros((*means.shape, len(spreads)))

@@ -13,7 +13,7 @@ from scipy.special import bdtr, bdtrc, stdtr
 from benchkit.analysis.stats.bootstrap import THRESHOLDS, ConfidenceTable
 from benchkit.analysis.stats.joint_evidence import JointEvidence
 from benchkit.analysis.stats.log_scale import LogValues
-from benchkit.analysis.stats.moderated_variance import FEWEST_TESTS
+from benchkit.analysis.stats.moderated_variance import MIN_TESTS
 from benchkit.analysis.stats.power import runs_until_decided
 from benchkit.formatting import counted
 
@@ -204,7 +204,7 @@ class Effects:
         if alone:
             warnings.append(
                 f"{alone} of {len(self)} tests estimate their noise from their own runs only, "
-                f"since fewer than {FEWEST_TESTS} tests vary: intervals may be too wide or narrow"
+                f"since fewer than {MIN_TESTS} tests vary: intervals may be too wide or narrow"
             )
         few = int((testable & (np.minimum(self.n_baseline, self.n_contender) == 2)).sum())
         if few:

@@ -8,8 +8,8 @@ import pytest
 
 from benchkit.analysis.insight.contention import (
     CPU_PER_BYTE,
-    LEAST_SHARE,
     LOOP_SHARE,
+    MIN_SHARE,
     MORE_SECONDS,
     PREFERENCE,
     Contention,
@@ -26,7 +26,7 @@ def contention(*, cores=inf, computing=1.0, loops=0.0, transfers=0.0, background
 
 @pytest.mark.parametrize(("nthreads", "gil", "seconds", "expected"), [
     (1, 1.0, 10.0, 1.0),  # no other thread holds the GIL
-    (2, LEAST_SHARE, 10.0, 1.0),  # the other thread holds locks of memory only
+    (2, MIN_SHARE, 10.0, 1.0),  # the other thread holds locks of memory only
     (2, 1.0, 10.0, 2.0),  # the other thread holds the GIL half of the time
     (2, 1.0, 20.0, 10.0),  # all the time: limited
 ])  # fmt: skip
@@ -37,7 +37,7 @@ def test_event_loop_waits_for_the_gil_between_tasks(nthreads, gil, seconds, expe
 
 
 @pytest.mark.parametrize(("gil", "expected"), [
-    (0.0, 1.0), (LEAST_SHARE, 1 + LEAST_SHARE**2), (1.0, 2 * (1 + MORE_SECONDS)),
+    (0.0, 1.0), (MIN_SHARE, 1 + MIN_SHARE**2), (1.0, 2 * (1 + MORE_SECONDS)),
 ])  # fmt: skip
 def test_two_threads_share_the_gil_and_lose_time_by_taking_turns(gil, expected):
     assert contention().curve(1, 2, 20.0, 10.0, gil)[2] == pytest.approx(expected)

@@ -7,7 +7,7 @@ from math import exp, nan
 
 import pytest
 
-from benchkit.analysis.insight.contention import LEAST_SHARE, MORE_SECONDS
+from benchkit.analysis.insight.contention import MIN_SHARE, MORE_SECONDS
 from benchkit.analysis.insight.whatif import SHAPE_REACH, WhatIf, what_if
 from benchkit.errors import NotRecorded, UnreadableRun, UsageError
 from validation.graph_runs import MadeTask, graph_run, tasks_of
@@ -118,7 +118,7 @@ def test_idle_worker_steals(tmp_path):
 
 def more(gil):
     """Return the factor of the processor seconds of a task in a worker with two threads."""
-    return 1 + MORE_SECONDS * max(0.0, gil - LEAST_SHARE) / (1 - LEAST_SHARE)
+    return 1 + MORE_SECONDS * max(0.0, gil - MIN_SHARE) / (1 - MIN_SHARE)
 
 
 @pytest.mark.parametrize(("cpu", "low", "high"), [(0, 4, 4), (8, 4, 8), (nan, 4, 8)])
@@ -202,7 +202,7 @@ def lags(milliseconds, duration):
     ]
 
 
-@pytest.mark.parametrize(("late", "share"), [(1, LEAST_SHARE), (12, 1.0)])
+@pytest.mark.parametrize(("late", "share"), [(1, MIN_SHARE), (12, 1.0)])
 def test_late_timers_say_that_tasks_hold_the_gil(tmp_path, late, share):
     tasks = [MadeTask(f"a-{n}", n, n + 1) for n in range(8)]
     run = graph_run(tmp_path, tasks, duration=8, samples=lags(late, 8))
@@ -220,7 +220,7 @@ def test_share_of_the_gil_that_gilknocker_measured_is_used(tmp_path, share):
 
     found = WhatIf(run).predict(threads=2)
 
-    gil = LEAST_SHARE + (1 - LEAST_SHARE) * share
+    gil = MIN_SHARE + (1 - MIN_SHARE) * share
     expected = 4 * (1 + gil**2) * more(gil)
     assert found.seconds == pytest.approx(expected, rel=0.05)
     assert found.low < expected < found.high < WhatIf(run).duration * 2

@@ -58,7 +58,7 @@ def test_bootstrap_enumeration_agrees_with_convolution(rng, monkeypatch):
     a, b = rng.lognormal(sigma=0.2, size=(2, 10, 6))
     enumerated = compare_bootstrap(a, b)
 
-    monkeypatch.setattr("benchkit.analysis.stats.bootstrap.MOST_ENUMERATED", 1)
+    monkeypatch.setattr("benchkit.analysis.stats.bootstrap.MAX_ENUMERATED", 1)
     convolved = compare_bootstrap(a, b)
 
     np.testing.assert_allclose(convolved.more, enumerated.more, atol=0.01)
