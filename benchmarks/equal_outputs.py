@@ -89,7 +89,9 @@ def plain(value: Any) -> Any:
     import pandas as pd
     import xarray as xr
 
-    if isinstance(value, (pd.DataFrame, pd.Series)):
+    if isinstance(value, pd.DataFrame):
+        return value.to_csv(index=not isinstance(value.index, pd.RangeIndex)).splitlines()
+    if isinstance(value, pd.Series):
         return value.to_csv().splitlines()
     if isinstance(value, (xr.Dataset, xr.DataArray)):
         return value.to_dict()
@@ -182,7 +184,9 @@ def differences(before: dict[str, Any], after: dict[str, Any]) -> Iterator[str]:
     """Yield the lines of each output that differ."""
     for name in sorted({*before, *after}):
         old, new = (json.dumps(side.get(name), indent=1).splitlines() for side in (before, after))
-        if old != new:
+        if old != new and sorted(x.strip(",") for x in old) == sorted(x.strip(",") for x in new):
+            yield f"{name}: lines in another order"
+        elif old != new:
             changed = [line for line in difflib.unified_diff(old, new, n=0) if line[:2] != "@@"]
             shown = [line[:150] for line in changed[2:10]]
             yield "\n  ".join([f"{name}: {len(changed) - 2} lines differ", *shown])
