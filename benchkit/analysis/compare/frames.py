@@ -19,11 +19,9 @@ from benchkit.formatting import package_path
 
 __all__ = ["FrameSamples", "find_frame", "frame_samples"]
 
-#: Smallest mean number of samples of a run inside a function, and outside of it, with which it is
-#: tested.
+#: A function is tested if a run has this many samples inside it, and as many outside, on average.
 MIN_SAMPLES = 5.0
-#: Share of the largest change of the found functions from which on a function that they call is
-#: named instead of them.
+#: A function is named instead of its callers if its change is this share of the largest or more.
 INNER_SHARE = 0.8
 
 Array = NDArray[np.float64]

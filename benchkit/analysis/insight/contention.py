@@ -40,16 +40,17 @@ LATE_SHARE = 0.2
 SHARE_ERROR = 0.25
 #: Processor seconds of scheduler and client per task.
 SCHEDULER_SECONDS = 0.6e-3
-#: Share of the processor seconds of tasks that hold the GIL all the time which each doubling of a
-#: worker's threads adds: they take turns, and each finds less in the processor's caches.
+#: Tasks that hold the GIL all the time use this share more of processor seconds with each doubling
+#: of a worker's threads: they take turns, and each finds less in the processor's caches.
 MORE_SECONDS = 0.22
 #: Processor seconds of sender and receiver per byte of a transfer on one machine.
 CPU_PER_BYTE = 2e-9
 #: Share of the processor seconds of an event loop in which it has the GIL.
 LOOP_SHARE = 0.5
-#: Waits of tasks for processors that sharing may explain / those by chance.
+#: Sharing may explain this many times the waits for processors that chance explains.
 MAX_WAITS = 2.0
-#: Other tasks and threads whose distribution is computed; of more than half the mean is enough.
+#: The distribution of up to this many other tasks and threads is computed; if their mean number is
+#: above half of it, the mean is enough.
 MAX_OTHERS = 60
 #: Processes that are no workers: scheduler and client.
 OTHER_PROCESSES = 2

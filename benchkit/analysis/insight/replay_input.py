@@ -21,8 +21,8 @@ MIN_BYTES = 1e6
 LOCAL_BANDWIDTH, BANDWIDTH, LATENCY_S = 500e6, 100e6, 0.002
 #: Seconds in which no task arrives at its worker after it is ready.
 JUST_READY_S = 0.001
-#: Seconds for which a thread is idle before a task that was ready / those of its way to the worker,
-#: above which it waited for another reason.
+#: A thread may be idle before a ready task for this many times the seconds of the task's way to the
+#: worker; if it is idle for longer, the task waited for another reason.
 MAX_DELAYS = 5.0
 
 

@@ -34,8 +34,8 @@ __all__ = ["GROUP_NIGHTS", "find_group_changes", "runs_of_groups"]
 #: Fewest nights that are searched: the reference of the detector, and the longest change that it
 #: awaits. Their number does not grow with the history.
 GROUP_NIGHTS = 64
-#: The first searched night moves by so many nights at once: with the same first night a search
-#: finds the changes of the night before, so that a change is reported once.
+#: The first searched night stays the same for this many nights: a search that begins on the same
+#: night finds the same changes, so that each is reported once.
 NIGHTS_MOVED = 32
 #: Nights on each side of a change whose call stacks are compared.
 RUN_NIGHTS = 10

@@ -14,7 +14,7 @@ from benchkit.analysis.run.baseline import is_simulated
 
 __all__ = ["future_nights", "is_reported", "night_notes", "nightly_runs"]
 
-#: Hours after the present from which on a night is in the future: clocks differ a little.
+#: A night is in the future if it is this many hours ahead or more: clocks differ a little.
 CLOCK_HOURS = 24
 #: Largest number of future nights that are left out, and the same as a share of the past nights:
 #: if most nights are in the future, the clock of this machine is wrong.

@@ -31,7 +31,7 @@ EFFECTS = (0.02, 0.05, 0.10)
 LARGE_NOISE = 0.15
 #: Smallest number of runs for an estimate, which gives four differences.
 MIN_RUNS = 5
-#: Standard deviation / median absolute value, of normal noise.
+#: Ratio of standard deviation to median absolute value, of normal noise.
 _MAD_FACTOR = 1.4826
 #: Steps of the noise per e-fold at which the number of runs is computed, because power is slow.
 _STEPS_PER_EFOLD = 50

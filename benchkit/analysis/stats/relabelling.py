@@ -25,13 +25,13 @@ __all__ = ["Relabelled", "relabelled_p"]
 MAX_RUNS = 5
 #: Smallest number of rows from which p values of relabelled runs are used.
 MIN_ROWS = 100
-#: Largest number of relabellings that are tested: a row alone is listed if no other row has as
-#: large a change in 25 of them.
+#: Number of relabellings. With 25, a single row is listed only if no other row reaches its change
+#: in any of them.
 MAX_RELABELLINGS = 25
-#: Standard errors by which the number of certain rows with exchanged labels must exceed the number
-#: of false rows that the level allows: where few rows are listed, and where many are, because an
-#: excess by chance would cost many found changes (.76 -> .46 of those in simulated reports of 100
-#: workloads with 0.5), and metrics of a workload are correlated.
+#: Rows with exchanged labels are false. p values are corrected if more false rows are certain than
+#: the level allows, by this many standard errors; by more if many rows are listed, since metrics of
+#: a workload are correlated: with 0.5 an excess by chance would cost many found changes (.46
+#: instead of .76 of those in simulated reports of 100 workloads).
 EXCESS_ERRORS = 0.5
 MANY_EXCESS_ERRORS = 3.0
 #: Smallest number of listed rows that are many.
