@@ -1,78 +1,126 @@
-"""Print the verdicts of `benchkit ab` on planted changes, on this machine with its usual noise.
+"""Print what `benchkit ab` says of planted changes: ``python benchmarks/planted.py PART``.
 
-One workload sleeps 8 % longer in one arm, one holds twice the memory, the others do not change;
-half-way another process takes the processor. Run it as::
-
-    python benchmarks/planted.py [--unchanged 20] [--blocks 5] [--quiet-machine]
+``planted.py metrics [--workloads 20] [--blocks 5]``: the verdicts of a report.
+``planted.py groups [--workloads 20] [--planted 6] [--blocks 5]``: how many groups are found; in
+pieces, which continue where the last one ended and add up the complete reports, with ``--folder DIR
+--seconds 280``. What is planted: `validation/planted_arms.py`.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
 from benchkit.analysis.compare.compare_runs import compare_experiment
+from benchkit.analysis.compare.run_groups import with_composition
+from benchkit.experiment.run.experiment import Experiment
 from benchkit.show.reports.experiment_summary import explain_changes
+from validation.planted_arms import GROUPS, METRICS, measure_planted
 
-from _planted_arms import measure_planted
 
-WORKLOADS = """import os, time
-import numpy as np
-from benchkit.measure import workload
+def print_verdicts(folder: Path, given: argparse.Namespace) -> None:
+    """Measure both arms and print the verdicts."""
+    began = time.monotonic()
+    experiment, _ = measure_planted(
+        folder,
+        METRICS.format(unchanged=given.workloads),
+        "{NAP: '0.08', HOLD: '2'}",
+        blocks=given.blocks,
+        quiet=given.quiet_machine,
+    )
+    runs = experiment.store.runs()
+    report = compare_experiment(runs, experiment.id)
+    print(report.to_table())
+    print(report.sentence)
+    for warning in report.warnings:
+        print("warning:", warning)
+    null_p = report.effects.null_p
+    print(f"null arm: {(null_p < 0.05).sum()} of {len(null_p)} tests have p < 0.05")
+    for row in explain_changes(experiment.store, runs, report):
+        print(f"{row.workload}: {row.explanation.sentence}")
+    print(f"{len(runs)} runs in {time.monotonic() - began:.0f} s")
 
-@workload(variants={{"n": list(range({unchanged}))}})
-def even(client, scale, *, n):
-    "Compute the same in each arm: naps and a little work."
-    def work(i):
-        time.sleep(0.03)
-        return float(np.sort(np.random.default_rng(i).random(400_000))[0])
-    return client.map(work, range(8 + n % 4), pure=False)
 
-@workload
-def naps(client, scale):
-    "Sleep 8 % longer in one arm."
-    return client.submit(lambda s: time.sleep(s), 0.8 * (1 + float(os.environ.get("NAP", "0"))))
+def print_groups(folder: Path, given: argparse.Namespace) -> None:
+    """Measure a piece of both arms, and print the score of all complete reports."""
+    folder.mkdir(parents=True, exist_ok=True)
+    results = folder / "reports.jsonl"
+    reports = results.read_text().splitlines() if results.exists() else []
+    began = time.monotonic()
+    experiment, is_complete = measure_planted(
+        folder / f"report-{len(reports) + 1}",
+        GROUPS.format(workloads=given.workloads, planted=given.planted),
+        f"{{MORE: '{given.more}'}}",
+        blocks=given.blocks,
+        quiet=given.quiet_machine,
+        budget_s=given.seconds,
+    )
+    n_all = len(experiment.arms) * len(experiment.variants) * given.blocks
+    print(f"{len(experiment.store.runs())} of {n_all} runs of report {len(reports) + 1} are "
+          f"measured; this piece took {time.monotonic() - began:.0f} s")  # fmt: skip
+    if is_complete:
+        reports.append(json.dumps(score(experiment, given.planted)))
+        results.write_text("".join(f"{line}\n" for line in reports))
+    print_scores([json.loads(line) for line in reports])
 
-@workload
-def holds(client, scale):
-    "Hold twice the memory in one arm."
-    def hold(mib):
-        kept = np.ones(mib * 2**17)
-        time.sleep(1.2)
-        return float(kept[0])
-    return client.submit(hold, 100 * int(os.environ.get("HOLD", "1")))
-"""
+
+def score(experiment: Experiment, n_planted: int) -> dict[str, int]:
+    """Print the comparison of a report, and return its numbers of right and false groups."""
+    comparison = compare_experiment(experiment.store.runs(), experiment.id)
+    comparison = with_composition(comparison, experiment.store.load)
+    print(comparison.to_table())
+    table = comparison.composition
+    shares = table[table["metric"].isin(["group_share", "group_cpu_share"])]
+    called = shares[shares["verdict"].isin(["more", "less"])]
+    called = called.drop_duplicates(["workload", "group"])
+    planted = [f"own.grouped[n={n}]" for n in range(n_planted)]
+    first = called[called["workload"].isin(planted)].drop_duplicates("workload")
+    right = called["workload"].isin(planted) & (called["group"] == "merge")
+    return {
+        "planted": n_planted,
+        "found": int(right.sum()),
+        "false": int((~right).sum()),
+        "named": len(first),
+        "right_first": int((first["group"] == "merge").sum()),
+    }
+
+
+def print_scores(reports: Sequence[dict[str, int]]) -> None:
+    """Print the shares of found and of false groups over all complete reports."""
+    if not reports:
+        print("no report is complete yet: call again")
+        return
+    total = {name: sum(report[name] for report in reports) for name in reports[0]}
+    rates = [r["false"] / max(r["found"] + r["false"], 1) for r in reports]
+    print(
+        f"{len(reports)} reports: found {total['found']} of {total['planted']} planted groups; "
+        f"{total['false']} of {total['found'] + total['false']} changed groups are false (mean "
+        f"share in a report {sum(rates) / len(rates):.3f}); the right group is first in "
+        f"{total['right_first']} of {total['named']} workloads"
+    )
 
 
 def main() -> None:
-    """Measure both arms and print the verdicts."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--unchanged", type=int, default=20)
+    parser.add_argument("part", choices=["metrics", "groups"])
+    parser.add_argument("--workloads", type=int, default=20)
+    parser.add_argument("--planted", type=int, default=6)
+    parser.add_argument("--more", type=float, default=0.10, help="size of the planted changes")
     parser.add_argument("--blocks", type=int, default=5)
     parser.add_argument("--quiet-machine", action="store_true", help="no busy neighbour")
-    options = parser.parse_args()
+    parser.add_argument("--folder", type=Path, help="keep the runs here; call again to continue")
+    parser.add_argument("--seconds", type=float, help="time of a piece; default no limit")
+    given = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
-        began = time.monotonic()
-        experiment, _ = measure_planted(
-            Path(scratch),
-            WORKLOADS.format(unchanged=options.unchanged),
-            "{NAP: '0.08', HOLD: '2'}",
-            blocks=options.blocks,
-            quiet=options.quiet_machine,
-        )
-        runs = experiment.store.runs()
-        report = compare_experiment(runs, experiment.id)
-        print(report.to_table())
-        print(report.sentence)
-        for warning in report.warnings:
-            print("warning:", warning)
-        null_p = report.effects.null_p
-        print(f"null arm: {(null_p < 0.05).sum()} of {len(null_p)} tests have p < 0.05")
-        for row in explain_changes(experiment.store, runs, report):
-            print(f"{row.workload}: {row.explanation.sentence}")
-        print(f"{len(runs)} runs in {time.monotonic() - began:.0f} s")
+        folder = given.folder or Path(scratch)
+        (print_verdicts if given.part == "metrics" else print_groups)(folder, given)
 
 
 if __name__ == "__main__":

@@ -41,10 +41,15 @@ sys.path[:0] = [str(HERE.parent)]
 import dask  # noqa: E402
 import psutil  # noqa: E402
 import visitor  # noqa: E402
-from _capture_state import WARM_UP, capturing, fake_worker, run_tasks  # noqa: E402
 from distributed import Client, LocalCluster, Scheduler, wait  # noqa: E402
 
 from validation.docs_tables import show_table  # noqa: E402
+from validation.scheduler_rig import (  # noqa: E402
+    WARM_UP,
+    capturing,
+    fake_worker,
+    run_tasks,
+)
 
 import benchkit  # noqa: E402
 from benchkit.measure.capture import CapturePlugin  # noqa: E402

@@ -1,32 +1,46 @@
-"""Measure the cost of a capture for whole jobs on a real cluster, compared with other captures."""
+"""Measure a capture of whole jobs on a cluster: ``python benchmarks/capture_jobs.py [PART ...]``.
+
+``jobs``: on a LocalCluster with two processes, compared with captures of other projects.
+``alternating``: tasks that do nothing on two clusters, captured alternately, for high precision.
+
+The speed of a shared machine changes within seconds, by more than a capture costs. Therefore the
+pieces are short, each is compared with its neighbour, and the captured cluster changes all the
+time, so that constant differences between the two clusters cancel.
+"""
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import gc
+import logging
 import os
 import random
 import resource
 import sys
 import tempfile
 import time
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
 
 import dask.array as da
-from _capture_tables import bound
+import numpy as np
+from capture import DurationSums, bound, interval
 from distributed import Client, LocalCluster, performance_report, wait
 from distributed.diagnostics import MemorySampler
-from distributed.diagnostics.plugin import SchedulerPlugin
 
-from benchkit.measure.run_ids import new_id
 from benchkit.measure.capture_client import Observer
 from benchkit.measure.recording import RecordingWriter
+from benchkit.measure.run_ids import new_id
 
-__all__ = ["ARMS", "JOBS", "DurationSums", "end_to_end"]
-
+ALTERNATING_ARMS = ("full", "bare", "light")
 ARMS = ("bare", "bare again", "light", "full", "sampler and sums", "performance_report")
+TASKS = 200
+#: Pairs of pieces before the other cluster is captured.
+PAIRS = 20
 
 
 def trivial(client: Client, size: float) -> None:
@@ -53,19 +67,6 @@ JOBS: dict[str, tuple[Callable[[Client, float], None], int]] = {
     "rechunk": (rechunk, 1),
     "short": (short, 1),
 }
-
-
-class DurationSums(SchedulerPlugin):
-    """Capture that adds up durations by action and keeps nothing else, for comparison."""
-
-    def __init__(self) -> None:
-        self.sums: dict[str, float] = {}
-
-    def transition(self, key: Any, start: str, finish: str, *args: Any, **kwargs: Any) -> None:
-        """Add the durations of a finished task to the sums."""
-        for entry in kwargs.get("startstops") or ():
-            seconds = max(0, entry["stop"] - entry["start"])
-            self.sums[entry["action"]] = self.sums.get(entry["action"], 0.0) + seconds
 
 
 @contextlib.contextmanager
@@ -164,3 +165,83 @@ def _rounds(
                 end = time.perf_counter()
                 taken[name] = off - on, used, end - off + on - begin
             yield taken
+
+
+def alternating(minutes: float, arms: Sequence[str]) -> None:
+    """Print what each arm, bare included, adds to the wall time of tasks that do nothing."""
+    options = {"n_workers": 2, "threads_per_worker": 1, "memory_limit": "1.5 GiB"}
+    effects: dict[str, list[float]] = {arm: [] for arm in arms}
+    n_tasks = 0
+    with contextlib.ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        clusters = [
+            stack.enter_context(LocalCluster(**options, dashboard_address=":0")) for _ in range(2)
+        ]
+        clients = [stack.enter_context(Client(cluster)) for cluster in clusters]
+        for client in clients:
+            _piece(client)
+        gc.collect()
+        gc.freeze()
+        end = time.monotonic() + 60 * minutes
+        with contextlib.suppress(KeyboardInterrupt):  # then print the results so far
+            while time.monotonic() < end:
+                for arm in arms:
+                    halves = []
+                    for captured in random.sample((0, 1), 2):
+                        with capturing(arm, clients[captured], folder):
+                            halves.append(_advantage(clients, captured))
+                    effects[arm].append(float(np.mean(halves)))
+                    n_tasks += 2 * PAIRS * TASKS
+                status = f"{len(effects[arms[0]])} rounds, {n_tasks} tasks an arm and side"
+                print(f"\r{status}", end="", file=sys.stderr)
+    print(file=sys.stderr)
+    print(f"\nTasks that do nothing, {TASKS} at a time, on two alternating clusters: wall time")
+    print(f"{'arm':<20} {'tasks':>8} {'rounds':>7} {'difference to bare, 95 % intervals':>34}")
+    for arm, values in effects.items():
+        if len(values) > 1:
+            count = len(values) * 2 * PAIRS * TASKS
+            print(f"{arm:<20} {count:>8} {len(values):>7} {interval(np.asarray(values))}")
+
+
+def _piece(client: Client) -> float:
+    begin = time.perf_counter()
+    wait(client.map(abs, range(TASKS), pure=False))
+    return time.perf_counter() - begin
+
+
+def _advantage(clients: list[Client], captured: int) -> float:
+    """Return the log ratio of piece times, captured to other cluster: the median of the pairs."""
+    logs = []
+    for _ in range(PAIRS):
+        taken = {place: _piece(clients[place]) for place in random.sample((0, 1), 2)}
+        logs.append(np.log(taken[captured] / taken[1 - captured]))
+    return float(np.median(logs))
+
+
+def main() -> None:
+    """Print all parts, or those that the arguments name."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parts = ("jobs", "alternating")
+    parser.add_argument("part", nargs="*", choices=[*parts, []], help="by default all")
+    parser.add_argument("--rounds", type=int, default=7, help="of jobs")
+    parser.add_argument("--job", nargs="+", choices=[*JOBS], default=[*JOBS], help="of jobs")
+    parser.add_argument("--arm", nargs="+", choices=ARMS, default=ARMS, help="arms of jobs")
+    parser.add_argument("--minutes", type=float, default=20, help="duration of alternating")
+    parser.add_argument("--quick", action="store_true", help="a few rounds, to test that it runs")
+    given = parser.parse_args()
+    parts = given.part or parts
+    if given.arm[0] != "bare" and "jobs" in parts:
+        parser.error("--arm must begin with bare: all other arms are compared with it")
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)
+    warnings.filterwarnings("ignore", message=r"(?s)\s*Port \d+ is already in use")
+    if "jobs" in parts:
+        rounds, size = (3, 0.02) if given.quick else (given.rounds, 1.0)
+        end_to_end(rounds, size, given.job, given.arm)
+    if "alternating" in parts:
+        # The bare arm compares the two clusters without a capture: the noise of the other arms.
+        arms = [arm for arm in ALTERNATING_ARMS if arm in given.arm]
+        alternating(0.2 if given.quick else given.minutes, arms)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,4 +1,9 @@
-"""Measure planted changes against the baseline, with a busy neighbour from half-way on."""
+"""Measure planted changes against the baseline, with a busy neighbour from half-way on.
+
+In `METRICS`, one workload sleeps 8 % longer in one arm, one holds twice the memory, the others do
+not change. In `GROUPS`, each workload has three task groups, which run one after the other, or in
+half of the workloads as chains; in some a group of 2 to 10 % of the run does more in one arm.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +18,68 @@ from benchkit.cli.progress import show_progress
 from benchkit.experiment.run.api import Selection, plan_experiment, resume_experiment
 from benchkit.experiment.run.events import Started
 from benchkit.experiment.run.experiment import Experiment
+
+__all__ = ["GROUPS", "METRICS", "measure_planted"]
+
+METRICS = """import os, time
+import numpy as np
+from benchkit.measure import workload
+
+@workload(variants={{"n": list(range({unchanged}))}})
+def even(client, scale, *, n):
+    "Compute the same in each arm: naps and a little work."
+    def work(i):
+        time.sleep(0.03)
+        return float(np.sort(np.random.default_rng(i).random(400_000))[0])
+    return client.map(work, range(8 + n % 4), pure=False)
+
+@workload
+def naps(client, scale):
+    "Sleep 8 % longer in one arm."
+    return client.submit(lambda s: time.sleep(s), 0.8 * (1 + float(os.environ.get("NAP", "0"))))
+
+@workload
+def holds(client, scale):
+    "Hold twice the memory in one arm."
+    def hold(mib):
+        kept = np.ones(mib * 2**17)
+        time.sleep(1.2)
+        return float(kept[0])
+    return client.submit(hold, 100 * int(os.environ.get("HOLD", "1")))
+"""
+
+GROUPS = """import os
+from benchkit.measure import workload
+
+def spin(rounds):
+    for _ in range(rounds):
+        sum(i * i for i in range(1000))
+    return rounds
+
+def load(i, rounds):
+    return spin(rounds)
+
+def merge(i, rounds):
+    return spin(rounds)
+
+def store(i, rounds):
+    return spin(rounds)
+
+@workload(variants={{"n": list(range({workloads}))}})
+def grouped(client, scale, *, n):
+    "Compute in three task groups; `merge` takes 2 to 10 % of the run."
+    share = 0.02 * (1 + n % 5)
+    total = 40_000 + 2_000 * (n % 7)
+    more = 1 + (float(os.environ.get("MORE", "0")) if n < {planted} else 0)
+    parts = {{load: 0.6 * (1 - share), merge: share * more, store: 0.4 * (1 - share)}}
+    inputs = range(24)
+    futures = []
+    for work, part in parts.items():
+        futures += client.map(work, inputs, rounds=int(total * part / 24), pure=False)
+        if n % 2:
+            inputs = futures[-24:]
+    return futures
+"""
 
 
 def busy(seconds: float) -> None:
@@ -31,29 +98,10 @@ def measure_planted(
     quiet: bool,
     budget_s: float | None = None,
 ) -> tuple[Experiment, bool]:
-    """Return the experiment of both arms and the null arm, and whether it is measured.
+    """Return the experiment of both arms and the null arm, and whether all of it is measured.
 
-    Parameters
-    ----------
-    folder : path
-        For workloads, environments and store. If it has an experiment, that one is continued.
-    workloads : str
-        Text of the file of workloads.
-    variables : str
-        Variables of the environment with the changes, as YAML.
-    blocks : int
-        Number of blocks.
-    quiet : bool
-        Start no neighbour.
-    budget_s : float, optional
-        Seconds after which nothing more is started; call again to continue.
-
-    Returns
-    -------
-    experiment : Experiment
-        With its runs stored.
-    is_complete : bool
-        Whether all of them are measured.
+    If the folder has an experiment, that one is continued; `variables` are those of the environment
+    with the changes, as YAML; after `budget_s` nothing more is started.
     """
     if any(folder.glob("store/experiments/*/plan.json")):
         experiment, _ = resume_experiment(folder / "store", "latest")
