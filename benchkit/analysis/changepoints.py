@@ -21,10 +21,8 @@ from benchkit.analysis.changepoint.candidates import (
     find_short_candidates,
     recent_distances,
 )
-from benchkit.analysis.changepoint.checkpoints import Checkpoints, scan_nights
 from benchkit.analysis.changepoint.rule import FEWEST_REFERENCE_NIGHTS
-from benchkit.analysis.changepoint.scan import scan
-from benchkit.analysis.changepoint.state import Events, LatestReference
+from benchkit.analysis.changepoint.scan import Events, LatestReference, scan, scan_nights
 from benchkit.errors import UsageError
 
 __all__ = [
@@ -107,8 +105,6 @@ class Detection:
 
     changes: list[list[ChangePoint]]  # Changes of each series, in order of detection
     latest: LatestNight  # The last night of each series relative to its reference
-    # States of the series, with which the detection on the next night is faster.
-    checkpoints: Checkpoints
 
 
 def detect(times: ArrayLike, values: ArrayLike, *, marks: Marks | None = None) -> list[ChangePoint]:
@@ -198,13 +194,11 @@ def detect_nights(
     *,
     times: ArrayLike | None = None,
     marks: Sequence[Marks | None] | None = None,
-    earlier: Checkpoints | None = None,
 ) -> Detection:
     """Find the changes of level in many series, and judge their last night."""
     rows = _Rows.of(values, times, marks)
-    earlier = Checkpoints.empty() if earlier is None else earlier
-    events, reference, checkpoints = scan_nights(rows.y, rows.length, rows.before_latest, earlier)
-    return Detection(rows.changes(events), rows.latest_night(reference), checkpoints)
+    events, reference = scan_nights(rows.y, rows.before_latest)
+    return Detection(rows.changes(events), rows.latest_night(reference))
 
 
 def latest_night(

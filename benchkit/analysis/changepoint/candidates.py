@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchkit.analysis.changepoint.rule import FEWEST_REFERENCE_NIGHTS
-from benchkit.analysis.changepoint.scan import DRIFT_NIGHTS
-from benchkit.analysis.changepoint.state import LatestReference
+from benchkit.analysis.changepoint.scan import DRIFT_NIGHTS, LatestReference
 
 __all__ = [
     "CANDIDATE_CHANGE",

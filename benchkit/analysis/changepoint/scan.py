@@ -11,7 +11,8 @@ nights of a change that reverted are left out of later references, which are of 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,9 +28,8 @@ from benchkit.analysis.changepoint.rule import (
     robust_noise,
     sorted_quantile,
 )
-from benchkit.analysis.changepoint.state import HABIT_NIGHTS, Events, LatestReference, State
 
-__all__ = ["DRIFT_NIGHTS", "MOST_NIGHTS_BACK", "Replay", "scan"]
+__all__ = ["DRIFT_NIGHTS", "Events", "LatestReference", "scan", "scan_nights"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -50,38 +50,103 @@ END_DISTANCE = 0.045
 #: Smallest number of nights of a reverted change that are left out of references. Fewer nights are
 #: no more than the tail of the noise, which a reference must contain.
 FEWEST_LEFT_OUT = 7
+#: Nights between two reverted changes, of any length, below which both stay in the reference: what
+#: happened twice is the habit of the series.
+HABIT_NIGHTS = 60
 #: Nights at the end of a series in which a slow change is looked for.
 DRIFT_NIGHTS = 8
 #: Nights processed together; any value gives the same events.
 CHUNK_NIGHTS = 64
 
 
+@dataclass(frozen=True)
+class Events:
+    """Changes of level, sorted by row and night; one element of each array per change."""
+
+    # row, index, detected_at: The row, the first night of the new level, the night of detection.
+    row: Ints
+    index: Ints
+    detected_at: Ints
+    change: Floats  # Level after minus level before, in logarithms
+    error: Floats  # Standard error of `change`
+    chance: Floats  # Probability that noise like that of the reference causes this alarm on a night
+
+    @classmethod
+    def joined(cls, parts: Sequence[Events]) -> Events:
+        """Return the events of several parts."""
+        # returned: Sorted by row and night.
+        columns = [
+            np.concatenate([getattr(part, column.name) for part in parts]) for column in fields(cls)
+        ]
+        order = np.lexsort((columns[2], columns[0]))
+        return cls(*(column[order] for column in columns))
+
+
+@dataclass(frozen=True)
+class LatestReference:
+    """The reference of each row after its last night; one element of each array per row."""
+
+    # level, noise: Median and robust standard deviation of the reference, in logarithms. NaN while
+    # the reference is too short.
+    level: Floats
+    noise: Floats
+    # earlier_level, earlier_noise: The same of a reference that ends `DRIFT_NIGHTS` earlier, to
+    # which the nights since then can be compared; of the whole reference where that is too short.
+    earlier_level: Floats
+    earlier_noise: Floats
+
+
 @dataclass
-class Replay:
+class _State:
+    """State of the replay between two nights, one element of each array per row.
+
+    A change is recent until the new level has a reference.
+    """
+
+    start: Ints  # First night of the reference
+    next_night: Ints  # Earlier nights are judged
+    start_before: Ints  # First night of the reference before the recent change
+    recent_from: Ints  # First night of the recent change
+    recent_until: Ints  # First night on which the change is no longer recent
+    reverted_from: Ints  # First night of the last reverted change
+    reverted_until: Ints  # Night after its last
+    level_before: Floats  # Level before the recent change, NaN without a recent change
+    level_after: Floats  # Level of the recent change
+    noise: Floats  # Noise before the recent change
+
+    @classmethod
+    def initial(cls, n_rows: int) -> _State:
+        """Return the state before the first night."""
+        positions = np.zeros((7, n_rows), int)
+        positions[-1] = -HABIT_NIGHTS - 1  # never
+        return cls(*positions, *np.full((3, n_rows), np.nan))
+
+
+@dataclass
+class _Replay:
     """Nights of many series, and the state of their replay."""
 
-    # (rows, nights), logarithms of the values, without gaps: NaN only around the nights of a row.
+    # (rows, nights), logarithms of the values, without gaps: NaN only after the nights of a row.
     y: Floats
     clean: Floats  # (rows, nights), the same without the nights of changes that reverted
     # (rows, blocks), level before each block of `REFRESH_NIGHTS` nights; NaN where it is not known.
     centre: Floats
-    state: State  # Positions and levels of each row
-    # Changes of level in order of detection.
+    state: _State  # Positions and levels of each row
     found: list[Events] = field(default_factory=list)  # in order of detection
 
     @classmethod
-    def initial(cls, y: Floats) -> Replay:
-        """Return the replay before the first night."""
-        # y: (rows, nights), logarithms of the values.
+    def of(cls, y: Floats) -> _Replay:
+        """Return the replay of all nights."""
         n_rows, n_nights = y.shape
         centre = np.full((n_rows, n_nights // REFRESH_NIGHTS + 1), np.nan)
-        return cls(y, y.copy(), centre, State.initial(n_rows))
+        replay = cls(y, y.copy(), centre, _State.initial(n_rows))
+        replay._advance()
+        return replay
 
-    def advance(self, first: int, last: int) -> None:
-        """Replay more nights."""
-        n_rows = self.y.shape[0]
-        for begin in range(first, last if last > FEWEST_REFERENCE_NIGHTS else 0, CHUNK_NIGHTS):
-            stop = min(begin + CHUNK_NIGHTS, last)
+    def _advance(self) -> None:
+        n_rows, n_nights = self.y.shape
+        for begin in range(0, n_nights if n_nights > FEWEST_REFERENCE_NIGHTS else 0, CHUNK_NIGHTS):
+            stop = min(begin + CHUNK_NIGHTS, n_nights)
             rows = np.arange(n_rows)
             blocks = np.arange(begin // REFRESH_NIGHTS, (stop - 1) // REFRESH_NIGHTS + 1)
             while rows.size:
@@ -115,12 +180,23 @@ class Replay:
 
 
 def scan(y: Floats) -> Events:
-    """Replay the nights of many series."""
+    """Return the changes of level in many series."""
     # y: (rows, nights), logarithms of the values, without gaps: NaN only after the last night of a
     # row.
-    replay = Replay.initial(y)
-    replay.advance(0, y.shape[1])
-    return replay.events
+    return _Replay.of(y).events
+
+
+def scan_nights(y: Floats, stop: Ints) -> tuple[Events, LatestReference]:
+    """Return the changes of level, and the reference of each row before night `stop`."""
+    replay = _Replay.of(y)
+    events, latest = replay.events, replay.latest_reference(stop)
+    # A change that is detected later moves the reference: replay these rows without later nights.
+    late = np.unique(events.row[events.detected_at >= stop[events.row]])
+    before = np.where(np.arange(y.shape[1]) < stop[late, None], y[late], np.nan)
+    early = _Replay.of(before).latest_reference(stop[late])
+    for column in fields(latest):
+        getattr(latest, column.name)[late] = getattr(early, column.name)
+    return events, latest
 
 
 def _refresh(
@@ -145,7 +221,7 @@ def _next_change(
     rows: Ints,
     first: int,
     last: int,
-    state: State,
+    state: _State,
     events: list[Events],
 ) -> Ints:
     """Record the next change of each row in the chunk; return the rows with a change."""
@@ -169,7 +245,7 @@ def _next_change(
 
 
 def _ends_of_recent_changes(
-    y: Floats, rows: Ints, first: int, last: int, state: State
+    y: Floats, rows: Ints, first: int, last: int, state: _State
 ) -> tuple[Ints, Ints]:
     """Return rows whose recent change reverts or grows, and the night of detection."""
     rows = rows[np.isfinite(state.level_before[rows]) & (state.recent_until[rows] > first)]
@@ -223,7 +299,7 @@ def _measure(
 
 
 def _record(
-    clean: Floats, centre: Floats, alarms: Alarms, state: State, events: list[Events]
+    clean: Floats, centre: Floats, alarms: Alarms, state: _State, events: list[Events]
 ) -> None:
     """Record new changes with their first night and size, and restart the references."""
     row, night, m, noise = alarms.row, alarms.night, alarms.m, alarms.noise
@@ -239,7 +315,7 @@ def _record(
 
 
 def _record_end(
-    y: Floats, clean: Floats, row: Ints, night: Ints, state: State, events: list[Events]
+    y: Floats, clean: Floats, row: Ints, night: Ints, state: _State, events: list[Events]
 ) -> None:
     """Record that recent changes reverted, which restores the reference, or went on."""
     first, recent_level = night - END_NIGHTS + 1, state.level_after[row]
@@ -262,17 +338,15 @@ def _record_end(
     state.next_night[row] = night + 1
 
 
-def _leave_out(y: Floats, clean: Floats, row: Ints, end: Ints, state: State) -> None:
+def _leave_out(y: Floats, clean: Floats, row: Ints, end: Ints, state: _State) -> None:
     """Leave the nights of changes that reverted before night `end` out of the reference."""
     first = state.recent_from[row]
     for at, begin, stop in zip(row, first, end, strict=True):
         last_begin, last_stop = state.reverted_from[at], state.reverted_until[at]
         if begin - last_stop <= HABIT_NIGHTS:
-            # Nights before the first column are too old for any reference.
-            nights = slice(max(last_begin, 0), max(last_stop, 0))
-            clean[at, nights] = y[at, nights]
+            clean[at, last_begin:last_stop] = y[at, last_begin:last_stop]
         elif stop - begin >= FEWEST_LEFT_OUT:
-            clean[at, max(begin, 0) : stop] = np.nan
+            clean[at, begin:stop] = np.nan
         state.reverted_from[at], state.reverted_until[at] = begin, stop
 
 

@@ -16,7 +16,6 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from benchkit.analysis.changepoint.checkpoints import Checkpoints
 from benchkit.analysis.changepoints import (
     ChangePoint,
     Detection,
@@ -68,8 +67,6 @@ class History:
         Starts of segments: ``key``, ``night``, ``metric`` (empty: all) and ``reason``.
     future : tuple of str
         Ids of runs that are left out, because their night is in the future.
-    checkpoints : Checkpoints, optional
-        Those of the detection on an earlier night: the detection is faster, and finds the same.
 
     Examples
     --------
@@ -84,7 +81,6 @@ class History:
     runs: pd.DataFrame
     segments: pd.DataFrame
     future: tuple[str, ...] = ()
-    checkpoints: Checkpoints | None = None
 
     def __len__(self) -> int:
         return len(self.series)
@@ -107,10 +103,8 @@ class History:
 
     @cached_property
     def detection(self) -> Detection:
-        """Changes of level, the last night, and checkpoints for the detection on the next one."""
-        return detect_nights(
-            self.values, times=self.times, marks=self.restarts, earlier=self.checkpoints
-        )
+        """Changes of level and the last night."""
+        return detect_nights(self.values, times=self.times, marks=self.restarts)
 
     @property
     def changes(self) -> list[list[ChangePoint]]:

@@ -27,7 +27,6 @@ from benchkit.experiment.environment.build import build
 from benchkit.experiment.environment.environment import CURRENT, Environment
 from benchkit.experiment.environment.lookup import as_environment
 from benchkit.experiment.nightly.confirm import Progress, confirm
-from benchkit.experiment.nightly.detector_cache import read_checkpoints, write_checkpoints
 from benchkit.experiment.nightly.diagnosis import diagnose
 from benchkit.experiment.nightly.group_totals import read_group_totals
 from benchkit.experiment.nightly.night import Night
@@ -178,10 +177,7 @@ def judge_and_record(
             result.failures.append(
                 f"{counted(len(history.future), 'run')} of a night in the future left out: {ids}"
             )
-        history = replace(history, checkpoints=read_checkpoints(store))
         judgement = judge_night(history, events, marks=marks, control=control)
-        if judgement.nights:
-            write_checkpoints(store, history.detection.checkpoints)
         if not result.records:  # nothing measured: use the last night in the store
             result.night = judgement.night
         proposed = judgement.proposed

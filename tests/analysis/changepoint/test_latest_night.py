@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from benchkit.analysis.changepoints import latest_night
-from validation.nightly_series import lognormal
+from benchkit.analysis.changepoints import detect_nights, latest_night
+from validation.nightly_series import NIGHTS, SHAPES, lognormal, with_step
 
 
 def test_latest_night_marks_suspect_series(rng):
@@ -44,6 +44,20 @@ def test_latest_night_candidate_after_slow_change_names_its_first_night(rng):
     assert 103 <= np.median(latest.since[found]) <= 105
     # The reference is not affected by the last nights.
     assert np.nanmedian(latest.ratio) == pytest.approx(1.05, abs=0.01)
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.__name__)
+def test_latest_night_reference_ends_before_changes_of_the_last_nights(shape, rng):
+    values = with_step(shape(rng, 60), rng.integers(NIGHTS - 6, NIGHTS - 2, 60), 1.4)
+    calm = values.copy()
+    calm[:, -2:] /= 1.4
+    found, other = detect_nights(values), detect_nights(calm)
+
+    new = [changes for changes in found.changes if changes[-1:] and changes[-1].detected_at >= 108]
+    assert len(new) > 20
+    np.testing.assert_allclose(found.latest.ratio, 1.4 * other.latest.ratio)
+    earlier, calm_earlier = (each.latest.recent_units[:, :-2] for each in (found, other))
+    np.testing.assert_array_equal(earlier, calm_earlier)
 
 
 @pytest.mark.parametrize("n_before", [1, 3, 7, 9])
