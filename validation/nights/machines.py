@@ -69,7 +69,7 @@ def _causes(values: np.ndarray, history: int) -> list[tuple[int, int, str]]:
         alarm, since = np.zeros((2, len(values)), int)
         for row, index in alarms:
             alarm[row], since[row] = 1, index
-        fleet = fleet_step(
+        by_row = fleet_step(
             alarm,
             latest.units,
             machine=host,
@@ -79,5 +79,5 @@ def _causes(values: np.ndarray, history: int) -> list[tuple[int, int, str]]:
             recent=latest.recent_units,
             since=since,
         )
-        causes += [(row, index, str(fleet.cause[row])) for row, index in alarms]
+        causes += [(row, index, by_row[row].cause) for row, index in alarms]
     return causes

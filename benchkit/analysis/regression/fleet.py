@@ -1,22 +1,21 @@
-"""Distinguish slow machines from slow code with all alarms of a night.
+"""Estimate the cause of alarms from all series of a night where there is no control environment.
 
-A busy machine, a full disk or a new kernel affects many workloads and also the control environment,
-whose software never changes; a change in Dask does not affect the control. This module groups
-alarms and estimates their cause; it removes none.
+A busy machine, a full disk or a new kernel affects many workloads of a machine. With a control,
+whose software never changes, the control shows the machine: see
+`benchkit.analysis.regression.level_events.NightLevels.control_causes`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import bdtrc
 
 from benchkit.errors import UsageError
 
-__all__ = ["FleetGroup", "FleetNight", "fleet_step"]
+__all__ = ["Cause", "fleet_step"]
 
 #: Share of the series of a group from which on a common deviation of one night makes the cause
 #: unclear. True on a tenth of the nights of 301 real series, with 15 of the 27 false alarms.
@@ -30,40 +29,13 @@ MAX_SHARE = 0.5
 COMMON_SERIES = 3
 #: Deviation of the last night, in noise units, from which on a series counts as moved.
 MOVED_UNITS = 3.0
-#: Share of series that deviate so far on ordinary nights (tails are heavier than normal).
-MOVED_BY_CHANCE = 0.01
-#: Largest probability, by chance, of the number of moved series that shows a moved control.
-CONTROL_LEVEL = 0.02
 
 
-@dataclass(frozen=True)
-class FleetGroup:
-    """Alarms of one night that share machine, environment, metric and direction."""
+class Cause(NamedTuple):
+    """Probable cause of an alarm."""
 
-    machine: str  # machine, environment, metric: Shared by the series of the group
-    environment: str
-    metric: str
-    direction: int  # 1 for levels that rose, -1 for levels that fell
-    members: NDArray[np.int64]  # Positions of the series with an alarm
-    # n_measured, n_moved: Series of that machine, environment and metric with a value on the last
-    # night, and how many of them moved in that direction: by an alarm, or by three noise units.
-    n_measured: int
-    n_moved: int
-    # n_control, n_control_moved: The same numbers for the control environment on that machine and
-    # metric.
-    n_control: int
-    n_control_moved: int
     cause: str  # `code`, `infrastructure` or `unclear`
     reason: str  # The cause in a sentence with its numbers
-
-
-@dataclass(frozen=True)
-class FleetNight:
-    """Causes of the alarms of a night."""
-
-    # (series,), `code`, `infrastructure` or `unclear`; empty where there is no alarm.
-    cause: NDArray[np.str_]
-    groups: tuple[FleetGroup, ...]  # The largest group first
 
 
 def fleet_step(
@@ -73,92 +45,68 @@ def fleet_step(
     machine: ArrayLike,
     environment: ArrayLike,
     metric: ArrayLike,
-    workload: ArrayLike | None = None,
-    control: str | None = None,
-    recent: ArrayLike | None = None,
-    since: ArrayLike | None = None,
-) -> FleetNight:
-    """Group the alarms of a night and estimate the cause of each.
+    workload: ArrayLike,
+    recent: ArrayLike,
+    since: ArrayLike,
+) -> dict[int, Cause]:
+    """Return the cause of each alarm of a night by its series.
 
     Notes
     -----
-    With a measured control: ``infrastructure`` if the control moved in the same direction (more of
-    its series than chance explains, or the same workload), else ``code``. Without a control:
-    ``unclear`` if a tenth of the group's series, and at least three, moved, or a twentieth on
-    average over the nights of the change (if `recent` and `since` are given), else ``code``; if
-    the workload moved on all other machines that measured it, too, ``code``. Alarms
-    of the control itself are always ``infrastructure``. On real series without a control, a ninth
-    of the alarms of inserted steps and more than half of the false alarms are unclear: confirm
-    these by an interleaved measurement.
+    ``unclear`` if a tenth of the series of the same machine, environment and metric, and at least
+    three, moved in the same direction on the last night, or a twentieth on average over the nights
+    of the change; else ``code``. If the workload moved on all other machines that measured it,
+    too, ``code``. On real series, a ninth of the alarms of inserted steps and more than half of
+    the false alarms are unclear: confirm these by an interleaved measurement.
 
     Examples
     --------
-    >>> night = fleet_step(
+    >>> causes = fleet_step(
     ...     [1, 1, 0, 0], [7.0, 5.5, 0.3, -0.2],
-    ...     machine=["ci"] * 4, environment=["main", "main", "pinned", "pinned"],
-    ...     metric=["duration"] * 4, control="pinned",
+    ...     machine=["ci"] * 4, environment=["main"] * 4, metric=["duration"] * 4,
+    ...     workload=["a", "b", "c", "d"], recent=[[7.0], [5.5], [0.3], [-0.2]], since=[0] * 4,
     ... )
-    >>> night.cause.tolist()
-    ['code', 'code', '', '']
-    >>> print(night.groups[0].reason)
-    2 of 2 series rose and none of 2 of the control 'pinned'
+    >>> causes[0]
+    Cause(cause='code', reason='2 of 4 series rose; no control was measured')
     """
     # alarm: (series,), 1 or -1 for a change of level detected on this night, 0 for none.
     # units: (series,), `LatestNight.units`: change of the last night in noise units; NaN if not
     # measured.
-    # machine, environment, metric: (series,), fields of each series.
-    # workload: (series,), workload of each series. Alarms are also compared with the same workload
-    # in the control environment, which detects causes that affect few workloads, such as a busy
-    # disk.
+    # machine, environment, metric, workload: (series,), fields of each series.
     # recent: (series, nights), `LatestNight.recent_units`: the same for the last nights.
     # since: (series,), position of the first night of each alarm's change in `recent`.
     alarm, units = np.asarray(alarm, int), np.asarray(units, float)
-    labels = [np.asarray(label, str) for label in (machine, environment, metric)]
-    same_workload = None if workload is None else np.asarray(workload, str)
+    recent, since = np.asarray(recent, float), np.asarray(since, int)
+    labels = [np.asarray(label, str) for label in (machine, environment, metric, workload)]
     for name, array in zip(
-        ("units", "machine", "environment", "metric", "workload"),
-        (units, *labels, same_workload),
+        ("units", "machine", "environment", "metric", "workload", "since"),
+        (units, *labels, since),
         strict=True,
     ):
-        if array is not None and array.shape != alarm.shape:
+        if array.shape != alarm.shape:
             raise UsageError(f"{name}: shape {array.shape}; expected {alarm.shape}, like alarm")
 
     measured = np.isfinite(units) | (alarm != 0)
-    cause = np.full(alarm.shape, "", dtype="<U14")
-    groups = []
-    for key in sorted(_keys(alarm, labels)):
-        host, tested, name, direction = key
-        here = measured & (labels[0] == host) & (labels[2] == name)
-        series, pinned = here & (labels[1] == tested), here & (labels[1] == control)
-        moved = here & ((alarm == direction) | (direction * units >= MOVED_UNITS))
-        counts = tuple(int(part.sum()) for part in (series, series & moved, pinned, pinned & moved))
-        group = _group(np.flatnonzero(series & (alarm == direction)), key, control, counts)
-        groups.append(group)
-        cause[group.members] = group.cause
-        if (
-            recent is not None
-            and since is not None
-            and group.cause == "code"
-            and not group.n_control
-        ):
-            shares = _mean_shares(group.members, series, direction, recent, since)
-            cause[group.members[shares >= COMMON_MEAN_SHARE]] = "unclear"
-        if same_workload is not None and group.cause == "unclear":
-            elsewhere = measured & (labels[0] != host) & (labels[1] == tested)
-            elsewhere &= labels[2] == name
-            up = (alarm == direction) | (direction * units >= MOVED_UNITS)
-            agree = _moved_elsewhere(group.members, elsewhere, up, labels[0], same_workload)
-            cause[group.members[agree]] = "code"
-            if agree.any():
-                text = f"{group.reason}; {agree.sum()} of the workloads rose on all other machines"
-                text = text if direction > 0 else text.replace("workloads rose", "workloads fell")
-                groups[-1] = replace(group, reason=text)
-        if same_workload is not None and tested != control:
-            # The machine may affect few workloads: compare each alarm with its own control.
-            affected = np.isin(same_workload[group.members], same_workload[pinned & moved])
-            cause[group.members[affected]] = "infrastructure"
-    groups.sort(key=lambda group: -group.members.size)
-    return FleetNight(cause, tuple(groups))
+    causes: dict[int, Cause] = {}
+    for host, tested, name, direction in _groups(alarm, labels[:3]):
+        comparable = measured & (labels[1] == tested) & (labels[2] == name)
+        series, elsewhere = comparable & (labels[0] == host), comparable & (labels[0] != host)
+        moved = (alarm == direction) | (direction * units >= MOVED_UNITS)
+        members = np.flatnonzero(series & (alarm == direction))
+        n_measured, n_moved = int(series.sum()), int((series & moved).sum())
+        word = "rose" if direction > 0 else "fell"
+        summary = f"{members.size} of {n_measured} series {word}"
+        if n_moved >= max(COMMON_SERIES, COMMON_SHARE * n_measured):
+            unclear = ~_moved_elsewhere(members, elsewhere, moved, labels[0], labels[3])
+            summary += f", {n_moved} series moved, and no control was measured"
+            code = f"{summary}; the workload {word} on all other machines"
+        else:
+            shares = _mean_shares(members, series, direction, recent, since)
+            unclear = shares >= COMMON_MEAN_SHARE
+            code = summary = f"{summary}; no control was measured"
+        for member, is_unclear in zip(members.tolist(), unclear.tolist(), strict=True):
+            causes[member] = Cause("unclear", summary) if is_unclear else Cause("code", code)
+    return causes
 
 
 def _moved_elsewhere(
@@ -189,18 +137,17 @@ def _mean_shares(
     members: NDArray[np.int64],
     series: NDArray[np.bool_],
     direction: int,
-    recent: ArrayLike,
-    since: ArrayLike,
+    recent: NDArray[np.float64],
+    since: NDArray[np.int64],
 ) -> NDArray[np.float64]:
     """Return the mean share of the other series that moved, over the nights of each change.
 
     0 where fewer than `COMMON_SERIES` series moved on any of these nights, the alarm's included.
     """
-    units, first = np.asarray(recent, float), np.asarray(since, int)
     shares = np.zeros(members.size)
     for place, member in enumerate(members.tolist()):
         others = np.flatnonzero(series & (np.arange(series.size) != member))
-        nights = direction * units[others, first[member] :]
+        nights = direction * recent[others, since[member] :]
         measured = np.isfinite(nights).any(axis=0)
         moved = nights[:, measured] >= MOVED_UNITS
         if moved.any(axis=1).sum() + 1 >= COMMON_SERIES:
@@ -209,36 +156,10 @@ def _mean_shares(
     return shares
 
 
-def _keys(
+def _groups(
     alarm: NDArray[np.int64], labels: Iterable[NDArray[np.str_]]
-) -> set[tuple[str, str, str, int]]:
+) -> list[tuple[str, str, str, int]]:
     """Return machine, environment, metric and direction of the groups that have an alarm."""
     alarms = np.flatnonzero(alarm)
     columns = (*(label[alarms].tolist() for label in labels), np.sign(alarm[alarms]).tolist())
-    return set(zip(*columns, strict=True))
-
-
-def _group(
-    members: NDArray[np.int64],
-    key: tuple[str, str, str, int],
-    control: str | None,
-    counts: tuple[int, ...],
-) -> FleetGroup:
-    """Return a group of alarms with its cause and reason."""
-    _, environment, _, direction = key
-    n_measured, n_moved, n_control, n_control_moved = counts
-    summary = f"{members.size} of {n_measured} series {'rose' if direction > 0 else 'fell'}"
-    if environment == control:
-        cause = "infrastructure"
-        reason = f"{summary} in the control {control!r}, whose software never changes"
-    elif n_control:
-        chance = float(bdtrc(n_control_moved - 1, n_control, MOVED_BY_CHANCE))
-        cause = "infrastructure" if n_control_moved and chance <= CONTROL_LEVEL else "code"
-        reason = f"{summary} and {n_control_moved or 'none'} of {n_control} of the control"
-        reason += f" {control!r}"
-    elif n_moved >= max(COMMON_SERIES, COMMON_SHARE * n_measured):
-        cause = "unclear"
-        reason = f"{summary}, {n_moved} series moved, and no control was measured"
-    else:
-        cause, reason = "code", f"{summary}; no control was measured"
-    return FleetGroup(*key, members, n_measured, n_moved, n_control, n_control_moved, cause, reason)
+    return sorted(set(zip(*columns, strict=True)))

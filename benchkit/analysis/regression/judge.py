@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from benchkit.analysis.changepoints import LatestNight
-from benchkit.analysis.regression.fleet import FleetGroup, fleet_step
+from benchkit.analysis.regression.fleet import fleet_step
 from benchkit.analysis.regression.history import SERIES_FIELDS, History, night_name
 from benchkit.analysis.regression.level_events import NOT_ATTEMPTED, NightLevels, worse_direction
 from benchkit.analysis.regression.regression import (
@@ -50,7 +50,6 @@ class Judgement:
     proposed: list[dict[str, Any]]
     # An event of kind `night`, with counts, for each judged environment and host.
     nights: list[dict[str, Any]]
-    groups: tuple[FleetGroup, ...] = ()  # Groups of alarms with a common cause
 
 
 def judge_night(
@@ -64,10 +63,10 @@ def judge_night(
 
     Notes
     -----
-    Changes of level come from `changepoints.detect_many`, groups of alarms from
-    `fleet.fleet_step`. A regression recovers when three consecutive measured nights are within a
-    third of the change from the level before. On the first night that a ledger judges, changes
-    detected on earlier nights give no events.
+    The cause of a change of level is that of the control over the same nights; where there is no
+    control, all series of the night show it (`fleet.fleet_step`). A regression recovers when three
+    consecutive measured nights are within a third of the change from the level before. On the
+    first night that a ledger judges, changes detected on earlier nights give no events.
     """
     events, marks = list(events), list(marks)
     if not len(history.times):
@@ -89,27 +88,27 @@ def judge_night(
     alarms = levels.alarms()
     latest = history.latest_night()
     units = np.where(levels.unjudged_rows, latest.units, np.nan)
-    fleet = fleet_step(
-        np.array([np.sign(change.direction) if change else 0 for change in alarms], int),
+    causes = levels.control_causes(alarms)
+    alarm = [c.direction if c and row not in causes else 0 for row, c in enumerate(alarms)]
+    causes |= fleet_step(
+        alarm,
         units,
         machine=history.series["host"].astype(str),
         environment=history.series["environment"].astype(str),
         metric=history.series["metric"].astype(str),
         workload=history.series["workload"].astype(str),
-        control=control,
         recent=latest.recent_units,
         since=[change.index if change else 0 for change in alarms],
     )
-    reasons = {int(row): group.reason for group in fleet.groups for row in group.members}
     recoveries = levels.recoveries()
     closed = {str(event["regression"]) for event in recoveries}
-    changes, proposed = levels.changes(alarms, fleet.cause, reasons, closed)
+    changes, proposed = levels.changes(alarms, causes, closed)
     proposed += levels.suspects(latest, proposed, _measured_again(events))
     failures, other_events = _judge_outcomes(history, night, unjudged, active, control)
     new_events = changes + recoveries + other_events
     proposed += failures
     nights = _night_events(history, night, unjudged, new_events, proposed, latest)
-    return Judgement(night, new_events, proposed, nights, fleet.groups)
+    return Judgement(night, new_events, proposed, nights)
 
 
 def _unjudged_groups(

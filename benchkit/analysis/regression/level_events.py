@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchkit.analysis.changepoint.rule import FEWEST_REFERENCE_NIGHTS
-from benchkit.analysis.changepoints import SUSPECT_UNITS, ChangePoint, LatestNight
+from benchkit.analysis.changepoints import (
+    INFINITE_CHANGE,
+    LOG_OF_ZERO,
+    SUSPECT_UNITS,
+    ChangePoint,
+    LatestNight,
+)
+from benchkit.analysis.regression.fleet import Cause
 from benchkit.analysis.regression.history import SERIES_FIELDS, History, night_name
 from benchkit.analysis.regression.regression import FAILING, Regression, regression_id, series_name
 from benchkit.store.schema import METRICS
@@ -91,22 +99,19 @@ class NightLevels:
     def changes(
         self,
         alarms: Sequence[ChangePoint | None],
-        cause: NDArray[np.str_],
-        reasons: Mapping[int, str],
+        causes: Mapping[int, Cause],
         closed: Collection[str] = (),
     ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
         """Return events for changes of level, and proposed regressions."""
-        # cause: (series,), probable cause of each alarm, from
-        # `benchkit.analysis.regression.fleet.fleet_step`.
+        # causes: Probable cause of each alarm, by position of the series.
         events, proposed = [], []
         for row, change in enumerate(alarms):
             about = self.history.series.iloc[row]
             worse = worse_direction(about["metric"])
-            if change is None or not worse:
+            if change is None or not change.direction or not worse:
                 continue
             fact = self._fact(row, change.index, change.ratio, change.low, change.high)
-            fact |= {"cause": str(cause[row]), "reason": reasons.get(row, "")}
-            fact |= self._control_cause(row, change)
+            fact |= causes[row]._asdict()
             regression = self.active.get(series_name(about))
             if regression is not None and not self._in_current_segment(regression, row):
                 regression = None
@@ -123,15 +128,25 @@ class NightLevels:
                 events.append({**fact, "kind": "improved"})
         return events, proposed
 
-    def _control_cause(self, row: int, change: ChangePoint) -> dict[str, str]:
-        """Return cause and reason from the control's change of level over the same nights.
+    def control_causes(self, alarms: Sequence[ChangePoint | None]) -> dict[int, Cause]:
+        """Return the causes that the control shows, by position of the series."""
+        if self.control is None:
+            return {}
+        causes = {
+            row: self._control_cause(row, change) for row, change in enumerate(alarms) if change
+        }
+        return {row: cause for row, cause in causes.items() if cause}
+
+    def _control_cause(self, row: int, change: ChangePoint) -> Cause | None:
+        """Return the cause from the control's change of level over the same nights.
 
         All nights of the new level are used: with one night, a coincidence of two noisy nights
         would exclude a true regression permanently.
         """
         about = self.history.series.iloc[row]
-        if self.control is None or about["environment"] == self.control:
-            return {}
+        if about["environment"] == self.control:
+            text = f"in the control {self.control!r}, whose software never changes"
+            return Cause("infrastructure", text)
         shared = {name: about[name] for name in ("host", "metric", "scale", "capture")}
         in_control = self.history.matching({**shared, "environment": self.control})
         same = in_control & self.history.matching({"workload": about["workload"]})
@@ -139,16 +154,19 @@ class NightLevels:
         start = self._reference_start(row, change.index)
         shifts = np.array([self._shift(at, start, change.index) for at in rows.tolist()])
         shifts = shifts[np.isfinite(shifts)]
-        if not shifts.size or not 0 < change.ratio < np.inf:
-            return {}
+        if not shifts.size:
+            return None
         shift = float(np.median(shifts))
-        changed = shift * change.direction >= abs(np.log(change.ratio)) / 2
+        finite = 0 < change.ratio < math.inf
+        size = abs(math.log(change.ratio)) if finite else INFINITE_CHANGE
+        cause = "infrastructure" if shift * change.direction >= size / 2 else "code"
         what = "the same workload" if same.any() else f"the median of {shifts.size} series"
-        return {
-            "cause": "infrastructure" if changed else "code",
-            "reason": f"in the control {self.control!r}, {what} changed by "
-            f"{100 * np.expm1(shift):+.1f} % over the same nights",
-        }
+        if abs(shift) > INFINITE_CHANGE:
+            moved = "rose from zero" if shift > 0 else "fell to zero"
+        else:
+            moved = f"changed by {100 * np.expm1(shift):+.1f} %"
+        text = f"in the control {self.control!r}, {what} {moved} over the same nights"
+        return Cause(cause, text)
 
     def _reference_start(self, row: int, index: int) -> int:
         """Return the first reference night of a change: not before the previous change."""
@@ -163,10 +181,12 @@ class NightLevels:
     def _shift(self, row: int, start: int, index: int) -> float:
         """Return the change of level of a series at a night, as logarithm of a ratio."""
         values = self.history.values[row]
-        parts = [part[part > 0] for part in (values[start:index], values[index:])]
+        parts = [part[np.isfinite(part)] for part in (values[start:index], values[index:])]
         if not all(part.size for part in parts):
             return float("nan")
-        return float(np.log(np.median(parts[1]) / np.median(parts[0])))
+        levels = [float(np.median(part)) for part in parts]
+        before, after = (math.log(level) if level > 0 else LOG_OF_ZERO for level in levels)
+        return after - before
 
     def _fails_more(self, row: int, index: int) -> bool:
         """Return whether runs fail on a larger share of nights since a night than before it."""

@@ -1,14 +1,13 @@
 import numpy as np
 import pytest
 
-from benchkit.analysis.changepoints import detect_many, latest_night
 from benchkit.analysis.regression.fleet import fleet_step
 from benchkit.errors import UsageError
 
 N_WORKLOADS = 30
 
 
-def labels(machines=("ci",), environments=("main", "pinned"), metrics=("duration",)):
+def labels(machines=("ci",), environments=("main",), metrics=("duration",)):
     """Return the fields of a series per workload, machine, environment and metric."""
     grid = [
         (m, e, x, f"w{w}")
@@ -26,160 +25,89 @@ def labels(machines=("ci",), environments=("main", "pinned"), metrics=("duration
     }
 
 
-def night_of(values):
-    """Return alarms and noise units of the last night."""
-    alarm = [
-        next((c.direction for c in changes if c.detected_at == values.shape[1] - 1), 0)
-        for changes in detect_many(values)
-    ]
-    return np.array(alarm), latest_night(values).units
+def causes_of(alarm, units=None, recent=None, since=None, **series):
+    """Return the causes of alarms, by default of nights on which no other series moves."""
+    alarm = np.asarray(alarm)
+    units = np.zeros(alarm.size) if units is None else units
+    recent = np.zeros((alarm.size, 10)) if recent is None else recent
+    since = np.full(alarm.size, 7) if since is None else since
+    return fleet_step(alarm, units, recent=recent, since=since, **series)
 
 
-def test_fleet_step_distinguishes_code_from_machine(rng):
-    series = labels(machines=("ci", "lab"))
-    values = rng.lognormal(sigma=0.01, size=(len(series["machine"]), 63))
-    values[(series["machine"] == "ci") & (series["environment"] == "main"), 60:] *= 1.12
-    values[series["machine"] == "lab", 60:] *= 1.12
-
-    night = fleet_step(*night_of(values), **series, control="pinned")
-
-    main = series["environment"] == "main"
-    assert set(night.cause[main & (series["machine"] == "ci")]) == {"code"}
-    assert set(night.cause[series["machine"] == "lab"]) == {"infrastructure"}
-
-
-def test_fleet_step_has_no_groups_on_quiet_night(rng):
+def test_fleet_step_has_no_causes_on_quiet_night(rng):
     series = labels()
 
-    night = fleet_step(
-        *night_of(rng.lognormal(sigma=0.01, size=(len(series["machine"]), 60))),
-        **series,
-        control="pinned",
+    assert causes_of(np.zeros(N_WORKLOADS, int), rng.normal(size=N_WORKLOADS), **series) == {}
+
+
+def test_fleet_step_groups_by_machine_environment_metric_direction():
+    series = labels(
+        machines=("ci", "lab"), environments=("main", "old"), metrics=("duration", "memory_peak")
     )
-
-    assert night.groups == ()
-    assert set(night.cause) == {""}
-
-
-def test_fleet_step_rarely_attributes_code_to_machine(rng):
-    series = labels()
-    tested = series["environment"] == "main"
-    n_infrastructure = 0
-    for _ in range(500):
-        alarm = np.where(tested & (rng.random(tested.size) < 0.2), 1, 0)
-        night = fleet_step(
-            alarm, rng.standard_t(8, tested.size) + 5 * (alarm > 0), **series, control="pinned"
-        )
-        n_infrastructure += bool(night.groups) and night.groups[0].cause == "infrastructure"
-
-    assert n_infrastructure <= 0.05 * 500
-
-
-def test_fleet_step_compares_workload_with_its_control():
-    series = labels()
-    main, few = series["environment"] == "main", np.isin(series["workload"], ["w3", "w4"])
-    alarm = np.where(main & np.isin(series["workload"], ["w3", "w4", "w9"]), 1, 0)
-    units = np.where(few, 8.0, 0.0)
-    quiet = np.where(few & main, 8.0, 0.0)
-
-    affected = fleet_step(alarm, units, **series, control="pinned")
-    unaffected = fleet_step(alarm, quiet, **series, control="pinned")
-
-    assert set(affected.cause[main & few]) == {"infrastructure"}
-    assert set(unaffected.cause[alarm != 0]) == {"code"}
-
-
-def test_fleet_step_groups_by_machine_metric_direction():
-    series = labels(machines=("ci", "lab"), metrics=("duration", "memory_peak"))
     alarm = np.where(series["workload"] == "w1", 1, 0) - np.where(series["workload"] == "w2", 1, 0)
-    alarm[series["environment"] == "pinned"] = 0
 
-    night = fleet_step(alarm, np.zeros(alarm.size), **series, control="pinned")
+    causes = causes_of(alarm, **series)
 
-    keys = {(group.machine, group.metric, group.direction) for group in night.groups}
-    assert len(keys) == len(night.groups) == 8
-    assert all(group.n_measured == group.n_control == N_WORKLOADS for group in night.groups)
+    assert sorted(causes) == np.flatnonzero(alarm).tolist()
+    for row, found in causes.items():
+        word = "rose" if alarm[row] > 0 else "fell"
+        assert found == ("code", f"1 of 30 series {word}; no control was measured")
 
 
-def test_fleet_step_cause_without_control():
-    series = labels(environments=("main",))
+def test_fleet_step_is_unclear_where_many_series_have_alarms():
+    series = labels()
     many, single = np.zeros((2, N_WORKLOADS), int)
     many[:10], single[0] = 1, 1
-    units = np.zeros(N_WORKLOADS)
 
-    assert set(fleet_step(many, units, **series).cause[:10]) == {"unclear"}
-    assert fleet_step(single, units, **series).cause[0] == "code"
+    causes = causes_of(many, **series)
+
+    assert [causes[row].cause for row in range(10)] == ["unclear"] * 10
+    assert "10 of 30 series rose, 10 series moved" in causes[0].reason
+    assert causes_of(single, **series)[0].cause == "code"
 
 
-def test_fleet_step_counts_deviations_without_control():
-    series = labels(environments=("main",))
+def test_fleet_step_counts_deviations_in_the_direction_of_the_alarm():
+    series = labels()
     alarm = np.where(series["workload"] == "w1", 1, 0)
     units = np.where(series["workload"] < "w15", 4.0, 0.0)
 
-    up = fleet_step(alarm, units, **series)
-    down = fleet_step(-alarm, units, **series)
+    up, down = causes_of(alarm, units, **series), causes_of(-alarm, units, **series)
 
-    assert (up.groups[0].cause, up.groups[0].n_moved) == ("unclear", 7)
-    assert down.groups[0].cause == "code"
+    assert up[1].cause == "unclear"
+    assert "7 series moved" in up[1].reason
+    assert down[1].cause == "code"
 
 
-def test_fleet_step_control_alarm_is_infrastructure():
+def test_fleet_step_ignores_series_that_were_not_measured():
     series = labels()
-    alarm = np.where((series["environment"] == "pinned") & (series["workload"] == "w5"), -1, 0)
+    alarm, units = np.zeros(N_WORKLOADS, int), np.full(N_WORKLOADS, np.nan)
+    alarm[0] = 1
 
-    night = fleet_step(alarm, np.zeros(alarm.size), **series, control="pinned")
-
-    assert night.cause[alarm != 0].tolist() == ["infrastructure"]
-    assert "never changes" in night.groups[0].reason
-
-
-def test_fleet_step_ignores_unmeasured_control():
-    series = labels()
-    pinned = series["environment"] == "pinned"
-    alarm = np.where(pinned, 0, 1)
-
-    night = fleet_step(alarm, np.where(pinned, np.nan, 5.0), **series, control="pinned")
-
-    assert set(night.cause[~pinned]) == {"unclear"}
-    assert night.groups[0].n_control == 0
-
-
-def test_fleet_step_sorts_groups_by_size():
-    series = labels(metrics=("duration", "memory_peak"))
-    alarm = np.where(series["environment"] == "main", 1, 0)
-    alarm[(series["metric"] == "duration") & (series["workload"] > "w2")] = 0
-
-    night = fleet_step(alarm, np.zeros(alarm.size), **series, control="pinned")
-
-    assert [group.metric for group in night.groups] == ["memory_peak", "duration"]
+    assert "1 of 1 series rose" in causes_of(alarm, units, **series)[0].reason
 
 
 def test_fleet_step_rejects_labels_of_other_length():
     series = labels() | {"metric": ["duration"]}
 
-    with pytest.raises(UsageError, match=r"metric: shape \(1,\); expected \(60,\)"):
-        fleet_step(np.zeros(60), np.zeros(60), **series)
+    with pytest.raises(UsageError, match=r"metric: shape \(1,\); expected \(30,\)"):
+        causes_of(np.zeros(30), **series)
 
 
 def test_fleet_step_uses_all_nights_of_a_change():
-    n = 40
-    alarm, units = np.zeros(n, int), np.zeros(n)
+    series = labels()
+    alarm, units, recent = np.zeros(30, int), np.zeros(30), np.zeros((30, 10))
     alarm[0], units[0] = 1, 8
-    recent = np.zeros((n, 10))
-    labels = {"machine": ["ci"] * n, "environment": ["tip"] * n, "metric": ["duration"] * n}
 
-    def cause(**more):
-        return fleet_step(alarm, units, **labels, **more).cause[0]
+    def cause():
+        return causes_of(alarm, units, recent=recent, **series)[0].cause
 
-    since = np.full(n, 7)
-    assert cause(recent=recent, since=since) == "code"
-    recent[1:8, 7] = 5  # busy on the first night of the change only
     assert cause() == "code"
-    assert cause(recent=recent, since=since) == "unclear"
+    recent[1:8, 7] = 5  # busy on the first night of the change only
+    assert cause() == "unclear"
     recent[1:8, 7] = -5
-    assert cause(recent=recent, since=since) == "code"
+    assert cause() == "code"
     recent[1:8, 6] = 5  # busy before the change
-    assert cause(recent=recent, since=since) == "code"
+    assert cause() == "code"
 
 
 def several_machines(moved):
@@ -187,7 +115,7 @@ def several_machines(moved):
     machine = np.repeat(["a", "b", "c"], 10)
     workload = np.tile([f"w{number}" for number in range(10)], 3)
     up = np.array([int(w[1:]) in moved.get(m, ()) for m, w in zip(machine, workload, strict=True)])
-    night = fleet_step(
+    causes = causes_of(
         up.astype(int),
         np.where(up, 8.0, 0.2),
         machine=machine,
@@ -196,7 +124,8 @@ def several_machines(moved):
         workload=workload,
     )
     return {
-        host: sorted(set(night.cause[(machine == host) & up].tolist())) for host in ("a", "b", "c")
+        host: sorted({causes[row].cause for row in np.flatnonzero((machine == host) & up)})
+        for host in ("a", "b", "c")
     }
 
 

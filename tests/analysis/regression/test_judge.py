@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
+import pytest
 
 from benchkit.analysis.regression.history import build_history
 from benchkit.analysis.regression.judge import judge_night
@@ -21,13 +22,13 @@ def noise(seed, size=N):
 
 
 def replay(series, *, first=30, marks=(), control="control", outcomes=None, versions=None):
-    """Judge night by night; `series` maps (workload, environment) to durations."""
+    """Judge night by night; `series` maps (workload, environment, ...) to durations."""
     rows = []
-    for (workload, environment), values in series.items():
+    for (workload, environment, *host), values in series.items():
         for night in range(N):
             ended = (outcomes or {}).get((workload, environment, night), "ok")
             value = values[night] if ended == "ok" else None
-            facts = {"duration": value, "outcome": ended}
+            facts = {"duration": value, "outcome": ended, "host": host[0] if host else "ci"}
             if versions:
                 facts["version"] = versions[workload, environment][night]
             rows.append(run_record(night, workload=workload, environment=environment, **facts))
@@ -107,6 +108,53 @@ def test_judge_sets_aside_change_shared_with_control():
     assert [regression.workload for regression in read_ledger(events)] == ["a.y"]
     aside = {(e["workload"], e["environment"]) for e in events if e["kind"] == "set_aside"}
     assert aside == {("a.x", "tip"), ("a.x", "control")}
+    reasons = {e["environment"]: e["reason"] for e in events if e["kind"] == "set_aside"}
+    assert reasons["control"] == "in the control 'control', whose software never changes"
+    assert "in the control 'control', the same workload changed by +" in reasons["tip"]
+
+
+def test_judge_uses_the_control_of_the_same_machine():
+    series = {
+        ("a.x", "tip", "ci"): stepped(1, 1.2),
+        ("a.x", "control", "ci"): noise(2),
+        ("a.x", "tip", "lab"): stepped(3, 1.2),
+        ("a.x", "control", "lab"): stepped(4, 1.2),
+    }
+    events = replay(series)
+    assert [regression.about["host"] for regression in read_ledger(events)] == ["ci"]
+    aside = {(e["host"], e["environment"]) for e in events if e["kind"] == "set_aside"}
+    assert aside == {("lab", "tip"), ("lab", "control")}
+
+
+def test_judge_compares_a_workload_without_control_with_the_median_of_the_control():
+    control = {(f"a.{name}", "control"): stepped(ord(name), 1.2) for name in "pqr"}
+    events = replay({("a.x", "tip"): stepped(1, 1.2)} | control)
+    (aside,) = [e for e in events if e["kind"] == "set_aside" and e["environment"] == "tip"]
+    assert "the median of 3 series changed by +" in aside["reason"]
+
+
+@pytest.mark.parametrize(("in_control", "kind"), [(False, "opened"), (True, "set_aside")])
+def test_judge_compares_changes_from_zero_with_the_control(in_control, kind):
+    new = np.where(np.arange(N) < 40, 0.0, noise(1))
+    old = new if in_control else np.zeros(N)
+    events = replay({("a.x", "tip"): new, ("a.x", "control"): old})
+    (event,) = [e for e in events if e["kind"] != "night" and e["environment"] == "tip"]
+    assert event["kind"] == kind
+    what = "rose from zero" if in_control else "changed by +0.0 %"
+    assert (
+        event["reason"]
+        == f"in the control 'control', the same workload {what} over the same nights"
+    )
+
+
+def test_judge_uses_all_series_of_a_night_where_no_control_is_measured():
+    series = {(f"a.{name}", "tip", "ci"): stepped(ord(name), 1.2) for name in "pqrs"}
+    series[("a.p", "control", "lab")] = noise(1)  # on another machine
+    events = replay(series)
+    opened = [e for e in events if e["kind"] == "opened"]
+    assert len(opened) == 4
+    assert {e["cause"] for e in opened} == {"unclear"}
+    assert {"no control was measured" in e["reason"] for e in opened} == {True}
 
 
 def test_judge_single_control_night_does_not_hide_step():
