@@ -14,13 +14,14 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from benchkit.analysis.compare.group_cells import (
+    EXACT_RUNS,
     MIN_SHARE,
-    SAME,
     UNITS,
+    ExactChange,
     GroupCells,
     GroupRuns,
     amounts,
-    exact_values,
+    exact_change,
 )
 from benchkit.analysis.compare.rows import stack
 from benchkit.analysis.effects import Effects, adjust
@@ -186,23 +187,13 @@ def _amount_rows(
     tested: list[tuple[int, str, str, dict[str, Array]]] = []
     for w, cell in enumerate(cells):
         for group, metric, values in amounts(cell):
-            exact = exact_values(metric, values)
+            exact = _exact_change(metric, values)
             if exact is None:
                 tested.append((w, group, metric, values))
                 continue
-            ratio = exact[1] / exact[0] if exact[0] else np.inf if exact[1] else 1.0
-            same = abs(exact[1] - exact[0]) <= SAME[metric] * max(exact)
-            rows.append(
-                cell.row(
-                    group,
-                    metric,
-                    baseline=exact[0],
-                    contender_value=exact[1],
-                    ratio=1.0 if same else ratio,
-                    exact=True,
-                    verdict="same" if same else _verdict(True, ratio),
-                )
-            )
+            numbers = dict(zip(("baseline", "contender_value", "ratio"), exact, strict=True))
+            verdict = "same" if exact.ratio == 1 else _verdict(True, exact.ratio)
+            rows.append(cell.row(group, metric, **numbers, exact=True, verdict=verdict))
     if not tested:
         return rows
     effects = _compare(
@@ -231,6 +222,14 @@ def _amount_rows(
             )
         )
     return rows
+
+
+def _exact_change(metric: str, values: Mapping[str, Array]) -> ExactChange | None:
+    """Return the exact change of a number; runs of the null arm are of the baseline."""
+    if metric not in EXACT_RUNS:
+        return None
+    before = np.concatenate([values["baseline"], values.get("null", np.zeros(0))])
+    return exact_change(metric, before, values["contender"], min_runs=EXACT_RUNS[metric])
 
 
 def _hierarchical_q(

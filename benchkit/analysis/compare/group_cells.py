@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,13 +12,15 @@ from numpy.typing import NDArray
 from benchkit.analysis.compare.group_totals import GroupTotals, renamed_groups
 
 __all__ = [
+    "EXACT_RUNS",
     "SAME",
     "UNITS",
     "WHOLE_RUN",
+    "ExactChange",
     "GroupCells",
     "GroupRuns",
     "amounts",
-    "exact_values",
+    "exact_change",
 ]
 
 #: Smallest share of the thread-seconds with which a group is tested: the time of smaller groups is
@@ -54,6 +56,14 @@ SAME = {metric: 0.001 if UNITS[metric] == "B" else 0.0 for metric in EXACT_RUNS}
 
 Array = NDArray[np.float64]
 Totals = Mapping[str, GroupTotals]
+
+
+class ExactChange(NamedTuple):
+    """A number of two sets of runs that has one value in each."""
+
+    before: float
+    after: float
+    ratio: float  # after / before: 1 if they are the same, infinity from zero
 
 
 @dataclass(frozen=True)
@@ -171,12 +181,18 @@ def amounts(cell: GroupCells) -> list[tuple[str, str, dict[str, Array]]]:
     ]
 
 
-def exact_values(metric: str, values: Mapping[str, Array]) -> tuple[float, float] | None:
-    """Return the value of all runs of each arm, if it is one in enough runs."""
-    sides = [np.concatenate([values["baseline"], values.get("null", np.zeros(0))])]
-    sides = [side[np.isfinite(side)] for side in (*sides, values["contender"])]
-    if metric not in EXACT_RUNS or min(side.size for side in sides) < EXACT_RUNS[metric]:
+def exact_change(
+    metric: str, before: Array, after: Array, *, min_runs: int, min_change: float = 0.0
+) -> ExactChange | None:
+    """Return the change of a number that is the same in all runs of a set, if it is one of each."""
+    # min_runs: Smallest number of runs of each set; runs without a value (NaN) do not count.
+    # min_change: Relative change up to which the two are the same, if larger than `SAME`.
+    sides = [side[np.isfinite(side)] for side in (before, after)]
+    if metric not in SAME or min(side.size for side in sides) < min_runs:
         return None
     if any(np.ptp(side) > SAME[metric] * np.abs(side).max() for side in sides):
         return None
-    return float(sides[0][0]), float(sides[1][0])
+    old, new = (float(side[0]) for side in sides)
+    if abs(new - old) <= max(SAME[metric], min_change) * max(old, new):
+        return ExactChange(old, new, 1.0)
+    return ExactChange(old, new, new / old if old else np.inf)

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import pandas as pd
 
-from benchkit.analysis.compare.group_cells import SAME, UNITS, WHOLE_RUN
+from benchkit.analysis.compare.group_cells import SAME, UNITS, WHOLE_RUN, exact_change
 from benchkit.analysis.compare.group_totals import GroupTotals
 
 __all__ = ["Amounts", "find_count_changes", "new_build"]
@@ -46,15 +46,14 @@ def find_count_changes(nights: Sequence[Sequence[Amounts]]) -> list[dict[str, An
         before, after = (
             np.array([run.get((group, metric), missing) for run in runs]) for runs in (last, now)
         )
-        largest = max(before.max(), after.max())
-        if not all(np.ptp(values) <= SAME[metric] * largest for values in (before, after)):
-            continue  # NaN also ends here
-        old, new = float(before[0]), float(after[0])
+        if not np.isfinite([*before, *after]).all():
+            continue
         least = MIN_CHANGE if SAME[metric] else 0.0
-        if abs(new - old) > least * largest:
+        exact = exact_change(metric, before, after, min_runs=1, min_change=least)
+        if exact is not None and exact.ratio != 1:
             about = {"group": group, "metric": metric, "unit": UNITS[metric], "exact": True}
-            ratio = new / old if old else None
-            values = {"baseline": old, "contender_value": new, "ratio": ratio}
+            ratio = exact.ratio if exact.before else None
+            values = {"baseline": exact.before, "contender_value": exact.after, "ratio": ratio}
             rows.append({**about, **values, "low": None, "high": None, "n_more": 0})
     rows.sort(key=lambda row: (row["group"] != WHOLE_RUN, -_size(row["ratio"])))
     if len(rows) > MAX_ROWS:
