@@ -27,6 +27,10 @@ _FUNCTIONS = {
 #: Methods of text columns of pandas that take a regular expression.
 _OF_COLUMNS = {"contains", "count", "extract", "extractall", "findall", "fullmatch", "match"}
 _OF_COLUMNS |= {"replace", "split"}
+#: A file without these has no pattern, and uses none of another file.
+_MENTIONS = re.compile(r"\b(?:re|str)\.|" + "|".join(rf"\.{name}\b" for name in _FUNCTIONS))
+#: Nodes of a file, and whether each is in a function.
+Nodes = list[tuple[ast.AST, bool]]
 #: One character of each kind that the patterns of the package tell apart.
 CHARACTERS = "a1 A_-.\n/:@=%\"'\\`<[(,*é"
 #: Repeats of at least this many characters count as unbounded.
@@ -58,15 +62,16 @@ def used_patterns(package: Path) -> tuple[list[UsedPattern], list[str]]:
     A pattern is seen if it is written with literals and module-level names only, or if it is, or is
     in a container that is, the value of a module-level name.
     """
-    trees = {path: ast.parse(path.read_text("utf-8")) for path in sorted(package.rglob("*.py"))}
-    names = {
-        path: ".".join(path.relative_to(package.parent).with_suffix("").parts) for path in trees
+    # Parsing and walking all files would be half of the time in which pytest collects the tests.
+    nodes = {
+        ".".join(path.relative_to(package.parent).with_suffix("").parts): list(_nodes(text))
+        for path in sorted(package.rglob("*.py"))
+        if _MENTIONS.search(text := path.read_text("utf-8"))
     }
-    anchored = _anchored_names({names[path]: tree for path, tree in trees.items()})
+    anchored = _anchored_names(nodes)
     found, unseen, known = [], [], set()
-    for path, tree in trees.items():
-        name = names[path]
-        calls = list(_regex_calls(tree))
+    for name, inner in nodes.items():
+        calls = list(_regex_calls(inner))
         if not calls:
             continue
         module = importlib.import_module(name.removesuffix(".__init__"))
@@ -88,15 +93,21 @@ def used_patterns(package: Path) -> tuple[list[UsedPattern], list[str]]:
     return found, unseen
 
 
-def _regex_calls(tree: ast.AST) -> Iterator[tuple[ast.Call, str, bool]]:
+def _nodes(text: str) -> Iterator[tuple[ast.AST, bool]]:
+    """Yield the nodes of a source text, and whether each is in a function."""
+    stack: list[tuple[ast.AST, bool]] = [(ast.parse(text), False)]
+    while stack:
+        node, is_inside = stack.pop()
+        yield node, is_inside
+        is_inside = is_inside or isinstance(
+            node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+        )
+        stack += [(child, is_inside) for child in ast.iter_child_nodes(node)]
+
+
+def _regex_calls(nodes: Nodes) -> Iterator[tuple[ast.Call, str, bool]]:
     """Yield calls that take a pattern: the node, its method, and whether it is in a function."""
-    inside = {
-        id(node)
-        for function in ast.walk(tree)
-        if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
-        for node in ast.walk(function)
-    }
-    for node in ast.walk(tree):
+    for node, is_inside in nodes:
         if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
             continue
         owner, method = node.func.value, node.func.attr
@@ -105,7 +116,7 @@ def _regex_calls(tree: ast.AST) -> Iterator[tuple[ast.Call, str, bool]]:
             isinstance(owner, ast.Attribute) and owner.attr == "str" and method in _OF_COLUMNS
         )
         if is_re or (is_column and not _is_literal_search(node, method)):
-            yield node, method if is_re else "search", id(node) in inside
+            yield node, method if is_re else "search", is_inside
 
 
 def _is_literal_search(call: ast.Call, method: str) -> bool:
@@ -152,17 +163,17 @@ def _patterns_in(value: Any, depth: int) -> Iterator[re.Pattern[Any]]:
         yield from _patterns_in([getattr(value, n) for n in value.__dataclass_fields__], depth - 1)
 
 
-def _anchored_names(trees: dict[str, ast.Module]) -> set[tuple[str, str]]:
+def _anchored_names(modules: dict[str, Nodes]) -> set[tuple[str, str]]:
     """Return modules and names on which the package calls `match` or `fullmatch` only."""
     methods: dict[tuple[str, str], set[str]] = {}
-    for module, tree in trees.items():
+    for module, nodes in modules.items():
         origins = {
             alias.asname or alias.name: (node.module or "", alias.name)
-            for node in ast.walk(tree)
+            for node, _ in nodes
             if isinstance(node, ast.ImportFrom)
             for alias in node.names
         }
-        for node in ast.walk(tree):
+        for node, _ in nodes:
             if isinstance(node, ast.Attribute) and node.attr in _FUNCTIONS:
                 if isinstance(node.value, ast.Name):
                     name = node.value.id
