@@ -7,6 +7,7 @@ import multiprocessing
 import os
 import shutil
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -24,9 +25,36 @@ from validation.fault_proxy import FaultProxy
 if "forkserver" in multiprocessing.get_all_start_methods():
     os.environ.setdefault("DASK_DISTRIBUTED__WORKER__MULTIPROCESSING_METHOD", "forkserver")
 
+# Tests start thousands of processes; each would compile what it imports anew.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+#: A test with one of these markers or fixtures starts a browser, a server, a cluster of several
+#: machines or a virtual environment, and has the marker `slow`.
+SLOW_MARKERS = {"browser", "cluster", "environment", "s3"}
+SLOW_FIXTURES = {"browser", "namespaces", "prometheus", "rados_gateway"}
+#: Limit of the time of a test in s without a marker of its own, as in pyproject.toml.
+TIMEOUT_S = 300
+
 settings.register_profile("default", deadline=None, derandomize=True, max_examples=40)
 settings.register_profile("long", deadline=None, max_examples=5000)
 settings.load_profile("default")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
+    """Mark slow tests; put the files first that may take longest, or one ends alone."""
+    for item in items:
+        if SLOW_FIXTURES & set(getattr(item, "fixturenames", ())) or any(
+            item.get_closest_marker(name) for name in SLOW_MARKERS
+        ):
+            item.add_marker("slow")
+    yield  # pytest-randomly shuffles the files, and `-m` selects
+    limits_s: Counter[Path] = Counter()
+    for item in items:
+        if item.get_closest_marker("slow"):
+            timeout = item.get_closest_marker("timeout")
+            limits_s[item.path] += timeout.args[0] if timeout else TIMEOUT_S
+    items.sort(key=lambda item: -limits_s[item.path])
 
 
 @pytest.fixture(autouse=True)
