@@ -1,5 +1,6 @@
 """Texts and code use plain technical English: words of a list occur only as names of the field."""
 
+import ast
 import re
 import subprocess
 from pathlib import Path
@@ -59,3 +60,59 @@ def test_permitted_words_occur_in_their_files():
     ]
 
     assert unused == []
+
+
+#: Constructions that need a second reading, and what to write instead.
+CONSTRUCTIONS = {
+    r"from (which|when|where) on\b": "or more; since",
+    # In comments, without formulas; a unit such as "B / s" has one letter.
+    r"#:? (?!.*p\().*[a-z]{2,} / [a-z]{2,}": "ratio of ... to ...",
+    r"\b_?(LEAST|FEWEST)(_[A-Z0-9_]+)?\b": "MIN_",
+    r"\b_?MOST(_[A-Z0-9_]+)?\b": "MAX_",
+}
+
+
+#: Folders that are not finished.
+UNFINISHED = ("benchkit/analysis/", "benchmarks/", "tests/", "validation/")
+
+
+def test_texts_avoid_constructions_that_need_a_second_reading():
+    found = []
+    for name in tracked_files():
+        # The sources of workloads are hashed: another text is another workload.
+        if name.startswith(("workloads/", *UNFINISHED)) or name == "tests/test_language.py":
+            continue
+        if not (ROOT / name).exists():
+            continue
+        for number, line in enumerate((ROOT / name).read_text("utf-8").splitlines(), 1):
+            found += [
+                f"{name}:{number}: write {better!r}: {line.strip()}"
+                for pattern, better in CONSTRUCTIONS.items()
+                if re.search(pattern, line)
+            ]
+
+    assert found == []
+
+
+def assigned_names(tree):
+    """Yield the names of variables, arguments and attributes that a module assigns."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.arg):
+            yield node.arg
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            yield node.attr
+
+
+def test_variables_are_nouns():
+    found = [
+        f"{name}: {variable}"
+        for name in tracked_files()
+        if name.endswith(".py") and not name.startswith(("workloads/", *UNFINISHED))
+        if (ROOT / name).exists()
+        for variable in assigned_names(ast.parse((ROOT / name).read_text("utf-8")))
+        if re.fullmatch(r"_?of(_\w+)?", variable)
+    ]
+
+    assert found == []

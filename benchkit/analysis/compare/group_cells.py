@@ -63,7 +63,7 @@ class ExactChange(NamedTuple):
 
     before: float
     after: float
-    ratio: float  # after / before: 1 if they are the same, infinity from zero
+    ratio: float  # Of after to before: 1 if they are the same, infinity from zero
 
 
 @dataclass(frozen=True)

@@ -27,8 +27,9 @@ __all__ = ["MIN_S", "MIN_SHARE", "Case", "Finding"]
 #: Findings that cost less than this share of the duration, or less than these seconds, are not
 #: reported. A single collection of garbage, a late heartbeat and an import take 0.1 s each.
 MIN_SHARE, MIN_S = 0.03, 0.2
-#: Bytes per task of a graph from which on the scheduler needs longer for the data than for the task
-#: itself: up to 1 ms a task; graphs with data in them came and went with 160 to 400 MB/s.
+#: With this many bytes per task of a graph or more, the scheduler needs longer for the data than
+#: for the task itself: up to 1 ms a task; graphs with data in them came and went with 160 to
+#: 400 MB/s.
 DATA_BYTES = 300_000
 
 

@@ -45,7 +45,7 @@ class ReplayInput:
     tail: float  # Seconds from the end of the last task to the end of the run
     # Seconds between two looks for workers without tasks; infinite: nothing is stolen.
     steal_interval: float = np.inf
-    saturation: float = 1.1  # Tasks that are sent to a worker / its threads, while root tasks wait
+    saturation: float = 1.1  # Tasks per thread that a worker gets while root tasks wait
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,8 +17,8 @@ from benchkit.errors import UsageError
 
 __all__ = ["Cause", "fleet_step"]
 
-#: Share of the series of a group from which on a common deviation of one night makes the cause
-#: unclear. True on a tenth of the nights of 301 real series, with 15 of the 27 false alarms.
+#: If this share of a group's series deviate on one night, the cause is unclear. So it is on a tenth
+#: of the nights of 301 real series, with 15 of the 27 false alarms.
 COMMON_SHARE = 0.10
 #: The same share on average over all nights of a change: a series of busy nights is not always at
 #: its worst on the last one.
@@ -27,7 +27,7 @@ COMMON_MEAN_SHARE = 0.05
 MAX_SHARE = 0.5
 #: Smallest number of such series.
 COMMON_SERIES = 3
-#: Deviation of the last night, in noise units, from which on a series counts as moved.
+#: A series has moved if its last night deviates by this many noise units or more.
 MOVED_UNITS = 3.0
 
 
