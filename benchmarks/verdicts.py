@@ -1,10 +1,12 @@
 """Measure speed and errors of verdicts: ``python benchmarks/verdicts.py [--quick] [--only PART]``.
 
 Parts: speed, intervals, reports, workloads (metrics of a workload that change together), groups
-(task groups), adaptive; with ``--store DIR`` only the correlation of metrics in its runs. Prints,
-asserts nothing; the tests assert a smaller version. Speed is CPU time compared with the table of
-coiled/benchmarks: 10 000 resamples of the runs of each test and arm with pandas, their means, and
-the share of ratios beyond 34 thresholds. Needs a checkout, for the simulated noise of the tests.
+(task groups), adaptive; rows (share of false rows by kind of noise; ``--write-docs`` writes them),
+functions (which function of a task group is named) and nights (shares of thread-seconds and of
+processor time) with ``--reports N``; with ``--store DIR`` only the correlation of metrics in its
+runs. Prints, asserts nothing; the tests assert a smaller version. Speed is CPU time compared with
+the table of coiled/benchmarks: 10 000 resamples of the runs of each test and arm with pandas, their
+means, and the share of ratios beyond 34 thresholds.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,16 +24,35 @@ sys.path[:0] = [str(HERE.parent)]
 import numpy as np  # noqa: E402
 import pandas as pd  # noqa: E402
 from validation import simulated_noise as noise  # noqa: E402
-from validation.simulated_groups import group_report, score_groups  # noqa: E402
+from validation.simulated_groups import frame_arms, group_report, score_groups  # noqa: E402
 
 import benchkit  # noqa: E402
+from validation.docs_tables import show_table  # noqa: E402
+from validation.nights.windows import HISTORY, NIGHTS, WITHIN  # noqa: E402
+from benchkit.analysis.compare.frames import find_frame  # noqa: E402
+from benchkit.analysis.regression.lasting_changes import find_lasting_changes  # noqa: E402
 from benchkit.analysis.compare.compare_runs import DEFAULT_METRICS  # noqa: E402
 from benchkit.analysis.compare.composition import compare_groups  # noqa: E402
 from benchkit.analysis.metric_names import check_metrics  # noqa: E402
-from benchkit.analysis.design import LOOKS, next_step  # noqa: E402
 from benchkit.analysis.effects import compare, compare_bootstrap  # noqa: E402
 
 THRESHOLDS = np.linspace(0, 0.8, 17)
+#: Part -> columns of its table.
+TABLES = {
+    "rows": (
+        "runs a side", "log-normal", "one run in ten 50 % slower", "three in ten 25 % slower",
+        "several kinds",
+    )
+}  # fmt: skip
+#: Title of a column -> options of `report`.
+KINDS = {
+    "log-normal": {"mixed": False},
+    "one run in ten 50 % slower": {"kind": "outliers", "mixed": False},
+    "three in ten 25 % slower": {"kind": "bimodal", "mixed": False},
+    "several kinds": {"mixed": True},
+}
+#: Runs a side, and whether there is a null arm.
+SIZES = ((3, False), (3, True), (4, False), (5, False), (5, True), (10, False))
 
 
 def resampled_table(runs: pd.DataFrame, n_resamples: int = 10_000) -> pd.DataFrame:
@@ -102,22 +123,11 @@ def print_intervals(quick: bool) -> None:
             cells = []
             for n_blocks in (3, 5, 10):
                 rng = np.random.default_rng(n_blocks)
-                hits = wrong = total = 0
-                for _ in range(reps * (20 if n_tests == 1 else 1)):
-                    for ratio in (1.0, 1.1):
-                        runs = np.exp(noise.make(kind, rng, (n_tests, n_blocks, n_arms)))
-                        effects = compare(
-                            runs[:, :, 0],
-                            ratio * runs[:, :, 1],
-                            null=runs[:, :, 2] if n_arms == 3 else None,
-                            blocked=kind in noise.IN_TIME,
-                        )
-                        if ratio == 1:
-                            wrong += (effects.p < 0.05).sum()
-                        else:
-                            hits += ((effects.low <= ratio) & (effects.high >= ratio)).sum()
-                    total += n_tests
-                cells.append(f"{hits / total:.3f} / {wrong / total:.3f}")
+                reports = reps * (20 if n_tests == 1 else 1)
+                held, wrong, total = noise.cover_and_reject(
+                    rng, kind, n_blocks, n_tests=n_tests, n_arms=n_arms, reports=reports
+                )
+                cells.append(f"{held / total:.3f} / {wrong / total:.3f}")
             print(f"    {kind:<16}" + "   ".join(cells), flush=True)
 
 
@@ -222,19 +232,15 @@ def print_adaptive(quick: bool) -> None:
         fixed_blocks = np.array([3, 5, 7, 10, 12, 15, 20])
         fixed, adaptive, used = [], [], []
         for _ in range(5 if quick else 40):
-            level = 0.05 * rng.lognormal(sigma=0.3, size=100)
-            logs = noise.make(kind, rng, (100, LOOKS[-1], 2), level=level)
             changed = np.arange(100) % 10 == 0
-            effect = np.log1p(rng.choice([0.05, 0.10, 0.20], 100)) * rng.choice([-1, 1], 100)
-            logs[changed, :, 1] += effect[changed, None]
-            a, b = np.exp(logs).transpose(2, 0, 1)
+            a, b, _ = noise.changed_experiment(kind, rng, changed)
             fixed.append(
                 [
                     rates(compare(a[:, :n], b[:, :n], blocked=True).q <= 0.05, changed)
                     for n in fixed_blocks
                 ]
             )
-            steps, n_blocks = run_adaptively(a, b)
+            steps, n_blocks = noise.run_adaptively(a, b)
             adaptive.append(rates(np.abs(steps) == 1, changed))
             used.append(n_blocks.mean())
         false, share = np.mean(adaptive, axis=0)
@@ -246,16 +252,115 @@ def print_adaptive(quick: bool) -> None:
         )
 
 
-def run_adaptively(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Pass the blocks of an experiment to `next_step` in the order of measurement."""
-    measured = np.full((2, *a.shape), np.nan)
-    steps, n_blocks = np.zeros(len(a), int), np.zeros(len(a), int)
-    for before, look in zip((0, *LOOKS), LOOKS, strict=False):
-        running = steps == 0
-        measured[:, running, before:look] = np.stack([a, b])[:, running, before:look]
-        n_blocks[running] = look
-        steps = next_step(*measured[:, :, :look])
-    return steps, n_blocks
+def rows_of_reports(
+    n_reports: int, n_runs: int | None, kind: str, seed: int
+) -> Iterator[list[str]]:
+    """Yield the shares of false rows among those listed, and of changes that are listed."""
+    print(f"rows: 700, a tenth changed by 5, 10 or 20 %, {n_reports} reports: false / found")
+    for size, has_null in SIZES:
+        if n_runs not in (None, size):
+            continue
+        cells = []
+        for column, options in KINDS.items():
+            if kind not in column:
+                cells.append("")
+                continue
+            rng = np.random.default_rng([size, has_null, *([seed] if seed else [])])
+            rates = []
+            for _ in range(n_reports):
+                a, null, b, _, changed = noise.report(rng, size, **options)
+                listed = compare(a, b, null=null if has_null else None).changed
+                false = (listed & ~changed).sum() / max(listed.sum(), 1)
+                rates.append((false, (listed & changed).sum() / max(changed.sum(), 1)))
+            false, found = np.mean(rates, axis=0)
+            error = np.std(rates, axis=0)[0] / np.sqrt(n_reports)
+            cells.append(f"{false:.2f} / {found:.2f}".replace("0.", "."))
+            print(f"{size}, {column}: false {false:.3f} ± {error:.3f}", flush=True)
+        yield [f"{size}, with a null arm" if has_null else str(size), *cells]
+
+
+def print_functions(n_reports: int) -> None:
+    """Print how often a function is named, where all take longer and where one does."""
+    n_groups = 4 * n_reports
+    print(f"functions: share of {n_groups} groups in which one is named")
+    rng = np.random.default_rng(4)
+    for n_runs in (2, 3, 5, 10):
+        named = [
+            np.mean([
+                find_frame(frame_arms(rng, 1.0, n_runs, total=total), 1) is not None
+                for _ in range(n_groups)
+            ])
+            for total in (30, 100, 1000, 10_000)
+        ]  # fmt: skip
+        text = ", ".join(f"{share:.3f}" for share in named)
+        print(f"  all take longer, {n_runs} runs of an arm, 30 to 10 000 samples: {text}")
+    for total in (100, 300, 1000):
+        right, wrong, n_large = 0, 0, 0
+        while n_large < n_groups:
+            arms = frame_arms(rng, 1.5, 5, total=total)
+            before = arms["baseline"]
+            if np.mean([run.counts[SLOWER] / run.total for run in before]) < LARGE_SHARE:
+                continue
+            n_large += 1
+            row = find_frame(arms, 1)
+            right += row is not None and row["function"] == SLOWER[0]
+            wrong += row is not None and row["function"] != SLOWER[0]
+        print(
+            f"  one with at least {LARGE_SHARE:.0%} of {total} samples takes 50 % longer, 5 runs: "
+            f"it is named {right / n_groups:.2f}, another one {wrong / n_groups:.2f}",
+            flush=True,
+        )
+
+
+#: Function that `frame_arms` makes slower, and its smallest share of the samples.
+SLOWER, LARGE_SHARE = ("leaf3", "lib.py"), 0.10
+
+
+def print_nights(n_reports: int) -> None:
+    """Print how often a change of a group is found by shares, with and without processor time."""
+    n_workloads = 8 * n_reports
+    print(
+        f"nights: {n_workloads} workloads, a group of 2 to 10 % of the run; noise of a group 10 % "
+        "of thread-seconds, 4 % of processor time"
+    )
+    for size in (1.0, 1.1, 1.2):
+        rng = np.random.default_rng(6)
+        start = rng.integers(40, NIGHTS - WITHIN - 2, n_workloads)
+        odds = [np.stack(_odds(rng, size, first)) for first in start]
+        for title, rows in (
+            ("thread-seconds", [both[0] for both in odds]),
+            ("and processor time", [np.concatenate(both) for both in odds]),
+        ):
+            found = find_lasting_changes(rows)
+            if size == 1:
+                n_false = sum(each.night >= HISTORY for changes in found for each in changes)
+                rate = 100 * n_false / n_workloads / (NIGHTS - HISTORY)
+                print(f"  {title}: false reports per 100 nights of a workload {rate:.3f}")
+                continue
+            hits = [
+                [each for each in changes if first <= each.night < first + WITHIN]
+                for changes, first in zip(found, start, strict=True)
+            ]
+            n_groups = [len(both[0]) for both in odds]
+            right = [h[0].row % n == 0 for h, n in zip(hits, n_groups, strict=True) if h]
+            print(
+                f"  {title}, {size - 1:.0%} more: found within {WITHIN} nights "
+                f"{np.mean([bool(h) for h in hits]):.2f}, right group {np.mean(right or 0):.2f}",
+                flush=True,
+            )
+
+
+def _odds(rng: np.random.Generator, size: float, first: int) -> list[np.ndarray]:
+    """Return the odds of the groups of a workload, of thread-seconds and of processor time."""
+    n_groups = int(rng.integers(4, 13))
+    weight = rng.dirichlet(np.full(n_groups, 0.8)) + 0.003
+    weight[0] = rng.uniform(0.02, 0.10) / 0.9 * weight[1:].sum()
+    result = []
+    for level in (0.10, 0.04):
+        seconds = weight[:, None] * np.exp(level * rng.standard_normal((n_groups, NIGHTS)))
+        seconds[0, first:] *= size
+        result.append(seconds / (seconds.sum(axis=0) - seconds))
+    return result
 
 
 def main() -> None:
@@ -269,7 +374,13 @@ def main() -> None:
     }
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="fewer repeats")
-    parser.add_argument("--only", choices=parts, help="one part")
+    simulated = {"functions": print_functions, "nights": print_nights}
+    parser.add_argument("--only", choices=[*parts, "rows", *simulated], help="one part")
+    parser.add_argument("--reports", type=int, default=50, help="rows, functions, nights: reports")
+    parser.add_argument("--runs", type=int, help="rows: only this number of runs a side")
+    parser.add_argument("--kind", default="", help="rows: only noise with this text in its title")
+    parser.add_argument("--seed", type=int, default=0, help="rows: other reports")
+    parser.add_argument("--write-docs", action="store_true", help="write the table of rows")
     parser.add_argument("--store", type=Path, help="print the correlation of metrics in a store")
     chosen = parser.parse_args()
     if chosen.store is not None:
@@ -278,6 +389,13 @@ def main() -> None:
     for name, part in parts.items():
         if chosen.only in (None, name):
             part(chosen.quick)
+    reports = 5 if chosen.quick else chosen.reports
+    if chosen.only in (None, "rows"):
+        rows = rows_of_reports(reports, chosen.runs, chosen.kind, chosen.seed)
+        show_table(__file__, "rows", TABLES["rows"], rows, write=chosen.write_docs)
+    for name, part in simulated.items():
+        if chosen.only in (None, name):
+            part(reports)
 
 
 if __name__ == "__main__":

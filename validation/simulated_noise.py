@@ -2,6 +2,9 @@
 
 import numpy as np
 
+from benchkit.analysis.design import LOOKS, next_step
+from benchkit.analysis.effects import compare
+
 #: Kinds in which runs are independent of each other and of time.
 INDEPENDENT = ("lognormal", "skewed", "bimodal", "outliers", "heavy_tailed")
 #: Kinds that depend on time; they allow a fair comparison only when the arms are interleaved.
@@ -117,3 +120,40 @@ def workload_report(rng, n_blocks, *, correlation, share=0.15, blocked=False, sh
     arms = [np.exp(noise[:, :, :, i]).reshape(-1, n_blocks) for i in range(3)]
     workload, metric = (index.ravel() for index in np.indices(shape))
     return *arms, changed.ravel(), workload, metric
+
+
+def cover_and_reject(rng, kind, n_blocks, *, n_tests=100, n_arms=2, reports=40, ratio=1.1):
+    """Return the number of intervals with the ratio, of false alarms, and of all rows."""
+    held = wrong = 0
+    for _ in range(reports):
+        runs = np.exp(make(kind, rng, (n_tests, n_blocks, n_arms)))
+        null = runs[:, :, 2] if n_arms == 3 else None
+        blocked = kind in IN_TIME
+        found = compare(runs[:, :, 0], ratio * runs[:, :, 1], null=null, blocked=blocked)
+        held += ((found.low <= ratio) & (ratio <= found.high)).sum()
+        wrong += (compare(runs[:, :, 0], runs[:, :, 1], null=null, blocked=blocked).p < 0.05).sum()
+    return int(held), int(wrong), reports * n_tests
+
+
+def changed_experiment(kind, rng, changed):
+    """Return runs of two arms at all looks, and the changes of 5, 10 or 20 % of some tests."""
+    n_tests = len(changed)
+    effect = np.log1p(rng.choice([0.05, 0.10, 0.20], n_tests)) * rng.choice([-1, 1], n_tests)
+    level = 0.05 * rng.lognormal(sigma=0.3, size=n_tests)
+    logs = make(kind, rng, (n_tests, LOOKS[-1], 2), level=level)
+    logs[changed, :, 1] += effect[changed, None]
+    return *np.exp(logs).transpose(2, 0, 1), effect
+
+
+def run_adaptively(a, b):
+    """Run an experiment with `next_step`; return decisions and blocks of each test."""
+    seen = np.full((2, *a.shape), np.nan)
+    steps, n_blocks = np.zeros(len(a), int), np.zeros(len(a), int)
+    for before, look in zip((0, *LOOKS), LOOKS, strict=False):
+        running = steps == 0
+        seen[:, running, before:look] = np.stack([a, b])[:, running, before:look]
+        n_blocks[running] = look
+        now = next_step(*seen[:, :, :look])
+        assert (now[~running] == steps[~running]).all()  # decisions are final
+        steps = now
+    return steps, n_blocks

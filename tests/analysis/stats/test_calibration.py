@@ -8,24 +8,19 @@ import numpy as np
 import pytest
 from scipy.stats import binom, binomtest
 
-from benchkit.analysis.design import LOOKS, next_step
+from benchkit.analysis.design import LOOKS
 from benchkit.analysis.effects import compare
-from validation.simulated_noise import IN_TIME, INDEPENDENT, make, report
+from validation.simulated_noise import (
+    IN_TIME,
+    INDEPENDENT,
+    changed_experiment,
+    cover_and_reject,
+    make,
+    report,
+    run_adaptively,
+)
 
 MIN_PROBABILITY = 1e-4
-
-
-def cover_and_reject(rng, kind, n_blocks, *, n_tests=100, n_arms=2, reports=40, ratio=1.1):
-    """Return the number of intervals with the ratio, of false alarms, and of all rows."""
-    held = wrong = 0
-    for _ in range(reports):
-        runs = np.exp(make(kind, rng, (n_tests, n_blocks, n_arms)))
-        null = runs[:, :, 2] if n_arms == 3 else None
-        blocked = kind in IN_TIME
-        found = compare(runs[:, :, 0], ratio * runs[:, :, 1], null=null, blocked=blocked)
-        held += ((found.low <= ratio) & (ratio <= found.high)).sum()
-        wrong += (compare(runs[:, :, 0], runs[:, :, 1], null=null, blocked=blocked).p < 0.05).sum()
-    return int(held), int(wrong), reports * n_tests
 
 
 @pytest.mark.parametrize("n_arms", [2, 3])
@@ -163,29 +158,12 @@ def test_compare_noise_verdict_needs_comparable_null_change(rng):
     assert found > 0.8 * great > 1000
 
 
-def adaptive(a, b):
-    """Run an experiment with `next_step`; return decisions and blocks of each test."""
-    seen = np.full((2, *a.shape), np.nan)
-    steps, n_blocks = np.zeros(len(a), int), np.zeros(len(a), int)
-    for before, look in zip((0, *LOOKS), LOOKS, strict=False):
-        running = steps == 0
-        seen[:, running, before:look] = np.stack([a, b])[:, running, before:look]
-        n_blocks[running] = look
-        now = next_step(*seen[:, :, :look])
-        assert (now[~running] == steps[~running]).all()  # decisions are final
-        steps = now
-    return steps, n_blocks
-
-
 def test_next_step_has_power_of_fixed_plan_with_half_the_runs(rng):
     changed = np.arange(100) % 10 == 0
     found, false, blocks, fixed = [], [], [], []
     for _ in range(25):
-        effect = np.log1p(rng.choice([0.05, 0.10, 0.20], 100)) * rng.choice([-1, 1], 100)
-        logs = make("lognormal", rng, (100, 20, 2), level=0.05 * rng.lognormal(sigma=0.3, size=100))
-        logs[changed, :, 1] += effect[changed, None]
-        a, b = np.exp(logs).transpose(2, 0, 1)
-        steps, n_blocks = adaptive(a, b)
+        a, b, effect = changed_experiment("lognormal", rng, changed)
+        steps, n_blocks = run_adaptively(a, b)
         called = np.abs(steps) == 1
         assert (np.sign(effect[called & changed]) == steps[called & changed]).all()
         found.append(called[changed].mean())
@@ -203,7 +181,7 @@ def test_next_step_keeps_error_rate_over_all_looks(rng):
     alarms, naive, n_reports = 0, 0, 150
     for _ in range(n_reports):
         a, b = np.exp(make("lognormal", rng, (12, 20, 2))).transpose(2, 0, 1)
-        steps, _ = adaptive(a, b)
+        steps, _ = run_adaptively(a, b)
         alarms += (np.abs(steps) == 1).any()
         naive += any((compare(a[:, :n], b[:, :n]).q <= 0.05).any() for n in LOOKS)
 
