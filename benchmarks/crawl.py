@@ -1,7 +1,6 @@
 """Crawl the dashboard and the site of a hostile store: ``python benchmarks/crawl.py [--pages N]``.
 
-Each string of its runs contains a payload: attributes, leaves and keys of JSON, coordinates, task
-groups, logs, events, arms, tags, parameters, hosts, environments, marks. Chromium opens each page
+Each string of its runs contains a payload (`validation/hostile_store.py`). Chromium opens each page
 that a link leads to, the tabs of a run, and addresses with payloads, and hovers over what it shows.
 Prints what was executed, requested elsewhere, or linked as a script; exit code 1 if anything was.
 """
@@ -9,54 +8,23 @@ Prints what was executed, requested elsewhere, or linked as a script; exit code 
 from __future__ import annotations
 
 import argparse
-import itertools
-import json
 import re
 import shutil
 import sys
 import tempfile
 from collections import deque
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE.parent)]
 
-import xarray as xr  # noqa: E402
-from distributed import Client, LocalCluster  # noqa: E402
-from validation.dashboard_server import READY, served, with_record  # noqa: E402
 from playwright.sync_api import Error, Page, sync_playwright  # noqa: E402
 
-import benchkit  # noqa: E402
-from benchkit.measure.run_ids import new_id  # noqa: E402
 from benchkit.show.site import build_site  # noqa: E402
+from validation.dashboard_server import READY, served  # noqa: E402
+from validation.hostile_store import PAYLOADS, hostile_store  # noqa: E402
 
-#: Each sets `hacked`, in another context.
-PAYLOADS = (
-    "<script>hacked=1</script>",
-    '"><img src=x onerror=hacked=1>',
-    "'><svg/onload=hacked=1>",
-    "</script><script>hacked=1</script>",
-    "</style><script>hacked=1</script>",
-    "</textarea><script>hacked=1</script>",
-    "--><script>hacked=1</script>",
-    '" onmouseover="hacked=1" x="',
-    "' onfocus=hacked=1 autofocus x='",
-    "javascript:hacked=1",
-    "[x](javascript:hacked=1)",
-    "</a><a href=javascript:hacked=1>x</a>",
-    "${hacked=1}`+(hacked=1)+`",
-    "<%= hacked=1 %>{{hacked=1}}@$name",
-    "$$\\href{javascript:hacked=1}{x}$$",
-    '\\"+(hacked=1)+\\"\';hacked=1;//\u2028',
-)
-#: What a run needs to be a run.
-KEPT = (
-    "id", "started", "outcome", "capture", "experiment", "order", "block", "record", "category",
-    "metric_versions", "extra_metrics", "kind", "metrics", "topic", "unit", "action", "activity",
-    "context", "parent", "keys", "codes", "complete", "level",
-)  # fmt: skip
 VIEWS = ("runs", "workloads", "environments", "history", "compare", "run", "live", "regressions")
 TABS = ("overview", "tasks", "stacks", "transfers", "machines", "trouble", "facts")
 #: Links, shadow roots included.
@@ -75,77 +43,6 @@ HOVER = """() => {
       element.dispatchEvent(new MouseEvent(kind, {bubbles: true}));
     if (element.shadowRoot) search(element.shadowRoot); } };
   search(document); }"""
-
-
-def poisoned(value: Any, payload: str) -> Any:
-    """Return a value with a payload in each string and a key that is one."""
-    if isinstance(value, dict):
-        changed = {k: v if k in KEPT else poisoned(v, payload) for k, v in value.items()}
-        texts = value and all(isinstance(v, str) for v in value.values())
-        return {**changed, payload: payload} if texts else changed
-    if isinstance(value, list):
-        return [poisoned(item, payload) for item in value]
-    return value + payload if isinstance(value, str) else value
-
-
-def poisoned_text(text: str, payload: str) -> str:
-    """Return a text, or the strings of its JSON, with a payload."""
-    try:
-        value = json.loads(text)
-    except ValueError:
-        return text + payload
-    return json.dumps(poisoned(value, payload)) if isinstance(value, dict | list) else text
-
-
-def hostile_run(tree: xr.DataTree, payload: str, **facts: Any) -> xr.DataTree:
-    """Return a run with a payload in every string."""
-    words = {
-        name: poisoned_text(str(tree.attrs[name]), payload)
-        for name in ("workload", "environment", "host", "tags", "params", "cluster")
-    }
-    run = with_record(tree, id=new_id(), **words, **facts)
-    for name, value in run.attrs.items():
-        if isinstance(value, str) and name not in (*KEPT, *words, *facts):
-            run.attrs[name] = poisoned_text(value, payload)
-    run.attrs |= dict.fromkeys(("description", "source", "traceback", "error"), payload)
-    run.attrs["logs"] = json.dumps({payload: [payload]})
-    for path in [node.path for node in run.subtree if node.path != "/"]:
-        data = run[path].to_dataset()
-        for name, column in data.variables.items():
-            if column.dtype.kind in "OU" and name not in KEPT and column.ndim == 1:
-                texts = [poisoned_text(str(text), payload) for text in column.values]
-                assign = data.assign_coords if name in data.coords else data.assign
-                data = assign({name: (column.dims, texts)})
-        run[path] = xr.DataTree(data)
-    return run
-
-
-def fill(folder: Path) -> benchkit.Store:
-    """Return a store with a real run, hostile copies, hostile arms and hostile marks."""
-    options = {"n_workers": 2, "threads_per_worker": 1, "processes": False}
-    store = benchkit.Store(folder / "store")
-    with LocalCluster(**options, dashboard_address=None) as cluster, Client(cluster) as client:
-        with benchkit.record(client, workload="tests.sum", store=store) as recorded:
-            import dask.array as da
-
-            da.random.random((1000, 1000), chunks=500).dot(da.ones((1000, 9))).sum().compute()
-    tree = recorded.run.tree
-    for payload in PAYLOADS:
-        nights = range(1, 13)
-        for night in nights:
-            started = f"2026-11-{night:02d}T02:00:00+00:00"
-            slow = 1.5 if night > 6 else 1.0
-            run = hostile_run(tree, payload, started=started, outcome="ok", duration=slow)
-            run["duration"] = run["duration"] * 0 + slow
-            store.add(run)
-        failed = hostile_run(tree, payload, outcome="failed", error=payload)
-        store.add(failed)
-        store.mark("exclude", reason=payload, by=payload, runs=[failed.attrs["id"]])
-        experiment = new_id()
-        for block, arm in itertools.product(range(2), ("main", payload)):
-            facts = {"experiment": experiment, "arm": arm, "block": block, "order": block}
-            store.add(hostile_run(tree, payload, outcome="ok", **facts))
-    return store
 
 
 class Crawl:
@@ -216,7 +113,7 @@ def main() -> int:
     chromium = next(filter(None, map(shutil.which, names)))
     n_wrong = 0
     with tempfile.TemporaryDirectory() as temporary, sync_playwright() as playwright:
-        store = fill(Path(temporary))
+        store = hostile_store(Path(temporary))
         print(f"{len(store.runs())} runs, {len(PAYLOADS)} payloads", flush=True)
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         with served(store.path) as address:
