@@ -36,7 +36,8 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 import psutil
 
 import benchkit
-from benchkit.analysis.insight.diagnose import Diagnosis, all_rules, diagnose
+from benchkit.analysis.insight.diagnose import Diagnosis, diagnose
+from benchkit.analysis.insight.rules import RULES
 from validation.diagnosis.fixed_faults import FAULTS, Fault
 from validation.diagnosis.measure import Clusters, measure, measure_workload, read_run
 from validation.diagnosis.random_faults import random_set
@@ -117,7 +118,7 @@ def summarise(rows: list[dict[str, Any]]) -> dict[str, Any]:
     print(f"\n{'rule':<18}{'planted':>8}{'found':>7}{'recall':>8}{'true':>6}{'false':>7}"
           f"{'precision':>11}")  # fmt: skip
     counts = planted, found, true, false
-    for rule in all_rules():
+    for rule in RULES:
         _print_line(rule, *(count[rule] for count in counts))
     totals = [sum(count.values()) for count in counts]
     _print_line("total", *totals)

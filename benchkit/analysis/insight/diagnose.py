@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import pkgutil
-from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
-from importlib import import_module
 from typing import Any
 
-from benchkit.analysis.insight import rules
 from benchkit.analysis.insight.findings import MIN_S, MIN_SHARE, Case, Finding
 from benchkit.analysis.insight.limits import Limits
+from benchkit.analysis.insight.rules import RULES
 from benchkit.formatting import counted, format_quantity, html_text
 from benchkit.store.run import Run
 from benchkit.table import Table
 
-__all__ = ["Diagnosis", "all_rules", "diagnose"]
+__all__ = ["Diagnosis", "diagnose"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,17 +95,6 @@ class Diagnosis:
         return text + (f"<ol>{''.join(items)}</ol>" if items else "")
 
 
-def all_rules() -> dict[str, Callable[[Case], Finding | None]]:
-    """Return the rules."""
-    return dict(_rules())
-
-
-def _rules() -> Iterator[tuple[str, Callable[[Case], Finding | None]]]:
-    for module in pkgutil.walk_packages(rules.__path__, f"{rules.__name__}."):
-        if not module.ispkg:
-            yield module.name.rpartition(".")[2], import_module(module.name).find
-
-
 def diagnose(run: Run) -> Diagnosis:
     """Return what makes a run slower than it has to be.
 
@@ -126,8 +112,8 @@ def diagnose(run: Run) -> Diagnosis:
     found = []
     has_data = case.duration > 0 and "workers" in run.tree.children
     if has_data:
-        for name, rule in _rules():
-            finding = rule(case)
+        for name, find in RULES.items():
+            finding = find(case)
             if finding is not None and finding.seconds >= case.least_cost:
                 seconds = min(finding.seconds, case.duration)
                 found.append(replace(finding, rule=name, seconds=float(seconds)))

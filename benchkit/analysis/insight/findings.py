@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -22,7 +22,7 @@ from benchkit.analysis.insight.whatif import WhatIf
 from benchkit.errors import NotRecorded, UsageError
 from benchkit.store.run import Run
 
-__all__ = ["MIN_S", "MIN_SHARE", "Case", "Finding"]
+__all__ = ["MIN_S", "MIN_SHARE", "RULES", "Case", "Finding", "rule"]
 
 #: Findings that cost less than this share of the duration, or less than these seconds, are not
 #: reported. A single collection of garbage, a late heartbeat and an import take 0.1 s each.
@@ -258,3 +258,14 @@ class Case:
         """Return the seconds of the run that at least one interval covers."""
         # start, stop: Begin and end of each interval in s; intervals with NaN are left out.
         return seconds_covered(np.clip(start, 0, self.duration), np.clip(stop, 0, self.duration))
+
+
+Rule = Callable[[Case], Finding | None]
+#: The rules by name, in the order of their files. Findings of equal cost keep this order.
+RULES: dict[str, Rule] = {}
+
+
+def rule(function: Rule) -> Rule:
+    """Add a function that returns a finding, or None, to the rules of the diagnosis."""
+    RULES[function.__name__] = function
+    return function

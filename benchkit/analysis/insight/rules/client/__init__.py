@@ -1,1 +1,0 @@
-"""Rules about the client and the time before the first task."""

@@ -1,0 +1,394 @@
+"""Rules about the cluster: scheduler, workers, their threads, machines and network."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from benchkit.analysis.insight.blame import paused_spans
+from benchkit.analysis.insight.findings import Case, Finding, rule
+from benchkit.formatting import counted, format_quantity
+
+#: Shorter times are those of a process without a processor, if other processes use processors.
+LONG_S = 0.5
+#: First function of stacks that say that nothing blocked the loop: it waited for messages and had
+#: no processor.
+NOT_BLOCKED = "select ("
+#: If this part of a blocked time has another cause, that is named: garbage collection, which has a
+#: rule of its own, or other threads of the process, which held the GIL.
+OTHER_CAUSE = 0.5
+#: Longest time between two samples of the scheduler's counters.
+SAMPLE_S = 0.5
+#: Share of the duration.
+MIN_BLOCKED_SHARE = 0.03
+#: Causes in which a blocked scheduler delays the run. While tasks compute it delays nothing.
+NEEDS_SCHEDULER = ("scheduler", "graph", "transfer", "worker paused")
+
+
+@rule
+def blocked_loop(case: Case) -> Finding | None:
+    """Find what blocks the event loop of the scheduler."""
+    times, waits = _blocked_times(case), 0.0
+    for time in times:
+        # The client may have waited for what blocked the loop, such as a function that it sent; if
+        # it held the GIL itself, it did not.
+        causes = NEEDS_SCHEDULER if time.by_threads else (*NEEDS_SCHEDULER, "client")
+        waits += case.blamed(*causes, window=time.window)
+    if not times or waits < MIN_BLOCKED_SHARE * case.duration:
+        return None
+    seconds = case.seconds_within(*zip(*(time.window for time in times), strict=True))
+    longest = max(times)
+    names = " < ".join(line.partition(" (")[0] for line in longest.stack.splitlines()[:3])
+    what, change = "event loop was blocked", "move work out of its plugins; fewer, larger tasks"
+    if longest.by_threads:
+        what = "process computed in other threads, which held the GIL"
+        change = "a scheduler in a process of its own, or less work in its process"
+    return Finding(
+        what=f"the scheduler's {what}",
+        seconds=waits,
+        evidence=f"{counted(len(times), 'time')}, {format_quantity(seconds, 's')} in all, during "
+        f"{format_quantity(waits, 's')} of which something waited for it; the longest in {names}",
+        change=change,
+        window=(max(0.0, longest.window[0]), min(longest.window[1], case.duration)),
+    )
+
+
+class _BlockedTime(NamedTuple):
+    """A time in which the event loop did nothing else."""
+
+    seconds: float  # Length in s
+    window: tuple[float, float]  # Start and end in s of the run's clock
+    by_threads: bool  # Whether other threads of its process held the GIL
+    stack: str  # Call stack of the loop, the innermost function first
+
+
+def _blocked_times(case: Case) -> list[_BlockedTime]:
+    """Return the times in which code blocked the loop, without those of garbage collection."""
+    found = []
+    events = case.events("loop-blocked")
+    for text, stop in zip(events["message"], events["time"], strict=True):
+        message = json.loads(text)
+        seconds, stack = message["seconds"], message["stack"]
+        is_short = seconds < LONG_S and case.is_disturbed
+        around = (stop - seconds - SAMPLE_S, stop + SAMPLE_S)
+        collected_s = case.increase(case.scheduler, "gc_time", around).max()
+        if is_short or collected_s > OTHER_CAUSE * seconds or stack.startswith(NOT_BLOCKED):
+            continue
+        others_s = message.get("process_cpu", np.nan) - message.get("own_cpu", np.nan)
+        window = (stop - seconds, stop)
+        found.append(_BlockedTime(seconds, window, others_s > OTHER_CAUSE * seconds, stack))
+    return found
+
+
+#: Shorter delays are usual; on a machine with other processes, longer ones are.
+LATE_S, LATE_IF_DISTURBED_S = 0.5, 1.0
+
+
+@rule
+def blocked_worker(case: Case) -> Finding | None:
+    """Find workers whose event loop was blocked by their tasks."""
+    ticks = np.where(case.heartbeats, case.workers["tick_max"].values, np.nan)
+    long = LATE_IF_DISTURBED_S if case.is_disturbed else LATE_S
+    ticks[~(ticks > long)] = np.nan
+    # Heartbeats may report one delay twice, or a delay from before the clock started.
+    times = case.workers["time"].values
+    seconds = np.array([case.seconds_within(times - column, times) for column in ticks.T])
+    if not seconds.size:
+        return None
+    worker = int(seconds.argmax())
+    if seconds[worker] < 0.1 * case.duration:
+        return None
+    name = str(case.workers["name"].values[worker])
+    return Finding(
+        what="the event loop of a worker was blocked",
+        seconds=float(seconds[worker]) / 2,
+        evidence=f"worker {name}: at least {format_quantity(float(seconds[worker]), 's')}, in "
+        "which it sends and fetches nothing",
+        change="code that holds the GIL or writes spilled data blocks it: more processes with "
+        "fewer threads",
+        worker=name,
+    )
+
+
+#: Share of the time of which distributed collects garbage itself on a worker whose memory is full
+#: (its ``ThrottledGC.max_in_gc_frac``), after the first collection.
+THROTTLED_SHARE = 0.05
+#: Share of the duration.
+MIN_GARBAGE_SHARE = 0.08
+
+
+@rule
+def garbage(case: Case) -> Finding | None:
+    """Find garbage collections that take a noticeable part of the time."""
+    scheduler = float(case.increase(case.scheduler, "gc_time").max())
+    workers = (case.increase(case.workers, "gc_time") - _collecting_seconds(case)).max()
+    # Collections cost what waits for them: tasks on a worker, all threads for the scheduler.
+    share = min(1.0, case.metric("compute_time") / case.n_threads / case.duration)
+    waits = case.blamed("scheduler", "graph") if case.limits else scheduler
+    seconds = min(scheduler, waits) + share * max(0.0, workers)
+    if seconds < MIN_GARBAGE_SHARE * case.disturbance * case.duration:
+        return None
+    where, change = "the scheduler", "fewer, larger tasks"
+    if workers > scheduler:
+        where = "the slowest worker"
+        change = "fewer Python objects in results: arrays and tables instead of lists and dicts"
+    return Finding(
+        what="garbage collection takes much time",
+        seconds=seconds,
+        evidence=f"{format_quantity(max(scheduler, workers), 's')} on {where}",
+        change=change,
+    )
+
+
+def _collecting_seconds(case: Case) -> np.ndarray | float:
+    """Return the most seconds that distributed's own collections of garbage can have taken."""
+    if "gc_max" in case.workers and (paused_spans(case.run) or case.metric("disk_write_time")):
+        longest = np.nan_to_num(case.workers["gc_max"].values).max(axis=0, initial=0.0)
+        return np.asarray(longest + THROTTLED_SHARE * case.duration)
+    return 0.0
+
+
+#: Share of the time in which a thread waited for the GIL.
+MIN_CONTENTION = 0.4
+
+
+@rule
+def gil(case: Case) -> Finding | None:
+    """Find threads that wait for the GIL."""
+    share = case.metric("gil_contention_mean")
+    nthreads = int(case.workers["nthreads"].values.max(initial=1))
+    if share < MIN_CONTENTION or nthreads < 2:
+        return None
+    lost = share * (1 - 1 / nthreads)
+    return Finding(
+        what="threads of one worker wait for each other (GIL)",
+        seconds=lost * case.metric("compute_time") / case.n_threads,
+        evidence=f"contended for {share:.0%} of the time with {nthreads} threads a worker",
+        change="more workers with one thread each",
+        settings={
+            "cluster.n_workers": case.n_threads,
+            "cluster.threads_per_worker": 1,
+        },
+    )
+
+
+@rule
+def lost_workers(case: Case) -> Finding | None:
+    """Find workers that were lost."""
+    n_lost = int(case.metric("n_workers_lost"))
+    if not n_lost:
+        return None
+    restarts = case.events("worker-restart-memory")
+    why = "the nanny ended them: memory" if len(restarts) else "they died or lost the connection"
+    return Finding(
+        what="workers were lost",
+        seconds=max(case.least_cost, case.blamed("scheduler")),
+        evidence=f"{counted(n_lost, 'worker')}; {why}",
+        change="more memory per worker or smaller chunks"
+        if len(restarts)
+        else "read the worker's logs",
+    )
+
+
+@rule
+def neighbours(case: Case) -> Finding | None:
+    """Find other processes that take the processors of the workers."""
+    cores = case.other_cores
+    if not cores:
+        return None
+    # A thread that computes waits at most as long as each of the others computes meanwhile; a task
+    # that sleeps loses nothing.
+    seconds = case.duration * min(0.5, cores / (cores + case.n_threads))
+    computed, waited = case.task_seconds("thread-cpu"), case.task_seconds("thread-noncpu")
+    if computed is not None and waited is not None:
+        seconds = min(seconds, cores * computed / case.n_threads, waited / case.n_threads)
+    return Finding(
+        what="other processes use the processors of the workers",
+        seconds=seconds,
+        evidence=f"processes other than workers, scheduler and client used {cores:g} cores of "
+        "the workers' machines",
+        change="stop them, or measure on a machine of its own",
+    )
+
+
+#: Share of the duration. Below it, a change is not worth the effort.
+MIN_TRANSFER_SHARE = 0.1
+
+
+@rule
+def network(case: Case) -> Finding | None:
+    """Find time that is spent waiting for transfers."""
+    waits = case.blamed("transfer") * (1 - _share_of_disk(case))
+    saved = case.saving(transfers=0)
+    cost = waits if saved is None else min(max(saved, waits), 2 * waits)
+    if waits < MIN_TRANSFER_SHARE * case.disturbance * case.duration:
+        return None
+    return Finding(
+        what="tasks wait for results of other workers",
+        seconds=cost,
+        evidence=f"the walk back waited {format_quantity(waits, 's')} for transfers of "
+        f"{format_quantity(case.metric('transfer_bytes'), 'B')}",
+        change="fewer, larger workers; chunks that stay on their worker; a faster network",
+        window=case.longest_span("transfer"),
+    )
+
+
+def _share_of_disk(case: Case) -> float:
+    """Return the share of the seconds of fetches in which the sender read spilled results."""
+    fine = case.fine_seconds
+    fetches = float(fine.loc[fine["context"] == "gather-dep", "value"].sum())
+    reads = (fine["activity"] == "disk-read") & ~fine["context"].isin(["execute", "p2p"])
+    return min(1.0, float(fine.loc[reads, "value"].sum()) / fetches) if fetches else 0.0
+
+
+#: Growth of a process between two heartbeats, as a share of its memory limit, while it fills up.
+FILLS = 0.05
+#: Processor seconds for each second of computing.
+MIN_PROCESSORS = 1.5
+#: The same of processor seconds outside of the threads of tasks.
+MIN_OTHER_PROCESSORS = 0.4
+#: Processor seconds that a worker needs per task besides it: messages, transfers, shuffles. In 318
+#: runs of 36 workloads 3 ms (median) and 7.5 ms (nine of ten) with all that a process does.
+PER_TASK_S = 0.005
+
+
+@rule
+def oversubscribed(case: Case) -> Finding | None:
+    """Find tasks that use more processors than threads, such as by BLAS."""
+    computing, cpu = case.metric("compute_time"), case.metric("cpu_time")
+    half = 0.5 * case.n_threads * case.duration
+    # A worker compresses and writes spilled results outside of the threads of tasks.
+    spilling = case.metric("disk_write_time") + case.metric("disk_read_time")
+    overhead = PER_TASK_S * case.metric("n_tasks") + spilling + _filling_seconds(case)
+    many = cpu - overhead >= MIN_PROCESSORS * max(computing, half)
+    # On a machine with other processes, all threads of a task together get less than a processor.
+    others = computing >= half and case.other_threads - overhead >= MIN_OTHER_PROCESSORS * computing
+    if not computing or not (many or others):
+        return None
+    return Finding(
+        what="tasks start threads of their own",
+        seconds=0.1 * case.duration,
+        evidence=f"workers used {format_quantity(cpu, 's')} of processor time in "
+        f"{format_quantity(computing, 's')} of computing, "
+        f"{format_quantity(case.other_threads, 's')} of it outside of the threads of tasks",
+        change="OMP_NUM_THREADS=1, OPENBLAS_NUM_THREADS=1 and MKL_NUM_THREADS=1 on the workers",
+        settings={"variables.OMP_NUM_THREADS": "1", "variables.OPENBLAS_NUM_THREADS": "1"},
+    )
+
+
+def _filling_seconds(case: Case) -> float:
+    """Return the processor seconds, besides tasks, in which memory filled until a worker paused.
+
+    The operating system provides each page of memory when it is used first.
+    """
+    tasks, times, seconds = case.tasks, case.workers["time"].values, 0.0
+    if tasks.empty:
+        return seconds
+    own = (case.task_seconds("thread-cpu") or 0.0) / max(case.metric("compute_time"), 1e-9)
+    for worker in paused_spans(case.run).keys() & set(range(len(case.workers["nthreads"]))):
+        rows = np.flatnonzero(case.heartbeats[:, worker])
+        size, cpu = (case.workers[name].values[:, worker] for name in ("process", "cpu_time"))
+        least = FILLS * float(case.workers["memory_limit"].values[worker])
+        begin, length = tasks.loc[tasks["worker"] == worker, ["start", "duration"]].to_numpy().T
+        for before, after in pairwise(rows.tolist()):
+            if size[after] - size[before] > least:
+                within = np.minimum(begin + length, times[after]) - np.maximum(begin, times[before])
+                grown = cpu[after] - cpu[before] - own * np.maximum(within, 0.0).sum()
+                seconds += max(0.0, float(grown))
+    return seconds
+
+
+#: Share of the duration in which the scheduler's thread was busy.
+MIN_BUSY = 0.7
+
+
+@rule
+def scheduler_busy(case: Case) -> Finding | None:
+    """Find a scheduler that has no time left."""
+    if case.limits is None:
+        return None
+    busy = case.limits.bounds["scheduler"]
+    # Time in which it unpacks graphs and sends data in them is the finding of another rule.
+    unpacking = case.blamed("graph")
+    waits = case.blamed("scheduler") - case.data_waits
+    if busy < MIN_BUSY * case.duration or waits < max(unpacking, case.data_waits):
+        return None
+    n_tasks = int(case.metric("n_tasks"))
+    return Finding(
+        what="the scheduler is the bottleneck",
+        seconds=waits + unpacking,
+        evidence=f"its process was busy for {format_quantity(busy, 's')} of "
+        f"{format_quantity(case.duration, 's')}, with {n_tasks} tasks",
+        change="fewer, larger tasks; fewer workers do not help",
+        window=case.longest_span("scheduler", "graph"),
+    )
+
+
+#: Times the duration of tasks of the same groups on the other workers.
+SLOW = 1.4
+#: The same on a machine whose other processes disturb single workers.
+SLOW_IF_DISTURBED = 1.8
+MIN_WORKER_TASKS = 5
+#: The durations of shorter tasks are noise.
+MIN_TASK_S = 0.005
+
+
+@rule
+def slow_worker(case: Case) -> Finding | None:
+    """Find a worker whose tasks take longer than those of the others."""
+    tasks = case.tasks
+    if tasks.empty or tasks["worker"].nunique() < 2:
+        return None
+    usual = tasks.groupby("task_group", observed=True)["duration"].transform("median")
+    known = usual > MIN_TASK_S
+    busy = tasks.loc[known].groupby("worker")["duration"].sum()
+    expected = usual[known].groupby(tasks.loc[known, "worker"]).sum()
+    counts = tasks.loc[known].groupby("worker").size()
+    # Medians: a single task with more work than the others does not make its worker slow.
+    ratios = (tasks["duration"] / usual)[known].groupby(tasks.loc[known, "worker"])
+    ratio = ratios.median()[counts >= MIN_WORKER_TASKS]
+    slow = SLOW_IF_DISTURBED if case.is_disturbed else SLOW
+    if len(ratio) < 2 or ratio.max() < slow * ratio.drop(ratio.idxmax()).median():
+        return None
+    worker = int(ratio.idxmax())
+    # Groups whose tasks differ in their work have slow and fast tasks on each worker.
+    if ratios.quantile(0.25)[worker] < ratios.quantile(0.75)[ratio.index].drop(worker).median():
+        return None
+    lost = float(busy[worker] - expected[worker])
+    name = str(case.workers["name"].values[worker])
+    return Finding(
+        what=f"worker {name} is slower than the others",
+        seconds=lost / int(case.workers["nthreads"].values[worker]) / 2,
+        evidence=f"its tasks take {ratio.max():.2f} times as long as those of the same groups",
+        change="look at its machine: other processes, temperature, memory; or leave it out",
+        worker=name,
+    )
+
+
+#: Share of the threads' time without a task.
+MIN_IDLE = 0.6
+#: Times the measured duration that half of the workers would take.
+MAX_RATIO = 1.03
+
+
+@rule
+def too_many_threads(case: Case) -> Finding | None:
+    """Find clusters that are larger than the run can use."""
+    n_workers = len(case.workers["nthreads"].values)
+    if n_workers < 2 or case.metric("idle_time") < MIN_IDLE * case.n_threads * case.duration:
+        return None
+    idle = case.metric("idle_time") / case.n_threads / case.duration
+    half = case.predict(workers=n_workers // 2)
+    if half is None or half.ratio > MAX_RATIO:
+        return None
+    return Finding(
+        what="the cluster is larger than this run can use",
+        seconds=max(0.05 * case.duration, case.least_cost),
+        evidence=f"threads were idle for {idle:.0%} of the time; "
+        f"{n_workers // 2} workers would take {half.ratio:.2f} times as long",
+        change=f"{n_workers // 2} workers",
+        settings={"cluster.n_workers": n_workers // 2},
+    )

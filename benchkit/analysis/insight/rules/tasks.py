@@ -1,0 +1,220 @@
+"""Rules about tasks: their size, their number, and what they wait for."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from benchkit.analysis.insight.blame import paused_spans
+from benchkit.analysis.insight.findings import Case, Finding, rule
+from benchkit.formatting import format_quantity
+
+
+@rule
+def failed_attempts(case: Case) -> Finding | None:
+    """Find attempts of tasks that failed."""
+    seconds = case.metric("failed_time")
+    if not seconds:
+        return None
+    return Finding(
+        what="attempts of tasks failed",
+        seconds=seconds / case.n_threads,
+        evidence=f"{format_quantity(seconds, 's')} of thread-seconds ended in an error",
+        change="mend the error; a retry repeats the whole task",
+    )
+
+
+@rule
+def recomputed(case: Case) -> Finding | None:
+    """Find tasks that were computed again after a worker was lost."""
+    again = case.events("task-recomputed")
+    if not len(again) or case.tasks.empty:
+        return None
+    rows = case.tasks["start"].isin(again["time"])
+    seconds = float(case.tasks.loc[rows, "duration"].sum())
+    return Finding(
+        what="results were computed again after a worker was lost",
+        seconds=seconds / case.n_threads,
+        evidence=f"{len(again)} tasks, {format_quantity(seconds, 's')} of computing",
+        change="find out why the worker was lost; persist or store what is expensive",
+    )
+
+
+#: A group is skewed if its longest task takes so many times its median; first tasks import modules.
+#: Larger by `Case.disturbance` where other processes make single tasks wait for a processor.
+MIN_SKEW = 5.0
+MIN_GROUP_TASKS = 8
+#: Tasks below this duration are never skewed in a way that matters.
+MIN_MEDIAN_S = 0.02
+
+
+@rule
+def skew(case: Case) -> Finding | None:
+    """Find groups of which single tasks take many times as long as the others."""
+    tasks = case.tasks
+    if tasks.empty or case.limits is None:
+        return None
+    on_path = case.limits.blame.loc[case.limits.blame["cause"] != "scheduler", "group"]
+    skewed, is_beside = MIN_SKEW * case.disturbance, _beside_pauses(case)
+    worst, cost, evidence, window = "", 0.0, "", None
+    for name, durations in tasks.groupby("task_group", observed=True)["duration"]:
+        if len(durations) < MIN_GROUP_TASKS or name not in set(on_path):
+            continue
+        median = durations.median()
+        # While memory fills until a worker is paused, its task waits: that is no work.
+        waits = case.waits_in_tasks(str(name)) if is_beside[durations.index].any() else 0.0
+        work = durations - waits * is_beside[durations.index]
+        longest = work.max()
+        if longest > skewed * max(median, MIN_MEDIAN_S) and longest - median > cost:
+            worst, cost = str(name), float(longest - median)
+            start = float(tasks.loc[work.idxmax(), "start"])
+            window = start, start + float(longest)
+            evidence = (
+                f"the longest of {len(durations)} tasks takes {format_quantity(longest, 's')}, "
+                f"the median {format_quantity(median, 's')}"
+            )
+    if not worst or cost < 0.1 * case.duration:
+        return None
+    return Finding(
+        what="one task has much more work than the others of its group",
+        seconds=min(cost * (1 - 1 / case.n_threads), case.imbalance),
+        evidence=evidence,
+        change="divide the data evenly: repartition, or another key for grouping and shuffling",
+        group=worst,
+        window=window,
+    )
+
+
+def _beside_pauses(case: Case) -> pd.Series:
+    """Return which tasks ran while their worker was paused, or became so."""
+    start, stop = case.tasks["start"], case.tasks["start"] + case.tasks["duration"]
+    found = pd.Series(False, index=case.tasks.index)
+    for worker, spans in paused_spans(case.run).items():
+        for begin, end in spans:
+            found |= (case.tasks["worker"] == worker) & (start < end) & (stop > begin)
+    return found
+
+
+#: Share of the duration: every run ends with some tasks that run alone.
+MIN_STRAGGLER_SHARE = 0.1
+#: Share of the threads that were busy before the last tasks ran alone, on average.
+MIN_BUSY_BEFORE = 0.5
+
+
+@rule
+def stragglers(case: Case) -> Finding | None:
+    """Find last tasks that run alone at the end."""
+    seconds = case.blamed("straggler")
+    if case.limits is None or seconds < MIN_STRAGGLER_SHARE * case.duration:
+        return None
+    # A chain of tasks also ends with one: then the graph never was parallel.
+    blame = case.limits.blame
+    begin = blame.loc[blame["cause"] == "straggler", "start"].min()
+    stop = (case.tasks["start"] + case.tasks["duration"]).clip(upper=begin)
+    if (stop - case.tasks["start"]).clip(lower=0).sum() < MIN_BUSY_BEFORE * case.n_threads * begin:
+        return None
+    group = str(case.limits.groups["seconds"]["straggler"].idxmax())
+    # Equal tasks that do not divide evenly among the threads end at most one task apart.
+    equal = case.tasks.loc[case.tasks["task_group"] == group, "duration"]
+    if len(equal) > case.n_threads and seconds < equal.median() * case.disturbance:
+        return None
+    return Finding(
+        what="the last tasks run alone",
+        seconds=seconds,
+        evidence=f"for {format_quantity(seconds, 's')} at the end most threads were idle",
+        change="smaller tasks in this group, or start its long tasks first: dask.annotate",
+        group=group,
+        window=(float(begin), case.duration),
+    )
+
+
+#: Tasks below this duration cost the scheduler about as much as they compute.
+TINY_S = 0.01
+#: With fewer tasks their number does not matter.
+MIN_TINY_TASKS = 500
+
+
+@rule
+def tiny_tasks(case: Case) -> Finding | None:
+    """Find tasks that are too small: the scheduler takes longer than their work."""
+    groups = case.run.task_groups()
+    waits = case.blamed("scheduler")
+    if groups.empty or groups["n_tasks"].sum() < MIN_TINY_TASKS:
+        return None
+    mean = groups["compute (s)"] / groups["n_tasks"].clip(lower=1)
+    small = groups[(mean < TINY_S) & (groups["n_tasks"] > 0)]
+    n_small, n_all = int(small["n_tasks"].sum()), int(groups["n_tasks"].sum())
+    if n_small < 0.5 * n_all:
+        return None
+    group = str(small["n_tasks"].idxmax())
+    return Finding(
+        what="tasks are too small",
+        seconds=waits,
+        evidence=f"{n_small} of {n_all} tasks take less than {format_quantity(TINY_S, 's')} each; "
+        f"threads waited {format_quantity(waits, 's')} for the scheduler",
+        change="larger chunks or partitions, or fuse steps into one task",
+        group=group,
+        window=case.longest_span("scheduler"),
+    )
+
+
+#: Share of the duration. Below it, a change is not worth the effort.
+MIN_IDLE_SHARE = 0.25
+
+
+@rule
+def too_few_tasks(case: Case) -> Finding | None:
+    """Find graphs that are not parallel enough: most threads have nothing to do."""
+    # A thread that waits for spilled results looks idle.
+    spilling = (case.metric("disk_write_time") + case.metric("disk_read_time")) / case.n_threads
+    seconds = case.blamed("not parallel") - spilling
+    if case.n_threads < 2 or case.limits is None or seconds < MIN_IDLE_SHARE * case.duration:
+        return None
+    if case.blamed("scheduler") > seconds:  # threads are idle because their tasks come late
+        return None
+    groups = case.limits.groups["seconds"]
+    group = str(groups["not parallel"].idxmax())
+    return Finding(
+        what="too few tasks can run at the same time",
+        seconds=min(seconds / 2, case.imbalance),
+        evidence=f"for {format_quantity(seconds, 's')} a task computed while most of the "
+        f"{case.n_threads} threads were idle",
+        change="smaller chunks of this group, or a tree reduction; else a smaller cluster",
+        group=group,
+        window=case.longest_span("not parallel"),
+    )
+
+
+#: Tasks that do nothing but wait compute less than this part of their waits: with 18 processes on
+#: two processors, tasks that compute wait 14 times as long as they compute.
+MAX_WORK = 0.02
+#: Other threads that use the processors for this part of the waits are what the tasks wait for.
+MAX_OWN_THREADS = 0.4
+
+
+@rule
+def waiting_inside(case: Case) -> Finding | None:
+    """Find tasks that wait for something: storage, locks, other services."""
+    own = case.fine_seconds[case.fine_seconds["context"] == "execute"]
+    waits = own[own["activity"] == "thread-noncpu"].groupby("prefix")["value"].sum()
+    works = own[own["activity"] == "thread-cpu"].groupby("prefix")["value"].sum()
+    works = works.reindex(waits.index).fillna(0.0)
+    # Tasks that compute wait for processors, too: for those of the machine, and by chance.
+    waits = (waits - works * max(1 / 3, case.processor_waits)).clip(lower=0)
+    if waits.empty or waits.max() < 0.3 * own["value"].sum():
+        return None
+    prefix = str(waits.idxmax())
+    # Tasks also wait for the GIL, and for processors that other processes use: then they compute.
+    if case.other_threads > MAX_OWN_THREADS * waits[prefix]:
+        return None
+    computes = works[prefix] > MAX_WORK * waits[prefix]
+    if computes and (case.metric("gil_contention_mean") > 0.3 or case.is_disturbed):
+        return None
+    return Finding(
+        what="tasks wait instead of computing",
+        seconds=float(waits.max()) / case.n_threads / 2,
+        evidence=f"{format_quantity(waits.max(), 's')} in tasks of {prefix} without using a "
+        "processor: storage, network, locks, sleeping",
+        change="more threads per worker, fewer and larger reads, or storage that is nearer",
+        settings={"cluster.threads_per_worker": 2 * int(case.workers["nthreads"].values.max())},
+        group=prefix,
+    )
