@@ -5,7 +5,6 @@ Shared by the command line, notebooks and pages. Imports the standard library on
 
 from __future__ import annotations
 
-import html
 import math
 import re
 from collections import Counter
@@ -23,7 +22,6 @@ __all__ = [
     "format_count",
     "format_quantity",
     "format_seconds",
-    "html_text",
     "package_path",
     "short_group",
     "short_names",
@@ -71,17 +69,6 @@ def counted(number: int, noun: str) -> str:
     ('1 run', '2,000 runs')
     """
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
-def html_text(text: str) -> str:
-    """Escape a text and make its backquoted parts `<code>` elements.
-
-    Examples
-    --------
-    >>> html_text("`benchkit run` adds <1 run>")
-    '<code>benchkit run</code> adds &lt;1 run&gt;'
-    """
-    return re.sub("`([^`]+)`", r"<code>\1</code>", html.escape(text))
 
 
 def format_bytes(value: float | None) -> str:

@@ -19,12 +19,20 @@ from benchkit.measure.errors import InvalidSelectionError
 from benchkit.measure.expression import matcher
 from benchkit.measure.secrets.redaction import redact, redact_text
 from benchkit.measure.workloads import Workload
-from benchkit.show import markdown
 from benchkit.show.event_text import format_event
 from benchkit.store.filters import matching, parse_moment, workload_matcher
 from benchkit.store.interchange.results import import_results
 from benchkit.store.selector import parse_selection
 from benchkit.table import Table, columns_of_numbers
+from benchkit.text import (
+    chat_text,
+    cut_markdown,
+    github_text,
+    html_text,
+    markdown_block,
+    markdown_code,
+    markdown_text,
+)
 
 #: A linear pattern needs some ms for a text of this size, a quadratic one seconds.
 SIZE, MAX_CPU_S = 60_000, 0.25
@@ -173,12 +181,16 @@ def readers(tmp_path):
         "parse_budget": parse_budget,
         "format_event": format_event,
         "format_event of JSON": lambda text: format_event(json.dumps({"key": text})),
-        "html_text": formatting.html_text,
+        "html_text": html_text,
         "package_path": formatting.package_path,
         "short_group": formatting.short_group,
         "short_names": lambda text: formatting.short_names([text, text + "a"]),
-        "markdown": lambda text: [f(text) for f in (markdown.text, markdown.code, markdown.fenced)],
-        "markdown.cut": lambda text: markdown.cut(text, 2000),
+        "chat_text": chat_text,
+        "github_text": github_text,
+        "markdown_text": markdown_text,
+        "markdown_code": markdown_code,
+        "markdown_block": markdown_block,
+        "cut_markdown": lambda text: cut_markdown(text, 2000),
     }
 
 
@@ -242,8 +254,8 @@ def test_cut_keeps_code_blocks_whole():
     block = "````text\nline\n```\nmore\n````"
     text = f"a\n{block}\nb\n```\nopen"
 
-    assert markdown.cut(text, 10_000) == f"{text}\n"
-    assert markdown.cut(f"{'x' * 60}\n{block}\n" + "y\n" * 100, 180).splitlines() == [
+    assert cut_markdown(text, 10_000) == f"{text}\n"
+    assert cut_markdown(f"{'x' * 60}\n{block}\n" + "y\n" * 100, 180).splitlines() == [
         "x" * 60,
         "",
         "and 101 more lines",

@@ -19,12 +19,12 @@ from benchkit.formatting import (
     format_seconds,
     short_names,
 )
-from benchkit.show import markdown
 from benchkit.show.plots.base import read_group
 from benchkit.show.templates import render_template
 from benchkit.store.run import Run
 from benchkit.store.schema import METRICS
 from benchkit.table import Table
+from benchkit.text import markdown_text
 
 __all__ = ["KEY_FIGURES", "memory_parts", "metadata_table", "run_heading", "task_group_table"]
 
@@ -62,14 +62,14 @@ def memory_parts(run: Run) -> list[Any]:
     try:
         parts.append(memory_peaks(run))
     except NotRecorded as error:
-        parts.append(Markdown(markdown.text(str(error))))
+        parts.append(Markdown(markdown_text(str(error))))
     earlier = comparable(run.store.runs(run.workload), run.record).tail(GROWTH_RUNS)
     try:
         runs = [*run.store.load(earlier["id"] if len(earlier) else (), GROWTH_GROUPS), run]
         growth = bytes_as_text(memory_growth(runs))
         parts.append(Table.from_frame(growth, f"of {len(runs)} runs"))
     except BenchkitError as error:
-        parts.append(Markdown(markdown.text(str(error))))
+        parts.append(Markdown(markdown_text(str(error))))
     return parts
 
 

@@ -1,7 +1,7 @@
 """Render the Jinja templates in the folders of this package.
 
 Values in HTML are escaped. Templates of Markdown escape with the filters ``text``, ``code`` and
-``fenced``, the functions of `benchkit.show.markdown`.
+``fenced``.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup
 
-from benchkit.formatting import html_text
-from benchkit.show import markdown
+from benchkit.text import html_text, markdown_block, markdown_code, markdown_text
 
 __all__ = ["load_macros", "render_template"]
 
@@ -27,7 +26,11 @@ def _environment() -> Environment:
         undefined=StrictUndefined,
         trim_blocks=True,
     )
-    environment.filters |= {name: getattr(markdown, name) for name in ("text", "code", "fenced")}
+    environment.filters |= {
+        "text": markdown_text,
+        "code": markdown_code,
+        "fenced": markdown_block,
+    }
     environment.filters["with_code"] = lambda text: Markup(html_text(text))
     return environment
 

@@ -12,7 +12,6 @@ from benchkit.errors import UsageError
 from benchkit.measure.run_ids import new_id
 from benchkit.show.issues.sync import LABEL, issue_body, marker, sync_issues
 from benchkit.show.issues.trackers import FileTracker, GitHubTracker, TrackerError
-from benchkit.show.markdown import text
 
 TOKEN = "ghp_very-secret-0123456789"
 SERIES_FIELDS = {
@@ -129,13 +128,6 @@ def test_issue_body_shows_arrows_and_names_the_metric_once(server):
     assert "| metric | `duration`, wall time of the workload |" in body
     sync([opened(metric=FAILING, regression="bbbbbbbbbb")])
     assert f"| metric | `{FAILING}` |" in server.issues[2]["body"]
-
-
-@pytest.mark.parametrize(("value", "markdown"), [
-    ("a -> b", "a -> b"), ("> quoted", "&gt; quoted"), ("<b>x</b>", "&lt;b>x&lt;/b>"),
-])  # fmt: skip
-def test_markdown_text_escapes_what_has_an_effect(value, markdown):
-    assert text(value) == markdown
 
 
 def test_issue_body_is_within_limit_of_github(server):

@@ -15,8 +15,9 @@ import pandas as pd
 
 from benchkit.analysis.compare.group_totals import changed_rows, describe_group_change
 from benchkit.analysis.effects import Effects
-from benchkit.formatting import counted, format_change, format_quantity, html_text
+from benchkit.formatting import counted, format_change, format_quantity
 from benchkit.table import Table
+from benchkit.text import html_text
 from benchkit.values import json_safe
 
 __all__ = ["Comparison", "text_row"]

@@ -8,9 +8,10 @@ from typing import Any
 from benchkit.analysis.insight.findings import MIN_S, MIN_SHARE, Case, Finding
 from benchkit.analysis.insight.limits import Limits
 from benchkit.analysis.insight.rules import RULES
-from benchkit.formatting import counted, format_quantity, html_text
+from benchkit.formatting import counted, format_quantity
 from benchkit.store.run import Run
 from benchkit.table import Table
+from benchkit.text import html_text
 
 __all__ = ["Diagnosis", "diagnose"]
 

@@ -22,9 +22,10 @@ from benchkit.experiment.bisect.candidates import Candidate
 from benchkit.experiment.bisect.replay import OUTCOME, PLAN_KEY, SKIPPED_FILE, replay, runs_of
 from benchkit.experiment.bisect.search import MIN_FINAL_BLOCKS, Search
 from benchkit.experiment.run.plan import read_plan
-from benchkit.formatting import counted, format_change, html_text
+from benchkit.formatting import counted, format_change
 from benchkit.store.store import Store
 from benchkit.table import Table
+from benchkit.text import html_text
 
 __all__ = ["BisectionResult", "read_bisection"]
 

@@ -13,9 +13,10 @@ from benchkit.analysis.regression.history import DEFAULT_METRICS
 from benchkit.analysis.regression.nights import is_reported, night_notes
 from benchkit.analysis.regression.regression import Regression, read_ledger
 from benchkit.errors import UsageError
-from benchkit.formatting import counted, html_text
+from benchkit.formatting import counted
 from benchkit.store.store import Store
 from benchkit.table import Table
+from benchkit.text import html_text
 from benchkit.values import decode_json
 
 __all__ = ["Night", "read_night"]

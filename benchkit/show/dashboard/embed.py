@@ -17,7 +17,6 @@ from bokeh.resources import Resources
 from benchkit.analysis.run.timeline import TaskTimeline
 from benchkit.show.dashboard.run.page import live_figures
 from benchkit.show.dashboard.state.time_window import Window, align
-from benchkit.show.escape import escape
 from benchkit.show.plots.base import has
 from benchkit.show.plots.flame import flame_graph
 from benchkit.show.plots.run_metrics import (
@@ -33,6 +32,7 @@ from benchkit.show.plots.transfers import transfer_matrix
 from benchkit.show.reports.html import silent
 from benchkit.show.templates import render_template
 from benchkit.store.run import Run
+from benchkit.text import escape
 
 __all__ = ["RunPanel"]
 

@@ -30,8 +30,8 @@ from benchkit.show.dashboard.components.markup import span
 from benchkit.show.dashboard.components.metrics import metric_terms
 from benchkit.show.dashboard.state.cache import cached, open_store
 from benchkit.show.dashboard.state.url import address
-from benchkit.show.escape import escape
 from benchkit.store.store import Store
+from benchkit.text import escape
 
 __all__ = ["FOLLOW_VARIABLE", "TITLE", "view"]
 

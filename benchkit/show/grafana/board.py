@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from benchkit.errors import UsageError
-from benchkit.show.escape import escape
 from benchkit.store.run import Run
+from benchkit.text import escape
 
 __all__ = ["ANNOTATION_TAG", "annotation", "grafana_board"]
 

@@ -15,9 +15,9 @@ from typing import Any, Protocol
 
 from benchkit.analysis.regression.regression import FAILING, Regression
 from benchkit.formatting import format_change
-from benchkit.show import markdown
 from benchkit.show.templates import render_template
 from benchkit.store.schema import METRICS
+from benchkit.text import cut_markdown
 
 __all__ = ["LABEL", "Issue", "issue_body", "issue_title", "marker", "sync_issues"]
 
@@ -150,7 +150,7 @@ def issue_body(members: Sequence[Regression], *, site: str | None = None) -> str
         most_changes=MAX_CHANGES,
         site=site,
     )
-    return markdown.cut(body, MAX_BYTES)
+    return cut_markdown(body, MAX_BYTES)
 
 
 def _labels(members: Sequence[Regression]) -> list[str]:
@@ -173,4 +173,4 @@ def _comment(events: Sequence[Mapping[str, Any]], members: Sequence[Regression])
     is_open = any(regression.is_open for regression in members)
     ended = [] if is_open else sorted({regression.state for regression in members})
     text = render_template("issues/comment.md", events=events, by_id=by_id, ended=ended)
-    return markdown.cut(text, MAX_BYTES)
+    return cut_markdown(text, MAX_BYTES)

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 from benchkit.errors import BenchkitError, UsageError
 from benchkit.formatting import counted, format_change
 from benchkit.measure.secrets import remember_secrets
+from benchkit.text import chat_text
 from benchkit.values import json_safe
 
 __all__ = ["Webhook", "WebhookError", "webhook_for"]
@@ -132,9 +133,9 @@ def _text(
 ) -> str:
     """Return a message for a chat, a line for each change and failure."""
     lines = [_line(change, site) for change in changes]
-    lines += [f"• failed: {_escape(failure)}" for failure in failures]
-    more = f"<{_escape(site)}|all nights>" if site else ""
-    text = _escape(sentence)
+    lines += [f"• failed: {chat_text(failure)}" for failure in failures]
+    more = f"<{chat_text(site)}|all nights>" if site else ""
+    text = chat_text(sentence)
     for number, line in enumerate(lines):
         if len(text) + len(line) + len(more) > _MAX_CHARACTERS:
             text += f"\n… and {len(lines) - number} more"
@@ -145,17 +146,10 @@ def _text(
 
 def _line(change: Mapping[str, Any], site: str | None) -> str:
     """Return the line of a change, with a link to its page."""
-    what = _escape(f"{change.get('workload')}: {change.get('metric')}")
+    what = chat_text(f"{change.get('workload')}: {change.get('metric')}")
     if site and change.get("regression"):
-        name = _escape(str(change["regression"]))
-        what = f"<{_escape(site).rstrip('/')}/regressions/{name}.html|{what}>"
-    where = _escape(str(change.get("environment") or ""))
+        name = chat_text(str(change["regression"]))
+        what = f"<{chat_text(site).rstrip('/')}/regressions/{name}.html|{what}>"
+    where = chat_text(str(change.get("environment") or ""))
     size = format_change(change.get("ratio"))
     return f"• {change['kind'].replace('_', ' ')}: {what} {size} ({where})"
-
-
-def _escape(text: str) -> str:
-    """Escape text of runs: ``<!channel>`` would call all members of a channel."""
-    line = " ".join(text.split())
-    line = line if len(line) <= 200 else f"{line[:199]}…"
-    return line.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

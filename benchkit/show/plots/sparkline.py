@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from benchkit.show.escape import escape
+from benchkit.text import escape
 
 __all__ = ["BETTER", "WORSE", "sparkline"]
 

@@ -9,7 +9,7 @@ from IPython import get_ipython
 from IPython.display import Markdown, display
 
 from benchkit.errors import describe_error
-from benchkit.show import markdown
+from benchkit.text import markdown_text
 
 __all__ = ["missing_parts", "replace_missing_parts"]
 
@@ -28,7 +28,7 @@ def _show_line(shell: Any, kind: type, error: Exception, trace: Any, tb_offset: 
     if isinstance(error, NameError):
         reason = "it needs a part above that cannot be shown"
     text = f"This part cannot be shown: {reason}"
-    display(Markdown(f"**{markdown.text(text)}**"), metadata={_MARK: text})
+    display(Markdown(f"**{markdown_text(text)}**"), metadata={_MARK: text})
     return []
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from benchkit.analysis.regression.history import History
 from benchkit.experiment.nightly.night import Night
-from benchkit.show import markdown
 from benchkit.show.templates import render_template
+from benchkit.text import cut_markdown, github_text, markdown_text
 
 __all__ = ["night_markdown", "open_series", "workflow_commands"]
 
@@ -21,7 +21,7 @@ def night_markdown(night: Night) -> str:
         by_id={regression.id: regression for regression in night.regressions},
         open=[regression for regression in night.regressions if regression.is_open],
     )
-    return markdown.cut(text, MAX_BYTES)
+    return cut_markdown(text, MAX_BYTES)
 
 
 def open_series(night: Night, history: History, *, most: int = 6) -> list[tuple[str, int]]:
@@ -32,7 +32,7 @@ def open_series(night: Night, history: History, *, most: int = 6) -> list[tuple[
     for regression in night.regressions:
         row = history.find(regression.about) if regression.is_open else None
         if row is not None:
-            series.append((f"**{markdown.text(regression.title)}**", row))
+            series.append((f"**{markdown_text(regression.title)}**", row))
     return series[:most]
 
 
@@ -43,17 +43,11 @@ def workflow_commands(night: Night) -> list[str]:
     for event in night.worse:
         regression = by_id.get(str(event["regression"]))
         if regression is not None:
-            title = _escape(regression.title, True)
-            lines.append(f"::error title={title}::{_escape(regression.size)}")
+            title = github_text(regression.title, is_property=True)
+            lines.append(f"::error title={title}::{github_text(regression.size)}")
     lines += [
-        f"::warning title={_escape(str(run['workload']), True)}::"
-        + _escape(f"{run['outcome']}: {str(run.get('error') or '')[:300]}")
+        f"::warning title={github_text(str(run['workload']), is_property=True)}::"
+        + github_text(f"{run['outcome']}: {str(run.get('error') or '')[:300]}")
         for run in night.failed
     ]
-    return lines + [f"::warning::{_escape(text)}" for text in night.failures]
-
-
-def _escape(text: str, is_property: bool = False) -> str:
-    """Return a text escaped for workflow commands: a line break would start a new command."""
-    text = text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
-    return text.replace(":", "%3A").replace(",", "%2C") if is_property else text
+    return lines + [f"::warning::{github_text(text)}" for text in night.failures]

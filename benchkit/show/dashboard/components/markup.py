@@ -10,7 +10,7 @@ from markupsafe import Markup
 
 from benchkit.formatting import MISSING, OUTCOME_WORDS
 from benchkit.show.dashboard.state.url import address
-from benchkit.show.escape import escape
+from benchkit.text import escape
 
 __all__ = [
     "NO_FAILURE",

@@ -16,7 +16,6 @@ from panel.viewable import Viewable
 from benchkit.analysis.regression.history import SERIES_FIELDS, History, night_name
 from benchkit.analysis.regression.status import STATES, SeriesStatus, series_label
 from benchkit.formatting import MISSING, counted, format_change, format_quantity
-from benchkit.show import markdown
 from benchkit.show.dashboard.components import tables, ui
 from benchkit.show.dashboard.components.filters import (
     filtered,
@@ -38,9 +37,9 @@ from benchkit.show.dashboard.state.nights import (
     shown_metrics,
 )
 from benchkit.show.dashboard.state.url import address, history_address
-from benchkit.show.escape import escape
 from benchkit.store.schema import METRICS
 from benchkit.table import Table
+from benchkit.text import escape, markdown_text
 
 __all__ = ["TITLE", "view"]
 
@@ -193,7 +192,7 @@ def _as_markdown(rows: pd.DataFrame) -> io.StringIO:
     names = ("state", "workload", "environment", "host", "value", "change", "since")
     cells = [
         {
-            **{name: markdown.text(row[name]) for name in names},
+            **{name: markdown_text(row[name]) for name in names},
             "value": format_quantity(row["value"], row["units"]),
             "change": format_change(1 + row["change"]),
         }

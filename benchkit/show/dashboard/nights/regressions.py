@@ -31,8 +31,8 @@ from benchkit.show.dashboard.state.nights import (
     shown_metrics,
 )
 from benchkit.show.dashboard.state.url import history_address
-from benchkit.show.escape import escape
 from benchkit.store.schema import METRICS
+from benchkit.text import escape
 
 __all__ = ["DAYS", "TITLE", "view"]
 

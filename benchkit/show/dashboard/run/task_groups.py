@@ -15,8 +15,8 @@ from benchkit.show.dashboard.components.filters import select
 from benchkit.show.dashboard.state.table_state import stateful_table
 from benchkit.show.dashboard.state.time_window import Window
 from benchkit.show.dashboard.web.template import WRAPPED_TITLES_STYLES
-from benchkit.show.escape import escape
 from benchkit.show.theme import ACTIVITY_COLOURS, OTHER
+from benchkit.text import escape
 
 __all__ = ["CLICKABLE", "COUNT", "SECONDS", "GroupTable", "choose_group", "group_tabulator"]
 

@@ -1,17 +1,55 @@
-"""Write Markdown: values of runs are escaped, long texts are cut."""
+"""Write values of runs as HTML, Markdown, workflow commands of GitHub and messages of a chat.
+
+Names, errors and logs are untrusted: each form is shown literally and never has an effect.
+"""
 
 from __future__ import annotations
 
+import html
 import re
 from bisect import bisect_right
+from typing import Any
 
-__all__ = ["code", "cut", "fenced", "text"]
+__all__ = [
+    "chat_text",
+    "cut_markdown",
+    "escape",
+    "github_text",
+    "html_text",
+    "markdown_block",
+    "markdown_code",
+    "markdown_text",
+]
 
 #: Beginning of a code block.
 _FENCE = re.compile("`{3,}")
+#: Maximum characters of a value in a chat; whole errors would hide the other lines.
+_MAX_CHAT = 200
 
 
-def text(value: object) -> str:
+def escape(value: Any) -> str:
+    """Escape the HTML characters of a value, quotes included.
+
+    Examples
+    --------
+    >>> escape("<script>")
+    '&lt;script&gt;'
+    """
+    return html.escape(str(value), quote=True)
+
+
+def html_text(text: str) -> str:
+    """Escape a text for HTML and make its backquoted parts `<code>` elements.
+
+    Examples
+    --------
+    >>> html_text("`benchkit run` adds <1 run>")
+    '<code>benchkit run</code> adds &lt;1 run&gt;'
+    """
+    return re.sub("`([^`]+)`", r"<code>\1</code>", escape(text))
+
+
+def markdown_text(value: object) -> str:
     """Return a value as one line of Markdown that is shown literally."""
     line = " ".join(str(value).split())
     # A greater-than sign begins a quotation at the start of a line only, and is readable elsewhere.
@@ -19,7 +57,7 @@ def text(value: object) -> str:
     return re.sub(r"([\\`*_\[\]|~#])", r"\\\1", line).replace("@", "@\u200b")
 
 
-def code(value: object) -> str:
+def markdown_code(value: object) -> str:
     """Return a value as inline code."""
     line = " ".join(str(value).split()).replace("|", "\\|")
     longest = max((len(run) for run in re.findall(r"`+", line)), default=0)
@@ -28,14 +66,27 @@ def code(value: object) -> str:
     return f"{ticks}{pad}{line}{pad}{ticks}" if line else ""
 
 
-def fenced(value: str, language: str = "text") -> str:
+def markdown_block(value: str, language: str = "text") -> str:
     """Return a text as a fenced code block."""
     longest = max((len(run) for run in re.findall(r"`{3,}", value)), default=2)
     fence = "`" * (longest + 1)
     return f"{fence}{language}\n{value.rstrip()}\n{fence}"
 
 
-def cut(text: str, most: int) -> str:
+def github_text(text: str, *, is_property: bool = False) -> str:
+    """Return a text of a workflow command: a line break would start a new command."""
+    text = text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+    return text.replace(":", "%3A").replace(",", "%2C") if is_property else text
+
+
+def chat_text(text: str) -> str:
+    """Return a text as one line of a chat: ``<!channel>`` would call all members of a channel."""
+    line = " ".join(text.split())
+    line = line if len(line) <= _MAX_CHAT else f"{line[: _MAX_CHAT - 1]}…"
+    return line.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def cut_markdown(text: str, most: int) -> str:
     """Cut a text at the end of a line, or of a code block, to a maximum size.
 
     GitHub rejects comments above 65,536 characters and discards step summaries above 1 MiB.
