@@ -92,7 +92,7 @@ def ab(
     Exit code 1: something is worse; 3: a run failed; 4: too few runs to compare.
     """
     from benchkit.analysis.compare.compare_runs import DEFAULT_METRICS, compare_experiment
-    from benchkit.analysis.compare.row_causes import with_causes
+    from benchkit.analysis.compare.explain import with_causes
     from benchkit.analysis.compare.run_groups import with_composition
     from benchkit.analysis.metric_names import check_metrics
     from benchkit.cli.progress import has_failures, measure

@@ -84,7 +84,7 @@ def compare_selections(
 ) -> Comparison:
     """Compare selections of runs."""
     from benchkit.analysis.compare.compare_runs import DEFAULT_METRICS, compare
-    from benchkit.analysis.compare.row_causes import with_causes
+    from benchkit.analysis.compare.explain import with_causes
     from benchkit.analysis.metric_names import check_metrics
     from benchkit.store.selector import select_sets
 

@@ -1,7 +1,8 @@
 """Compare tables of runs, workload by workload, and return a `Comparison`.
 
-Tables have the columns of `Store.runs`. This module selects the valid runs and assigns them to
-blocks; `benchkit.analysis.effects` computes the statistics.
+Tables have the columns of `Store.runs`. This module selects the valid runs, assigns them to rows,
+arms and blocks, and warns of differences between them; `benchkit.analysis.effects` computes
+the statistics.
 """
 
 from __future__ import annotations
@@ -9,25 +10,24 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from benchkit.analysis.compare.comparison import Comparison
-from benchkit.analysis.compare.rows import build_rows, stack, valid_runs
-from benchkit.analysis.compare.run_warnings import comparison_warnings
 from benchkit.analysis.effects import Effects
 from benchkit.analysis.effects import compare as compare_arrays
 from benchkit.analysis.metric_limits import newest_definitions, quality_warnings
 from benchkit.analysis.metric_names import check_metrics
-from benchkit.analysis.run.baseline import is_simulated
+from benchkit.analysis.run.baseline import SAME_MEMORY, is_simulated
 from benchkit.analysis.stats.welch import mean_difference
 from benchkit.errors import NotEnoughRuns, UsageError, did_you_mean
 from benchkit.formatting import counted
+from benchkit.store.schema import METRICS
 from benchkit.store.selector import pair_workloads
 
-__all__ = ["DEFAULT_METRICS", "compare", "compare_experiment"]
+__all__ = ["DEFAULT_METRICS", "compare", "compare_experiment", "stack"]
 
 DEFAULT_METRICS = ("duration", "memory_mean", "memory_peak")
 NULL_ARM = "null"
@@ -35,6 +35,31 @@ NULL_ARM = "null"
 SUPPORTS = 1.0
 #: Verdict -> position in the table; changes come first.
 _ORDER = {"noise": 1, "undecided": 2, "same": 3}
+#: Outcomes that say nothing about the workload.
+_NOT_ATTEMPTED = ("skipped", "infrastructure")
+#: Columns that make two sets of runs incomparable when they differ -> name in a warning.
+_MACHINE_COLUMNS = {
+    "host": "machine",
+    "n_threads": "number of threads",
+    "memory_limit": "memory limit",
+}
+
+
+class _Row(NamedTuple):
+    """The runs of a workload in two arms, and their values of one metric."""
+
+    contender: str
+    workload: str
+    metric: str
+    unit: str
+    better: str
+    n_failed_baseline: int  # n_failed, n_attempts: With those of the null arm
+    n_attempts_baseline: int
+    n_failed_contender: int
+    n_attempts_contender: int
+    n_timeouts: int
+    points: dict[str, np.ndarray]  # points, ids: Values and run ids by arm
+    ids: dict[str, np.ndarray]
 
 
 def compare(
@@ -103,16 +128,16 @@ def compare(
     baseline, sets = tables[0], dict(zip(sets, tables[1:], strict=False))
     null = None if null is None else tables[-1]
     limits += quality_warnings({names[0]: baseline, **sets}, chosen)
-    rows = build_rows(baseline, sets, null, chosen, n_blocks)
+    rows = _build_rows(baseline, sets, null, chosen, n_blocks)
     if not rows:
         raise NotEnoughRuns(_why_no_rows(names[0], baseline, sets, null))
     effects = compare_arrays(
-        stack([row["points"]["baseline"] for row in rows]),
-        stack([row["points"]["contender"] for row in rows]),
-        null=None if null is None else stack([row["points"]["null"] for row in rows]),
+        stack([row.points["baseline"] for row in rows]),
+        stack([row.points["contender"] for row in rows]),
+        null=None if null is None else stack([row.points["null"] for row in rows]),
         blocked=blocked,
-        family=[row["metric"] for row in rows],
-        workload=[f"{row['contender']}\n{row['workload']}" for row in rows],
+        family=[row.metric for row in rows],
+        workload=[f"{row.contender}\n{row.workload}" for row in rows],
         level=level,
         same=same,
     )
@@ -128,14 +153,12 @@ def compare(
         warnings=(
             *warnings,
             *limits,
-            *comparison_warnings(
-                baseline, sets, null, name=names[0], null_name=NULL_ARM, blocked=blocked
-            ),
+            *_warnings(baseline, sets, null, name=names[0], null_name=NULL_ARM, blocked=blocked),
         ),
         level=level,
         same=same,
-        _points={index: row["points"] for index, row in enumerate(rows)},
-        _ids={index: row["ids"] for index, row in enumerate(rows)},
+        _points={index: row.points for index, row in enumerate(rows)},
+        _ids={index: row.ids for index, row in enumerate(rows)},
     )
 
 
@@ -147,7 +170,7 @@ def _why_no_rows(
     measured = set(baseline["workload"])
     if not any(measured & set(runs["workload"]) for runs in sets.values()):
         return f"{arms} have no workload in common"
-    reasons = comparison_warnings(baseline, sets, null, name=name, null_name=NULL_ARM, blocked=True)
+    reasons = _warnings(baseline, sets, null, name=name, null_name=NULL_ARM, blocked=True)
     failed = [text for text in reasons if " left out: " in text]
     return "; ".join([f"{arms} have no workload in common that ended ok", *failed])
 
@@ -217,7 +240,7 @@ def _is_interleaved(tables: Sequence[pd.DataFrame]) -> bool:
             continue
         if "experiment" not in table or table["block"].isna().any():
             return False
-        if valid_runs(table).duplicated(["workload", "experiment", "block"]).any():
+        if _valid_runs(table).duplicated(["workload", "experiment", "block"]).any():
             return False  # several runs in a block, such as those of the null arm
         experiments.add(frozenset(table["experiment"].fillna("")))
     return len(experiments) == 1 and "" not in next(iter(experiments))
@@ -239,14 +262,141 @@ def _number_blocks(tables: Sequence[pd.DataFrame]) -> tuple[list[pd.DataFrame], 
     return numbered, int(n_blocks.sum())
 
 
-def _frame(rows: Sequence[dict[str, Any]], effects: Effects, baseline: str) -> pd.DataFrame:
+def _valid_runs(runs: pd.DataFrame) -> pd.DataFrame:
+    """Return the runs that the statistics use."""
+    runs = _comparable(runs)
+    return runs if runs.empty else runs[runs["outcome"] == "ok"]
+
+
+def _build_rows(
+    baseline: pd.DataFrame,
+    sets: Mapping[str, pd.DataFrame],
+    null: pd.DataFrame | None,
+    metrics: Sequence[str],
+    n_blocks: int | None,
+) -> list[_Row]:
+    """Return a row for each contender, workload and metric with a value in an arm."""
+    rows = []
+    empty = baseline.iloc[:0]
+    nulls = {} if null is None else {"null": null}
+    for name, table in sets.items():
+        arms = {
+            arm: _by_workload(_comparable(runs))
+            for arm, runs in {"baseline": baseline, "contender": table, **nulls}.items()
+        }
+        for workload in sorted(arms["baseline"].keys() & arms["contender"].keys()):
+            arm_runs = {arm: runs.get(workload, empty) for arm, runs in arms.items()}
+            counts = _outcome_counts(arm_runs)
+            for metric in metrics:
+                sides = {
+                    arm: _values(_measured(runs, metric), metric, n_blocks)
+                    for arm, runs in arm_runs.items()
+                }
+                compared = (sides["baseline"], sides["contender"])
+                if not any(np.isfinite(values).any() for values, _ in compared):
+                    continue
+                rows.append(
+                    _Row(
+                        contender=name,
+                        workload=workload,
+                        metric=metric,
+                        unit=METRICS[metric].units,
+                        better=METRICS[metric].better,
+                        **counts,
+                        n_timeouts=_n_timeouts(arm_runs, metric),
+                        points={arm: values for arm, (values, _) in sides.items()},
+                        ids={arm: ids for arm, (_, ids) in sides.items()},
+                    )
+                )
+    return rows
+
+
+def stack(rows: Sequence[np.ndarray]) -> np.ndarray:
+    """Return rows of different lengths as a matrix."""
+    # returned: (rows, longest row), padded with NaN.
+    width = max((len(row) for row in rows), default=0)
+    stacked = np.full((len(rows), max(width, 1)), np.nan)
+    for index, row in enumerate(rows):
+        stacked[index, : len(row)] = row
+    return stacked
+
+
+def _comparable(runs: pd.DataFrame) -> pd.DataFrame:
+    """Return the runs that no mark excludes."""
+    if runs.empty or "comparable" not in runs:
+        return runs
+    return runs[runs["comparable"].astype(bool)]
+
+
+def _by_workload(runs: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    if runs.empty:
+        return {}
+    return {str(name): group for name, group in runs.groupby("workload", sort=False)}
+
+
+def _timed_out(runs: pd.DataFrame) -> pd.Series:
+    """Return which runs reached a known deadline while the workload ran."""
+    if "deadline_s" not in runs or runs.empty:
+        return pd.Series(False, index=runs.index)
+    in_workload = runs["phase"] == "workload" if "phase" in runs else True
+    return (runs["outcome"] == "timeout") & runs["deadline_s"].notna() & in_workload
+
+
+def _measured(runs: pd.DataFrame, metric: str) -> pd.DataFrame:
+    """Return the runs with a value of a metric; of a timeout it is at least the deadline."""
+    ok = runs["outcome"] == "ok"
+    if metric != "duration":
+        return runs[ok]
+    late = _timed_out(runs)
+    if not late.any():
+        return runs[ok]
+    runs = runs[ok | late].copy()
+    least = runs["deadline_s"].where(late[ok | late])
+    runs["duration"] = runs[["duration"]].assign(least=least).max(axis=1)
+    return runs
+
+
+def _n_timeouts(arm_runs: Mapping[str, pd.DataFrame], metric: str) -> int:
+    if metric != "duration":
+        return 0
+    return int(sum(_timed_out(runs).sum() for runs in arm_runs.values()))
+
+
+def _outcome_counts(arm_runs: Mapping[str, pd.DataFrame]) -> dict[str, int]:
+    """Return the numbers of failed and of all attempted runs by side."""
+    counts = {}
+    for side, arms in (("baseline", ("baseline", "null")), ("contender", ("contender",))):
+        outcomes = pd.concat([arm_runs[arm]["outcome"] for arm in arms if arm in arm_runs])
+        attempted = outcomes[~outcomes.isin(_NOT_ATTEMPTED)]
+        counts[f"n_failed_{side}"] = int((attempted != "ok").sum())
+        counts[f"n_attempts_{side}"] = len(attempted)
+    return counts
+
+
+def _values(runs: pd.DataFrame, metric: str, n_blocks: int | None) -> tuple[np.ndarray, np.ndarray]:
+    """Return values of a workload and metric, by block or in order of time, and their run ids.
+
+    A block without a run has NaN and "".
+    """
+    by_block = np.full(n_blocks or 0, np.nan), np.full(n_blocks or 0, "", dtype=object)
+    if runs.empty or metric not in runs:
+        return by_block
+    values = runs[metric].astype(float).to_numpy()
+    ids = runs["id"].to_numpy(dtype=object) if "id" in runs else np.full(len(runs), "", object)
+    if n_blocks is None:
+        finite = np.isfinite(values)
+        return values[finite], ids[finite]
+    blocks = runs["block"].astype(int).to_numpy()
+    by_block[0][blocks], by_block[1][blocks] = values, ids
+    return by_block
+
+
+def _frame(rows: Sequence[_Row], effects: Effects, baseline: str) -> pd.DataFrame:
     """Return the table of a comparison, changed rows first."""
-    frame = pd.DataFrame(
-        [{k: v for k, v in row.items() if k not in ("points", "ids")} for row in rows]
-    )
+    frame = pd.DataFrame(rows).drop(columns=["points", "ids"])
     frame["row"] = range(len(rows))
     levels = [
-        _levels(row["points"], float(ratio)) for row, ratio in zip(rows, effects.ratio, strict=True)
+        _levels(row.points, float(ratio)) for row, ratio in zip(rows, effects.ratio, strict=True)
     ]
     frame[["baseline", "contender_value"]] = levels
     for name in (
@@ -255,8 +405,8 @@ def _frame(rows: Sequence[dict[str, Any]], effects: Effects, baseline: str) -> p
     ):
         frame[name] = getattr(effects, name)
     null_columns = ["null_ratio", "null_low", "null_high"]
-    frame[null_columns] = [_null_interval(row["points"]) for row in rows]
-    frame["noise"] = [_noise(row["points"]) for row in rows]
+    frame[null_columns] = [_null_interval(row.points) for row in rows]
+    frame["noise"] = [_noise(row.points) for row in rows]
     verdict = np.array(effects.verdict, dtype=object)
     is_time = (frame["metric"] == "duration").to_numpy()
     verdict[is_time & (verdict == effects.labels[0])] = "faster"
@@ -296,19 +446,17 @@ def _fails_more(frame: pd.DataFrame) -> pd.Series:
     return shares[1] > shares[0]
 
 
-def _row_notes(
-    row: Mapping[str, Any], fails_more: bool, supported_by: str, baseline: str
-) -> list[str]:
+def _row_notes(row: _Row, fails_more: bool, supported_by: str, baseline: str) -> list[str]:
     """Return notes about failed runs, runs that reached their deadline, and supporting metrics."""
     notes = []
     if fails_more:
         notes.append(
-            f"{row['contender']} fails more often: {row['n_failed_contender']} of "
-            f"{row['n_attempts_contender']} runs, {baseline} {row['n_failed_baseline']} of "
-            f"{row['n_attempts_baseline']}"
+            f"{row.contender} fails more often: {row.n_failed_contender} of "
+            f"{row.n_attempts_contender} runs, {baseline} {row.n_failed_baseline} of "
+            f"{row.n_attempts_baseline}"
         )
-    if row["n_timeouts"]:
-        runs = counted(row["n_timeouts"], "run")
+    if row.n_timeouts:
+        runs = counted(row.n_timeouts, "run")
         notes.append(f"{runs} reached the deadline, which counts as the least duration")
     if supported_by:
         notes.append(f"supported by {supported_by}")
@@ -366,3 +514,52 @@ def _null_interval(points: Mapping[str, np.ndarray]) -> tuple[float, float, floa
         return math.nan, math.nan, math.nan
     change, half = (float(x) for x in mean_difference(np.log(sides[0]), np.log(sides[1])))
     return math.exp(change), math.exp(change - half), math.exp(change + half)
+
+
+def _warnings(
+    baseline: pd.DataFrame,
+    sets: Mapping[str, pd.DataFrame],
+    null: pd.DataFrame | None,
+    *,
+    name: str,
+    null_name: str,
+    blocked: bool,
+) -> list[str]:
+    """Return warnings about the runs of a comparison."""
+    nulls = {} if null is None else {null_name: null}
+    warnings = []
+    for arm, runs in {name: baseline, **sets, **nulls}.items():
+        if runs.empty:
+            continue
+        failed = runs.loc[runs["outcome"] != "ok", "outcome"].value_counts()
+        if len(failed):
+            counts = ", ".join(f"{n} {outcome.replace('_', ' ')}" for outcome, n in failed.items())
+            warnings.append(
+                f"{failed.sum()} of {len(runs)} runs of {arm} left out: {counts}"
+                + ("; the duration of a timeout counts as its deadline" * ("timeout" in failed))
+            )
+    if not blocked:
+        warnings.append(
+            "these runs were not interleaved: on a machine whose speed changes, up to a third of "
+            "the unchanged rows are called changed; `benchkit ab` interleaves the arms"
+        )
+    for contender, runs in sets.items():
+        measured = {name: set(baseline["workload"]), contender: set(runs["workload"])}
+        for arm, other in ((name, contender), (contender, name)):
+            only = sorted(measured[arm] - measured[other])
+            if only:
+                workloads = ", ".join(only[:3]) + (", ..." if len(only) > 3 else "")
+                count = counted(len(only), "workload")
+                warnings.append(f"{count} measured in {arm} only, not compared: {workloads}")
+        for column, label in _MACHINE_COLUMNS.items():
+            if column not in baseline or column not in runs:
+                continue
+            sides = [set(table[column].dropna()) for table in (baseline, runs)]
+            values = sides[0] | sides[1]
+            if column == "memory_limit" and values:
+                if max(values) <= (1 + SAME_MEMORY) * min(values):
+                    continue
+            if all(sides) and sides[0] != sides[1]:
+                texts = [", ".join(sorted(map(str, side))[:3]) for side in sides]
+                warnings.append(f"{label}: {texts[0]} for {name}, {texts[1]} for {contender}")
+    return warnings

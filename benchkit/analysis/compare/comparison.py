@@ -50,7 +50,7 @@ class Comparison:
         row with a larger ``own_q`` owes its verdict.
         ``null_ratio`` is that of null arm to baseline (NaN without a null arm), ``noise`` the
         coefficient of variation of a run, pooled over the arms (NaN for too few runs). ``cause``
-        says what moved, where `benchkit.analysis.compare.row_causes.with_causes` found it.
+        says what moved, where `benchkit.analysis.compare.explain.with_causes` found it.
     effects : Effects
         The statistics of all rows; ``frame["row"]`` is the index into it.
     baseline, contenders : str, tuple of str

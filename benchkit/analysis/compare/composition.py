@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from benchkit.analysis.compare.compare_runs import stack
 from benchkit.analysis.compare.group_cells import (
     EXACT_RUNS,
     MIN_SHARE,
@@ -23,7 +24,6 @@ from benchkit.analysis.compare.group_cells import (
     amounts,
     exact_change,
 )
-from benchkit.analysis.compare.rows import stack
 from benchkit.analysis.effects import Effects, adjust
 from benchkit.analysis.effects import compare as compare_arrays
 

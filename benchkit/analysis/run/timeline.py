@@ -13,11 +13,15 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-__all__ = ["TaskTimeline"]
+from benchkit.formatting import short_group
+
+__all__ = ["TaskTimeline", "group_differences"]
 
 COMPUTE, TRANSFER = "compute", "transfer"
 #: Points of a curve of busy threads, for the width of a plot on a screen.
 BINS = 300
+#: Unit that thread-seconds can be divided by -> column of the amounts, and its size.
+PER = {"task": ("tasks", 1.0), "GiB": ("bytes", 2.0**30)}
 
 
 class _Spans:
@@ -214,3 +218,29 @@ def _dataset(tree: xr.DataTree, group: str, dim: str) -> xr.Dataset:
     """Return a group of a run with entries along a dimension, else an empty dataset."""
     node = tree.children.get(group)
     return node.to_dataset() if node is not None and node.sizes.get(dim) else xr.Dataset()
+
+
+def group_differences(
+    a: TaskTimeline, b: TaskTimeline, window: tuple[float, float] | None = None, per: str = ""
+) -> pd.DataFrame:
+    """Return thread-seconds by task group of two runs: too few to tell a change from noise."""
+    # returned: A row per group, the largest difference first: `a`, `b` and `difference` = b - a in
+    # thread-seconds, `tasks_a` and `tasks_b`. Groups are matched by name without Dask's hash, and
+    # those of equal names are added. A missing group is 0, or NaN with `per`.
+    sides = []
+    for timeline in (a, b):
+        table = timeline.group_seconds(window)[["total", "tasks"]]
+        table = table.join(timeline.group_bytes(window))
+        names = pd.Index([short_group(str(name)) for name in table.index], name="group")
+        sides.append(table.set_axis(names).groupby(level=0).sum())
+    seconds = pd.concat([side["total"] for side in sides], axis=1, keys=["a", "b"]).fillna(0.0)
+    tasks = pd.concat([side["tasks"] for side in sides], axis=1, keys=["tasks_a", "tasks_b"])
+    if per:
+        column, size = PER[per]
+        for name, side in zip("ab", sides, strict=True):
+            amount = side[column].where(side[column] > 0) / size
+            seconds[name] = side["total"] / amount
+    table = seconds.assign(difference=seconds["b"] - seconds["a"])
+    table = table.join(tasks.fillna(0).astype(int))
+    table = table.sort_values("difference", key=np.abs, ascending=False, kind="stable")
+    return table.rename_axis("group")

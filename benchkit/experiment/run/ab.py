@@ -8,7 +8,7 @@ from typing import Any
 
 from benchkit.analysis.compare.compare_runs import DEFAULT_METRICS, compare_experiment
 from benchkit.analysis.compare.comparison import Comparison
-from benchkit.analysis.compare.row_causes import with_causes
+from benchkit.analysis.compare.explain import with_causes
 from benchkit.analysis.compare.run_groups import with_composition
 from benchkit.analysis.metric_names import check_metrics
 from benchkit.errors import UnknownWorkload, UsageError, did_you_mean

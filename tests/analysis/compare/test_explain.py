@@ -1,13 +1,23 @@
+"""A difference in parts: by task group and activity, by kind of memory, and by cause."""
+
+from __future__ import annotations
+
 import json
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.stats import binomtest
 
+from benchkit.analysis.compare.compare_runs import compare
 from benchkit.analysis.compare.environment_diff import differences
-from benchkit.analysis.compare.explain import IDLE, explain
-from benchkit.errors import NotEnoughRuns
+from benchkit.analysis.compare.explain import IDLE, cause_changes, explain, with_causes
+from benchkit.errors import NotEnoughRuns, NotRecorded, UnreadableRun
+from benchkit.store.run import Run
+from validation.graph_runs import MadeTask, graph_run
 from validation.run_trees import run_tree
+
+WORKLOADS = ("x.same", "x.slow")
 
 
 def test_explain_parts_sum_to_total():
@@ -136,3 +146,163 @@ def test_differences_sorts_packages_by_importance():
         *("dask", "python", "numpy", "zict"),  # then those of one side
         *("asttokens", "bleach", "blosc2"),
     ]
+
+
+def chain(folder, fetch=0.6, compute=1.0, **more):
+    """Return a run of two tasks, the second of which fetches the result of the first."""
+    start = 2.0 + fetch
+    tasks = [
+        MadeTask("load-0", 0, 2),
+        MadeTask(
+            "sum-0", start, start + compute, ["load-0"], worker=1, thread=1,
+            events=[("transfer", 2.0, start)],
+        ),
+    ]  # fmt: skip
+    folder.mkdir()
+    return graph_run(folder, tasks, duration=start + compute, n_workers=2, **more)
+
+
+def test_cause_changes_name_the_fetches(tmp_path):
+    before = [chain(tmp_path / f"a{n}", 0.6 + 0.1 * n) for n in range(2)]
+    after = [chain(tmp_path / f"b{n}", 1.8 + 0.1 * n, 1.5) for n in range(2)]
+    found = cause_changes(before, after)
+
+    assert found.total_s == pytest.approx(1.7)
+    first, second = found.causes.to_dict("records")
+    assert (first["cause"], first["group"]) == ("transfer", "sum")
+    assert first["baseline_s"] == pytest.approx(0.65)
+    assert first["contender_s"] == pytest.approx(1.85)
+    assert first["seconds"] == pytest.approx(1.2)
+    assert first["low"] < 1.2 < first["high"]
+    assert (second["cause"], second["group"]) == ("not parallel", "sum")
+    assert found.bounds.loc["network"].tolist() == pytest.approx([0.65, 1.85])
+    assert found.sentence == (
+        "+1.20 s waiting for transfers (sum), +0.50 s computing with most threads idle (sum); "
+        "the largest lower bound, critical path, went from 3.00 s to 3.50 s."
+    )
+
+
+def test_cause_changes_name_a_new_lower_bound(tmp_path):
+    found = cause_changes([chain(tmp_path / "a")], [chain(tmp_path / "b", 3.5)])
+
+    assert found.sentence == (
+        "+2.90 s waiting for transfers (sum); "
+        "the largest lower bound is network (3.50 s), it was critical path (3.00 s)."
+    )
+    assert found.causes["low"].isna().all()  # one run a side has no interval
+
+
+def test_cause_changes_of_a_faster_arm_are_negative(tmp_path):
+    found = cause_changes([chain(tmp_path / "a", 1.6)], [chain(tmp_path / "b")])
+
+    assert found.sentence == "−1.00 s waiting for transfers (sum)."
+
+
+def test_cause_changes_use_pairs_of_blocks(tmp_path):
+    before = [chain(tmp_path / f"a{n}", fetch) for n, fetch in enumerate((0.5, 1.5))]
+    after = [chain(tmp_path / f"b{n}", fetch) for n, fetch in enumerate((1.5, 2.5))]
+    row = cause_changes(before, after, blocked=True).causes.iloc[0]
+
+    assert row["low"] == pytest.approx(row["high"]) == pytest.approx(1.0)
+
+
+def test_explanation_has_causes_of_runs_with_graphs(tmp_path):
+    found = explain([chain(tmp_path / "a")], [chain(tmp_path / "b", 1.6)])
+
+    assert found.causes.total_s == pytest.approx(found.total_s) == pytest.approx(1.0)
+    assert found.sentence.endswith(" By cause: +1.00 s waiting for transfers (sum).")
+
+
+def test_runs_without_graph_have_no_causes(tmp_path):
+    whole = chain(tmp_path / "a")
+    without = Run(whole.tree.copy())
+    del without.tree["submissions"]
+
+    with pytest.raises(NotRecorded):
+        cause_changes([without], [whole])
+    assert explain([without], [whole]).causes is None
+
+
+def fetching(folder, fetch):
+    """Return a run of which the last task fetches the result of the first."""
+    tasks = [
+        MadeTask("load-0", 0, 2),
+        MadeTask(
+            "sum-0", 2 + fetch, 3 + fetch, ["load-0"], worker=1, thread=1,
+            events=[("transfer", 2, 2 + fetch)],
+        ),
+    ]  # fmt: skip
+    folder.mkdir(parents=True)
+    return graph_run(folder, tasks, duration=3 + fetch, n_workers=2)
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """Two runs of each workload and arm by id; the fetches of `x.slow` are 2 s longer in B."""
+    folder = tmp_path_factory.mktemp("runs")
+    return {
+        f"{arm}-{workload}-{n}": fetching(
+            folder / arm / workload / str(n), 1 + 0.01 * n + 2 * (arm == "B") * ("slow" in workload)
+        )
+        for arm in "AB"
+        for workload in WORKLOADS
+        for n in range(3)
+    }
+
+
+def compared(runs):
+    rows = [
+        {
+            "id": run_id, "workload": run_id.split("-")[1], "outcome": "ok", "comparable": True,
+            "arm": run_id[0], "block": 0, "order": 0, "duration": run.metrics["duration"],
+            "memory_peak": 1e9,
+        }
+        for run_id, run in runs.items()
+    ]  # fmt: skip
+    table = pd.DataFrame(rows)
+    sides = [table[table["arm"] == arm] for arm in "AB"]
+    return compare(*sides, metrics=["duration", "memory_peak"], blocked=False)
+
+
+def test_with_causes_explains_only_changed_durations(runs):
+    opened = []
+    comparison = compared(runs)
+    found = with_causes(comparison, lambda run_id: opened.append(run_id) or runs[run_id])
+
+    assert found.causes == [
+        "x.slow, duration: +2.00 s waiting for transfers (sum); "
+        "the largest lower bound is network (3.01 s), it was critical path (3.00 s)."
+    ]
+    assert {run_id.split("-")[1] for run_id in opened} == {"x.slow"}
+    assert len(opened) == 6
+    assert found.to_table().endswith("\n\n" + found.causes[0])
+    assert f"\n- {found.causes[0]}\n" in found.to_markdown()
+    assert f"<li>{found.causes[0]}</li>" in found._repr_html_()
+    causes = {(row["workload"], row["metric"]): row["cause"] for row in found.to_records()}
+    assert sum(cause != "" for cause in causes.values()) == 1
+    assert causes["x.slow", "duration"].startswith("+2.00 s waiting for transfers (sum)")
+
+
+def test_with_causes_says_once_why_causes_are_unknown(runs):
+    def open_run(run_id):
+        run = Run(runs[run_id].tree.copy())
+        del run.tree["submissions"]
+        return run
+
+    comparison = compared(runs)
+    found = with_causes(comparison, open_run)
+
+    assert found.causes == []
+    (warning,) = [text for text in found.warnings if text not in comparison.warnings]
+    assert warning.startswith("cause unknown for 1 changed row: run ")
+    assert "the dependencies of its tasks were not recorded" in warning
+
+
+def test_with_causes_accepts_missing_run_files(runs):
+    def open_run(run_id):
+        raise UnreadableRun(f"{run_id}: damaged")
+
+    found = with_causes(compared(runs), open_run)
+
+    assert found.causes == []
+    assert found.warnings[-1] == "cause unknown for 1 changed row: A-x.slow-0: damaged"

@@ -2,8 +2,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from benchkit.analysis.compare.run_pair import group_differences
-from benchkit.analysis.run.timeline import TaskTimeline
+from benchkit.analysis.run.timeline import TaskTimeline, group_differences
 
 
 def run_of(n_tasks=500, n_groups=4, seed=0, shift=0.0):

@@ -9,7 +9,7 @@ import panel as pn
 import pytest
 from playwright.sync_api import expect
 
-from benchkit.analysis.compare.causes import CauseChanges
+from benchkit.analysis.compare.explain import CauseChanges
 from benchkit.experiment.run.status import DONE, OPEN, Status
 from benchkit.measure.run_ids import new_id
 from benchkit.show.dashboard.compare import explanation

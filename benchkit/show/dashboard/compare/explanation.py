@@ -10,9 +10,8 @@ import pandas as pd
 from markupsafe import Markup
 from panel.viewable import Viewable
 
-from benchkit.analysis.compare.causes import CauseChanges
 from benchkit.analysis.compare.comparison import Comparison
-from benchkit.analysis.compare.explain import IDLE, UNEXPLAINED
+from benchkit.analysis.compare.explain import IDLE, UNEXPLAINED, CauseChanges
 from benchkit.analysis.insight.blame import CAUSES
 from benchkit.analysis.insight.limits import CAUSES_SHORT
 from benchkit.formatting import MISSING, format_change, format_quantity, format_seconds, short_group

@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 import panel as pn
 
-from benchkit.analysis.compare.run_pair import group_differences
+from benchkit.analysis.run.timeline import group_differences
 from benchkit.show.dashboard.components import ui
 from benchkit.show.dashboard.components.filters import select
 from benchkit.show.dashboard.run.task_groups import (
