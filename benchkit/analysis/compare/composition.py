@@ -7,7 +7,7 @@ because a slow machine makes all groups slower. Takes totals of task groups; ret
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -20,6 +20,7 @@ from benchkit.analysis.compare.group_cells import (
     UNITS,
     ExactChange,
     GroupCells,
+    GroupChange,
     GroupRuns,
     amounts,
     exact_change,
@@ -58,13 +59,11 @@ def compare_groups(
        J. R. Stat. Soc. B 76 (2014).
     """
     cells = [GroupCells.of(each) for each in groups]
-    columns = ["contender", "workload", "group", "metric", "unit", "baseline", "contender_value"]
-    columns += ["ratio", "low", "high", "p", "q", "exact", "verdict"]
     rows = _share_rows(cells, blocked=blocked, level=level)
-    found = {(row["contender"], row["workload"], row["group"])
-             for row in rows if row["verdict"] in ("more", "less")}  # fmt: skip
+    found = {(row.contender, row.workload, row.group)
+             for row in rows if row.verdict in ("more", "less")}  # fmt: skip
     rows += _amount_rows(cells, found, blocked=blocked, level=level)
-    frame = pd.DataFrame(rows, columns=columns)
+    frame = pd.DataFrame(rows, columns=GroupChange._fields)
     changed = frame["verdict"].isin(["more", "less"])
     size = np.abs(np.log(frame["ratio"].where(frame["ratio"] > 0).astype(float)))
     measure = frame["metric"].map({name: place for place, name in enumerate(UNITS)})
@@ -73,75 +72,104 @@ def compare_groups(
     return frame.loc[order.index].reset_index(drop=True)
 
 
-def _share_rows(
-    cells: Sequence[GroupCells], *, blocked: bool, level: float
-) -> list[dict[str, Any]]:
-    """Return the rows of shares, found one after the other within each workload."""
-    shares = [
-        {
-            metric: [
-                cell.mean_shares(arm, getattr(cell, field)) for arm in ("baseline", "contender")
-            ]
-            for metric, field in SHARES.items()
+class _ShareTest(NamedTuple):
+    """The test of the share of one group of a workload."""
+
+    group: int  # Position in the names of the workload
+    metric: str
+    p: float  # NaN: the runs cannot show a change
+    ratio: float  # Ratio of the odds of the share, with its interval
+    low: float
+    high: float
+
+
+class _Search:
+    """The search for the changed groups of one workload, of which each step finds one."""
+
+    def __init__(self, cells: GroupCells) -> None:
+        self.cells = cells
+        self.seconds = {metric: getattr(cells, name) for metric, name in SHARES.items()}
+        self.shares = {
+            metric: [cells.mean_shares(arm, seconds) for arm in ("baseline", "contender")]
+            for metric, seconds in self.seconds.items()
         }
-        for cell in cells
-    ]
-    remaining = [np.flatnonzero(np.minimum(*row["group_share"]) >= MIN_SHARE) for row in shares]
-    rows: dict[tuple[int, int, str], dict[str, Any]] = {}
-    alpha = np.zeros(len(cells))
-    searched = set(range(len(cells)))
-    for step in range(MAX_FOUND):
-        keys = [
-            (w, group, metric)
-            for w in searched
-            for group in remaining[w].tolist()
-            for metric, pair in shares[w].items()
-            if len(remaining[w]) > 1 and min(pair[0][group], pair[1][group]) >= MIN_SHARE
+        #: The groups that are large enough and not found so far.
+        self.remaining = np.flatnonzero(np.minimum(*self.shares["group_share"]) >= MIN_SHARE)
+        self.rows: dict[tuple[int, str], GroupChange] = {}
+        self.is_over = False
+        self.alpha, self.q = 0.0, 1.0  # level of the tests of the workload, and its own q
+
+    def candidates(self) -> list[tuple[int, str]]:
+        """Return the groups and metrics that the next step tests."""
+        if self.is_over or len(self.remaining) < 2:
+            return []
+        return [
+            (group, metric)
+            for group in self.remaining.tolist()
+            for metric, (before, after) in self.shares.items()
+            if min(before[group], after[group]) >= MIN_SHARE
         ]
-        if not keys:
+
+    def odds(self, group: int, metric: str) -> dict[str, Array]:
+        """Return the odds of a group against the others that remain, by arm."""
+        return _odds(self.seconds[metric], self.remaining, group)
+
+    def take(self, tests: Sequence[_ShareTest], level: float) -> None:
+        """Write the rows of the tests of a step; the group that is found leaves the others."""
+        known = [test for test in tests if np.isfinite(test.p)]
+        for test in tests:
+            q = np.nan
+            if np.isfinite(test.p):
+                own = test.p * len(known) * (1 - level) / self.alpha if self.alpha else 1.0
+                q = max(min(1.0, own), self.q)
+            share = float(self.shares[test.metric][0][test.group])
+            ratio, low, high = (
+                _share_after(share, odds) / share for odds in (test.ratio, test.low, test.high)
+            )
+            self.rows[test.group, test.metric] = self.cells.row(
+                self.cells.names[test.group], test.metric, share, share * ratio, ratio,
+                low=low, high=high, p=test.p, q=q,
+            )  # fmt: skip
+        listed = [test for test in known if test.p * len(known) <= self.alpha]
+        if not listed:
+            self.is_over = True
+            return
+        distances = {
+            metric: self.cells.distances(self.remaining, self.seconds[metric])
+            for metric in {test.metric for test in listed}
+        }
+        found = max(listed, key=lambda test: distances[test.metric][test.group]).group
+        for test in listed:
+            if test.group == found:
+                row = self.rows[found, test.metric]
+                self.rows[found, test.metric] = row._replace(verdict=_verdict(True, test.ratio))
+        self.remaining = self.remaining[self.remaining != found]
+
+
+def _share_rows(cells: Sequence[GroupCells], *, blocked: bool, level: float) -> list[GroupChange]:
+    """Return the rows of shares, found one after the other within each workload."""
+    searches = [_Search(each) for each in cells]
+    for step in range(MAX_FOUND):
+        tested = [(search, *test) for search in searches for test in search.candidates()]
+        if not tested:
             break
         effects = _compare(
-            [_odds(getattr(cells[w], SHARES[m]), remaining[w], group) for w, group, m in keys],
+            [search.odds(group, metric) for search, group, metric in tested],
             blocked=blocked,
             level=level,
-            family=[metric for *_, metric in keys],
+            family=[metric for *_, metric in tested],
         )
-        p = np.where(effects.verdict == "noise", np.nan, effects.p)
-        places: dict[int, list[int]] = {}
-        for place, (w, *_) in enumerate(keys):
-            if np.isfinite(p[place]):
-                places.setdefault(w, []).append(place)
+        columns = (_p(effects), effects.ratio, effects.selected_low, effects.selected_high)
+        tests: dict[_Search, list[_ShareTest]] = {search: [] for search in searches}
+        for (search, group, metric), *values in zip(tested, *columns, strict=True):
+            tests[search].append(_ShareTest(group, metric, *map(float, values)))
         if not step:
-            alpha, q = _workload_levels(p, places, len(cells), level)
-        for place, (w, group, metric) in enumerate(keys):
-            n_tests = len(places.get(w, []))
-            own_q = min(1.0, p[place] * n_tests * (1 - level) / alpha[w]) if alpha[w] else 1.0
-            rows[w, group, metric] = cells[w].row(
-                cells[w].names[group],
-                metric,
-                **_share_values(shares[w][metric][0][group], effects, place),
-                p=p[place],
-                q=max(own_q, q[w]) if np.isfinite(p[place]) else np.nan,
-                verdict="undecided",
-            )
-        for w in list(searched):
-            own = places.get(w, [])
-            listed = [place for place in own if p[place] * len(own) <= alpha[w]]
-            if not listed:
-                searched.discard(w)
-                continue
-            distances = {
-                metric: cells[w].distances(remaining[w], getattr(cells[w], field))
-                for metric, field in SHARES.items()
-                if any(keys[place][2] == metric for place in listed)
-            }
-            first = max(listed, key=lambda place: distances[keys[place][2]][keys[place][1]])
-            group = keys[first][1]
-            for place in listed:
-                if keys[place][1] == group:
-                    rows[keys[place]]["verdict"] = _verdict(True, effects.ratio[place])
-            remaining[w] = remaining[w][remaining[w] != group]
-    return list(rows.values())
+            p = [np.array([test.p for test in own]) for own in tests.values()]
+            for search, alpha, q in zip(searches, *_workload_levels(p, level), strict=True):
+                search.alpha, search.q = float(alpha), float(q)
+        for search, own in tests.items():
+            search.take(own, level)
+    return [row for search in searches for row in search.rows.values()]
 
 
 def _odds(
@@ -156,19 +184,19 @@ def _odds(
     return odds
 
 
-def _share_values(share: float, effects: Effects, place: int) -> dict[str, float]:
-    """Return the shares that follow from the mean share of the baseline and the ratio of odds."""
+def _share_after(share: float, ratio: float) -> float:
+    """Return the share after a change of its odds by a ratio."""
+    return share * ratio / (1 - share + share * ratio)
 
-    def after(ratio: float) -> float:
-        return share * ratio / (1 - share + share * ratio)
 
-    ratios = {
-        "ratio": effects.ratio[place],
-        "low": effects.selected_low[place],
-        "high": effects.selected_high[place],
-    }
-    values = {name: after(float(ratio)) / share for name, ratio in ratios.items()}
-    return {"baseline": float(share), "contender_value": share * values["ratio"], **values}
+class _Amount(NamedTuple):
+    """Values by arm of an amount that is not the same in all runs of an arm."""
+
+    workload: int  # Position of its workload
+    cells: GroupCells
+    group: str
+    metric: str
+    values: dict[str, Array]
 
 
 def _amount_rows(
@@ -177,50 +205,42 @@ def _amount_rows(
     *,
     blocked: bool,
     level: float,
-) -> list[dict[str, Any]]:
+) -> list[GroupChange]:
     """Return the rows of seconds and bytes per task and of numbers of tasks.
 
     Seconds per task are tested in the groups found by their share: the speed of the machine changes
     those of all groups of a run.
     """
-    rows: list[dict[str, Any]] = []
-    tested: list[tuple[int, str, str, dict[str, Array]]] = []
-    for w, cell in enumerate(cells):
+    rows: list[GroupChange] = []
+    tested: list[_Amount] = []
+    for number, cell in enumerate(cells):
         for group, metric, values in amounts(cell):
             exact = _exact_change(metric, values)
             if exact is None:
-                tested.append((w, group, metric, values))
+                tested.append(_Amount(number, cell, group, metric, values))
                 continue
-            numbers = dict(zip(("baseline", "contender_value", "ratio"), exact, strict=True))
             verdict = "same" if exact.ratio == 1 else _verdict(True, exact.ratio)
-            rows.append(cell.row(group, metric, **numbers, exact=True, verdict=verdict))
+            rows.append(cell.row(group, metric, *exact, exact=True, verdict=verdict))
     if not tested:
         return rows
     effects = _compare(
-        [values for *_, values in tested],
+        [amount.values for amount in tested],
         blocked=blocked,
         level=level,
-        family=[metric for _, _, metric, _ in tested],
+        family=[amount.metric for amount in tested],
     )
-    p = np.where(effects.verdict == "noise", np.nan, effects.p)
-    about = [(w, group, metric, cells[w].about) for w, group, metric, _ in tested]
-    q = _hierarchical_q(about, p, found, len(cells), level)
-    for place, (w, group, metric, values) in enumerate(tested):
+    p = _p(effects)
+    q = _hierarchical_q(tested, p, found, len(cells), level)
+    for place, (_, cell, group, metric, values) in enumerate(tested):
         base, ratio = float(np.nanmean(values["baseline"])), float(effects.ratio[place])
+        after = base * ratio if base else float(np.nanmean(values["contender"]))
         rows.append(
-            cells[w].row(
-                group,
-                metric,
-                baseline=base,
-                contender_value=base * ratio if base else float(np.nanmean(values["contender"])),
-                ratio=ratio,
-                low=effects.low[place],
-                high=effects.high[place],
-                p=p[place],
-                q=q[place],
+            cell.row(
+                group, metric, base, after, ratio,
+                low=effects.low[place], high=effects.high[place], p=p[place], q=q[place],
                 verdict=_verdict(bool(q[place] <= 1 - level), ratio),
             )
-        )
+        )  # fmt: skip
     return rows
 
 
@@ -233,7 +253,7 @@ def _exact_change(metric: str, values: Mapping[str, Array]) -> ExactChange | Non
 
 
 def _hierarchical_q(
-    tested: Sequence[tuple[int, str, str, GroupRuns]],
+    tested: Sequence[_Amount],
     p: Array,
     found: Collection[tuple[str, str, str]],
     n_workloads: int,
@@ -241,24 +261,31 @@ def _hierarchical_q(
 ) -> Array:
     """Return q of amounts: within found workloads; of seconds per task, within found groups."""
     q = np.full(len(tested), np.nan)
-    places: dict[int, list[int]] = {}
+    places: list[list[int]] = [[] for _ in range(n_workloads)]
     times, times_found = [], []
-    for place, (w, group, metric, about) in enumerate(tested):
-        if metric != "group_task_time":
-            places.setdefault(w, []).append(place)
+    for place, amount in enumerate(tested):
+        if amount.metric != "group_task_time":
+            places[amount.workload].append(place)
             continue
         times.append(place)
-        if (about.contender, about.workload, group) in found:
+        about = amount.cells.about
+        if (about.contender, about.workload, amount.group) in found:
             times_found.append(place)
     # Selected by another test: their level is that of the share of the groups that it found.
     q[times_found] = np.minimum(p[times_found] * len(times) / max(len(times_found), 1), 1.0)
-    alpha, workload_q = _workload_levels(p, places, n_workloads, level)
-    for w, own in places.items():
+    alphas, own_qs = _workload_levels([p[own] for own in places], level)
+    for own, alpha, own_q in zip(places, alphas, own_qs, strict=True):
         within = adjust(p[own], "fdr_bh")
-        if alpha[w]:
-            within = within * (1 - level) / alpha[w]
-        q[own] = np.clip(within, workload_q[w], 1.0)
+        if alpha:
+            within = within * (1 - level) / alpha
+        q[own] = np.clip(within, own_q, 1.0)
     return q
+
+
+def _p(effects: Effects) -> Array:
+    """Return the p of effects; NaN where the runs cannot show a change."""
+    p: Array = np.where(effects.verdict == "noise", np.nan, effects.p)
+    return p
 
 
 def _compare(
@@ -276,15 +303,14 @@ def _compare(
     )
 
 
-def _workload_levels(
-    p: Array, places: Mapping[int, Sequence[int]], n_workloads: int, level: float
-) -> tuple[Array, Array]:
+def _workload_levels(tests: Sequence[Array], level: float) -> tuple[Array, Array]:
     """Return the level of the tests within each workload (0: not found), and its own q."""
-    combined = np.full(n_workloads, np.nan)
-    for w, own in places.items():
-        known = np.sort(p[own][np.isfinite(p[own])])
+    # tests: p of the tests of each workload.
+    combined = np.full(len(tests), np.nan)
+    for number, p in enumerate(tests):
+        known = np.sort(p[np.isfinite(p)])
         if known.size:
-            combined[w] = (known * known.size / np.arange(1, known.size + 1)).min()
+            combined[number] = (known * known.size / np.arange(1, known.size + 1)).min()
     q = np.nan_to_num(adjust(combined, "fdr_bh"), nan=1.0)
     is_found = q <= 1 - level
     n_tested = max(int(np.isfinite(combined).sum()), 1)

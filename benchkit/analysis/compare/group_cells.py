@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,7 @@ __all__ = [
     "WHOLE_RUN",
     "ExactChange",
     "GroupCells",
+    "GroupChange",
     "GroupRuns",
     "amounts",
     "exact_change",
@@ -78,6 +79,25 @@ class GroupRuns:
     # By the same arms the amounts of the whole run, as `run_amounts` returns them; empty if
     # unknown.
     amounts: Mapping[str, Sequence[Mapping[str, float]]] = field(default_factory=dict)
+
+
+class GroupChange(NamedTuple):
+    """A measure of a task group, or of a whole run, in two arms: a row of the composition."""
+
+    contender: str
+    workload: str
+    group: str  # `WHOLE_RUN`: of the whole run
+    metric: str  # A name of `UNITS`
+    unit: str
+    baseline: float  # baseline, contender_value: Values of the arms
+    contender_value: float
+    ratio: float  # Of contender to baseline, with its interval `low` to `high`
+    low: float
+    high: float
+    p: float  # p, q: NaN if it was not tested
+    q: float
+    exact: bool  # Whether the value is the same in all runs of an arm
+    verdict: str  # "more", "less", "same" or "undecided"
 
 
 @dataclass(frozen=True)
@@ -142,11 +162,26 @@ class GroupCells:
         distance = np.abs(change - np.nanmedian(change)) + 1e-6 * np.abs(change)
         return dict(zip(members.tolist(), distance.tolist(), strict=True))
 
-    def row(self, group: str, metric: str, **values: Any) -> dict[str, Any]:
-        """Return a row of the table about a group."""
-        about = {"contender": self.about.contender, "workload": self.about.workload}
-        unit = {"group": group, "metric": metric, "unit": UNITS[metric]}
-        return {**about, **unit, "exact": False, **values}
+    def row(
+        self,
+        group: str,
+        metric: str,
+        baseline: float,
+        contender_value: float,
+        ratio: float,
+        *,
+        low: float = np.nan,
+        high: float = np.nan,
+        p: float = np.nan,
+        q: float = np.nan,
+        exact: bool = False,
+        verdict: str = "undecided",
+    ) -> GroupChange:
+        """Return the row of the table about a group."""
+        return GroupChange(
+            self.about.contender, self.about.workload, group, metric, UNITS[metric],
+            baseline, contender_value, ratio, low, high, p, q, exact, verdict,
+        )  # fmt: skip
 
 
 def amounts(cell: GroupCells) -> list[tuple[str, str, dict[str, Array]]]:
