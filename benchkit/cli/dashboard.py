@@ -91,7 +91,7 @@ def dashboard(store: str | None, follow: str | None, **options: Any) -> None:
     """
     from benchkit.experiment.run.plan import read_plan
     from benchkit.show.dashboard.server import serve
-    from benchkit.show.grafana.link import chosen_template
+    from benchkit.show.grafana import chosen_template
 
     chosen_template()  # reject an invalid template before serving
     if follow not in (None, "", "latest"):  # reject an unknown experiment too

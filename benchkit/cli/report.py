@@ -183,7 +183,7 @@ def report_grafana(output: str | None) -> None:
       benchkit report grafana -o dask.json
     """
     from benchkit.errors import UsageError
-    from benchkit.show.grafana.board import grafana_board
+    from benchkit.show.grafana import grafana_board
 
     text = grafana_board()
     if output is None:
@@ -211,7 +211,7 @@ def report_annotations(ids: tuple[str, ...], store: str | None) -> None:
       benchkit report annotations latest | curl -H "Authorization: Bearer $TOKEN" \\
           -H "Content-Type: application/json" -d @- https://grafana.example/api/annotations
     """
-    from benchkit.show.grafana.board import annotation
+    from benchkit.show.grafana import annotation
 
     run_store = open_store(store)
     for run_id in ids or ("latest",):

@@ -7,8 +7,7 @@ from typing import Any
 import pandas as pd
 from IPython.display import HTML, Markdown
 
-from benchkit.analysis.insight.memory import memory_peaks
-from benchkit.analysis.insight.memory_changes import bytes_as_text, memory_growth
+from benchkit.analysis.insight.memory import bytes_as_text, memory_growth, memory_peaks
 from benchkit.analysis.run.baseline import comparable
 from benchkit.errors import BenchkitError, NotRecorded
 from benchkit.formatting import (

@@ -18,7 +18,7 @@ from benchkit.experiment.run.estimate import worker_price
 from benchkit.measure.data.dataset import data_folder
 from benchkit.measure.data.remote_copy import data_url
 from benchkit.measure.settings import SETTINGS, setting
-from benchkit.show.grafana.link import chosen_template
+from benchkit.show.grafana import chosen_template
 from benchkit.store.bucket import _limit_size
 from benchkit.store.manifest import default_store
 from benchkit.store.store import Store

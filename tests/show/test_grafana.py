@@ -12,8 +12,7 @@ from distributed import Client, LocalCluster
 
 from benchkit.cli.main import benchkit as main
 from benchkit.errors import UsageError
-from benchkit.show.grafana.board import annotation
-from benchkit.show.grafana.link import grafana_link
+from benchkit.show.grafana import annotation, grafana_link
 from benchkit.store.run import Run
 
 TEMPLATE = "https://grafana.example/d/dask?from={from_ms}&to={to_ms}&var-w={workload}&i={scheduler}"

@@ -19,7 +19,7 @@ from benchkit.analysis.compare.compare_runs import DEFAULT_METRICS
 from benchkit.analysis.compare.comparison import Comparison
 from benchkit.analysis.compare.group_totals import group_totals, renamed_groups
 from benchkit.analysis.insight.limits import CAUSES_SHORT, Limits, run_limits
-from benchkit.analysis.insight.memory_changes import memory_difference
+from benchkit.analysis.insight.memory import memory_difference
 from benchkit.analysis.stats.welch import mean_difference
 from benchkit.errors import BenchkitError, NotEnoughRuns, NotRecorded
 from benchkit.formatting import counted, format_bytes, format_quantity, short_group, signed_parts
@@ -130,7 +130,7 @@ class Explanation:
     n_baseline: int  # n_baseline, n_contender: Number of runs used
     n_contender: int
     causes: CauseChanges | None = None  # The difference by cause; None if a run has no task graph
-    # Return value of `benchkit.analysis.insight.memory_changes.memory_difference`; empty if a run
+    # Return value of `benchkit.analysis.insight.memory.memory_difference`; empty if a run
     # has no bytes by task group.
     memory_groups: pd.DataFrame = field(default_factory=pd.DataFrame)
 

@@ -26,8 +26,7 @@ from benchkit.experiment.run.status import (
 )
 from benchkit.formatting import format_seconds
 from benchkit.show.dashboard.components import tables, ui
-from benchkit.show.dashboard.components.markup import span
-from benchkit.show.dashboard.components.metrics import metric_terms
+from benchkit.show.dashboard.components.markup import metric_terms, span
 from benchkit.show.dashboard.state.cache import cached, open_store
 from benchkit.show.dashboard.state.url import address
 from benchkit.store.store import Store

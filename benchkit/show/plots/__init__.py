@@ -13,13 +13,12 @@ from benchkit.show.plots.accessor import RunPlots
 from benchkit.show.plots.base import load_bokeh
 from benchkit.show.plots.bisection import bisection_steps
 from benchkit.show.plots.comparison import forest_plot, heat_map, raw_points
-from benchkit.show.plots.flame import flame_graph
-from benchkit.show.plots.flame_difference import flame_difference
+from benchkit.show.plots.flame import flame_difference, flame_graph
 from benchkit.show.plots.history import history_plot
-from benchkit.show.plots.memory_overlay import memory_overlay
 from benchkit.show.plots.run_metrics import (
     memory_by_kind,
     memory_by_worker,
+    memory_overlay,
     scheduler_load,
     task_group_bars,
     worker_load,

@@ -14,7 +14,7 @@ from benchkit.analysis.regression.history import build_history
 from benchkit.analysis.regression.status import series_label, series_statuses
 from benchkit.formatting import MISSING
 from benchkit.show.dashboard.nights import history, overview
-from benchkit.show.dashboard.nights.series_sparkline import series_sparkline
+from benchkit.show.dashboard.nights.parts import series_sparkline
 from benchkit.show.dashboard.state import cache, nights
 from validation.dashboard_server import HOSTILE, READY, served, text_of
 from validation.history_data import FAILING, FASTER, SLOWER, fill

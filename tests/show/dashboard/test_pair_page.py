@@ -11,7 +11,7 @@ from benchkit.analysis.run.timeline import TaskTimeline
 from benchkit.measure.run_ids import new_id
 from benchkit.show.dashboard.pair import page as pair_page
 from benchkit.show.dashboard.pair import task_groups as pair_groups
-from benchkit.show.dashboard.state.pair_window import PairWindow
+from benchkit.show.dashboard.state.time_window import PairWindow
 from benchkit.store.run import Run
 from validation.dashboard_server import (
     READY,

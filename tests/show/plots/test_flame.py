@@ -12,8 +12,7 @@ from benchkit import plots
 from benchkit.analysis.run.timeline import TaskTimeline
 from benchkit.show.dashboard.pair import page as pair
 from benchkit.show.dashboard.run import call_stacks as stacks
-from benchkit.show.plots.flame import flame_frames
-from benchkit.show.plots.flame_difference import merged_frames
+from benchkit.show.plots.flame import flame_frames, merged_frames
 from benchkit.show.plots.transfers import TransferMatrix
 from benchkit.store.run import Run
 from validation.synthetic_runs import make_run

@@ -16,7 +16,7 @@ from benchkit.analysis.run.timeline import TaskTimeline
 from benchkit.errors import UsageError
 from benchkit.show.dashboard.pair import page as pair
 from benchkit.show.dashboard.run.problems import problems
-from benchkit.show.dashboard.state.pair_window import PairWindow
+from benchkit.show.dashboard.state.time_window import PairWindow
 from benchkit.show.plots import base
 from benchkit.show.plots.thread_activity import mark_events, window_strip
 from benchkit.store.run import Run

@@ -16,9 +16,8 @@ from benchkit.analysis.insight.blame import CAUSES
 from benchkit.analysis.insight.limits import CAUSES_SHORT
 from benchkit.formatting import MISSING, format_change, format_quantity, format_seconds, short_group
 from benchkit.show.dashboard.components import tables, ui
-from benchkit.show.dashboard.components.markup import link
-from benchkit.show.dashboard.components.memory import memory_by_group
-from benchkit.show.dashboard.components.metrics import metric_term
+from benchkit.show.dashboard.components.markup import link, metric_term
+from benchkit.show.dashboard.components.tables import memory_by_group
 from benchkit.show.dashboard.state.cache import cached, open_run
 from benchkit.show.dashboard.state.url import address
 from benchkit.show.plots.waterfall import waterfall

@@ -23,8 +23,7 @@ from benchkit.formatting import counted
 from benchkit.show.dashboard.compare.explanation import cause_of_change
 from benchkit.show.dashboard.compare.table import FILTERS, SIDES, filtered_comparison
 from benchkit.show.dashboard.components import tables, ui
-from benchkit.show.dashboard.components.markup import link
-from benchkit.show.dashboard.components.metrics import measured_metrics
+from benchkit.show.dashboard.components.markup import link, measured_metrics
 from benchkit.show.dashboard.state.cache import cached, open_store
 from benchkit.show.dashboard.state.url import address
 from benchkit.show.plots.waterfall import waterfall

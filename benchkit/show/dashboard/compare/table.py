@@ -22,9 +22,8 @@ from benchkit.show.dashboard.components.clicks import (
     open_on_row_click,
     open_on_run_click,
 )
-from benchkit.show.dashboard.components.filters import filtered, find_field, has_words, select
-from benchkit.show.dashboard.components.markup import link
-from benchkit.show.dashboard.components.metrics import metric_term
+from benchkit.show.dashboard.components.markup import link, metric_term
+from benchkit.show.dashboard.components.widgets import filtered, find_field, has_words, select
 from benchkit.show.dashboard.state.url import address
 from benchkit.show.plots.comparison import forest_plot, heat_map, raw_points
 from benchkit.store.schema import METRICS

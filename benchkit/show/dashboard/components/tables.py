@@ -12,18 +12,28 @@ import panel as pn
 from pandas.api.types import is_numeric_dtype
 from panel.viewable import Viewable
 
+from benchkit.analysis.insight.memory import bytes_as_text
 from benchkit.formatting import MISSING
 from benchkit.show.dashboard.components import ui
 from benchkit.show.dashboard.state.table_state import scripted_table
 from benchkit.show.dashboard.web.template import TABLE_STYLES, WIDGET_STYLES
 from benchkit.table import columns_of_numbers
 
-__all__ = ["download_button", "facts", "glossary", "html_table", "table"]
+__all__ = [
+    "download_button",
+    "facts",
+    "glossary",
+    "html_table",
+    "memory_by_group",
+    "table",
+]
 
 #: Milliseconds after a download until its content is removed from memory.
 RELEASE_MS = 1000
 #: Approximate height of a table row, in rem.
 ROW_HEIGHT_REM = 1.9
+#: Largest number of task groups in the table of their memory.
+MAX_GROUPS = 30
 
 
 def facts(rows: Mapping[str, Any]) -> pn.pane.HTML:
@@ -124,3 +134,18 @@ def _as_csv(frame: pd.DataFrame) -> str:
 
 def _no_formula(value: object) -> object:
     return f"'{value}" if isinstance(value, str) and value[:1] in ("=", "+", "-", "@") else value
+
+
+def memory_by_group(difference: pd.DataFrame) -> list[Viewable]:
+    """Return the bytes of results by task group of two runs or arms."""
+    if difference.empty:
+        return []
+    below = (
+        "Bytes of results, in memory or spilled, replicas included, at the moment when all results "
+        "together are largest."
+    )
+    rows = bytes_as_text(difference.head(MAX_GROUPS))
+    return [
+        ui.heading("Which task groups held memory", below),
+        table(rows, "task group", sortable=False),
+    ]

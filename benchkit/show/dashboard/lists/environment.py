@@ -15,7 +15,7 @@ from benchkit.show.dashboard.components import tables, ui
 from benchkit.show.dashboard.components.markup import code, run_link, text_or_missing
 from benchkit.show.dashboard.state.attributes import attributes_of, newest_attributes
 from benchkit.show.dashboard.state.url import address
-from benchkit.show.plots.history_annotations import BUILD
+from benchkit.show.plots.history import BUILD
 from benchkit.values import decode_json
 
 __all__ = ["KINDS", "view"]

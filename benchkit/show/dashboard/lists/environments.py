@@ -13,8 +13,8 @@ from benchkit.analysis.compare.environment_diff import differences
 from benchkit.errors import BenchkitError
 from benchkit.formatting import MISSING, counted
 from benchkit.show.dashboard.components import tables, ui
-from benchkit.show.dashboard.components.filters import filtered, select
 from benchkit.show.dashboard.components.markup import code, link, text_or_missing
+from benchkit.show.dashboard.components.widgets import filtered, select
 from benchkit.show.dashboard.lists import environment
 from benchkit.show.dashboard.state.attributes import newest_attributes
 from benchkit.show.dashboard.state.cache import runs_table

@@ -19,8 +19,7 @@ from benchkit.analysis.run.baseline import is_simulated
 from benchkit.formatting import GIB, MISSING, OUTCOME_WORDS, counted
 from benchkit.measure.run_ids import is_id
 from benchkit.show.dashboard.components import tables, ui
-from benchkit.show.dashboard.components.markup import link, outcome_text
-from benchkit.show.dashboard.components.metrics import metric_term
+from benchkit.show.dashboard.components.markup import link, metric_term, outcome_text
 from benchkit.show.dashboard.state.cache import SHOWN_COLUMNS, open_store, runs_table
 from benchkit.show.dashboard.state.table_state import page_of, stateful_table
 from benchkit.show.dashboard.state.url import address, write_address

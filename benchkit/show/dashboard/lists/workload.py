@@ -17,17 +17,19 @@ from benchkit.formatting import MISSING, format_bytes, format_quantity
 from benchkit.measure.workloads import Variant
 from benchkit.show.dashboard.components import tables, ui
 from benchkit.show.dashboard.components.clicks import CLICK_HELP, open_on_run_click
-from benchkit.show.dashboard.components.filters import filtered, metric_select
 from benchkit.show.dashboard.components.markup import (
     NO_FAILURE,
     link,
+    measured_metrics,
+    metric_term,
+    metric_text,
     outcome_text,
     run_link,
     span,
     text_or_missing,
     tone_of_outcome,
 )
-from benchkit.show.dashboard.components.metrics import measured_metrics, metric_term, metric_text
+from benchkit.show.dashboard.components.widgets import filtered, metric_select
 from benchkit.show.dashboard.state.attributes import newest_attributes
 from benchkit.show.dashboard.state.cache import runs_of_workload, runs_table, workload_catalogue
 from benchkit.show.dashboard.state.nights import nights_of_workload

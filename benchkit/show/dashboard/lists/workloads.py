@@ -13,22 +13,22 @@ from panel.viewable import Viewable
 from benchkit.analysis.regression.status import STATES
 from benchkit.formatting import MISSING, counted, format_quantity
 from benchkit.show.dashboard.components import tables, ui
-from benchkit.show.dashboard.components.filters import (
+from benchkit.show.dashboard.components.markup import (
+    NO_FAILURE,
+    link,
+    metric_term,
+    outcome_text,
+    run_link,
+    span,
+    tone_of_outcome,
+)
+from benchkit.show.dashboard.components.widgets import (
     filtered,
     find_field,
     has_words,
     metric_select,
     select,
 )
-from benchkit.show.dashboard.components.markup import (
-    NO_FAILURE,
-    link,
-    outcome_text,
-    run_link,
-    span,
-    tone_of_outcome,
-)
-from benchkit.show.dashboard.components.metrics import metric_term
 from benchkit.show.dashboard.lists import workload
 from benchkit.show.dashboard.state.cache import (
     MAX_RUNS_READ,

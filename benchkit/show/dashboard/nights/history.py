@@ -16,19 +16,24 @@ from benchkit.analysis.regression.status import STATES, SeriesStatus, series_lab
 from benchkit.formatting import counted, format_quantity
 from benchkit.show.dashboard.components import tables, ui
 from benchkit.show.dashboard.components.clicks import CLICK_HELP, open_on_run_click
-from benchkit.show.dashboard.components.filters import (
+from benchkit.show.dashboard.components.mark_form import mark_series
+from benchkit.show.dashboard.components.markup import (
+    link,
+    metric_terms,
+    metric_text,
+    outcome_text,
+    run_link,
+    text_or_missing,
+)
+from benchkit.show.dashboard.components.widgets import (
     filtered,
     find_field,
     has_words,
     metric_select,
     select,
 )
-from benchkit.show.dashboard.components.mark_form import mark_series
-from benchkit.show.dashboard.components.markup import link, outcome_text, run_link, text_or_missing
-from benchkit.show.dashboard.components.metrics import metric_terms, metric_text
-from benchkit.show.dashboard.nights.no_nights import no_nights
+from benchkit.show.dashboard.nights.parts import no_nights, series_sparkline
 from benchkit.show.dashboard.nights.regressions import DAYS
-from benchkit.show.dashboard.nights.series_sparkline import series_sparkline
 from benchkit.show.dashboard.state.cache import open_store
 from benchkit.show.dashboard.state.debounce import Debounced
 from benchkit.show.dashboard.state.nights import (

@@ -17,18 +17,16 @@ from benchkit.analysis.regression.history import SERIES_FIELDS, History, night_n
 from benchkit.analysis.regression.status import STATES, SeriesStatus, series_label
 from benchkit.formatting import MISSING, counted, format_change, format_quantity
 from benchkit.show.dashboard.components import tables, ui
-from benchkit.show.dashboard.components.filters import (
+from benchkit.show.dashboard.components.markup import NO_FAILURE, link, metric_term, span
+from benchkit.show.dashboard.components.widgets import (
     filtered,
     find_field,
     has_words,
     metric_select,
     select,
 )
-from benchkit.show.dashboard.components.markup import NO_FAILURE, link, span
-from benchkit.show.dashboard.components.metrics import metric_term
 from benchkit.show.dashboard.lists import runs
-from benchkit.show.dashboard.nights.no_nights import no_nights
-from benchkit.show.dashboard.nights.series_sparkline import SPARK_NIGHTS, series_sparkline
+from benchkit.show.dashboard.nights.parts import SPARK_NIGHTS, no_nights, series_sparkline
 from benchkit.show.dashboard.state.nights import (
     all_nights,
     left_out_nights,

@@ -13,15 +13,15 @@ from benchkit.analysis.regression.regression import FAILING, Regression
 from benchkit.analysis.regression.status import improvements, series_label, workload_owners
 from benchkit.formatting import counted, format_change
 from benchkit.show.dashboard.components import tables, ui
-from benchkit.show.dashboard.components.filters import (
+from benchkit.show.dashboard.components.markup import Markup, link, span
+from benchkit.show.dashboard.components.widgets import (
     filtered,
     find_field,
     has_words,
     metric_select,
     select,
 )
-from benchkit.show.dashboard.components.markup import Markup, link, span
-from benchkit.show.dashboard.nights.no_nights import no_nights
+from benchkit.show.dashboard.nights.parts import no_nights
 from benchkit.show.dashboard.state.cache import open_store, runs_table
 from benchkit.show.dashboard.state.nights import (
     all_nights,

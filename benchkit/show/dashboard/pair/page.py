@@ -8,25 +8,23 @@ from markupsafe import Markup
 from panel.viewable import Viewable
 
 from benchkit.analysis.compare.environment_diff import differences
-from benchkit.analysis.insight.memory_changes import memory_difference
+from benchkit.analysis.insight.memory import memory_difference
 from benchkit.analysis.run.timeline import TaskTimeline
 from benchkit.errors import BenchkitError, NotRecorded
 from benchkit.formatting import MISSING
 from benchkit.show.dashboard.components import tables, ui
-from benchkit.show.dashboard.components.filters import filtered, select
-from benchkit.show.dashboard.components.markup import link
-from benchkit.show.dashboard.components.memory import memory_by_group
-from benchkit.show.dashboard.components.metrics import metric_terms
-from benchkit.show.dashboard.components.window_controls import window_controls
+from benchkit.show.dashboard.components.markup import link, metric_terms
+from benchkit.show.dashboard.components.tables import memory_by_group
+from benchkit.show.dashboard.components.widgets import filtered, select, window_controls
 from benchkit.show.dashboard.pair.task_groups import about_groups, group_table
 from benchkit.show.dashboard.run.call_stacks import stack_difference
 from benchkit.show.dashboard.run.task_groups import choose_group
 from benchkit.show.dashboard.run.transfers import VALUES
 from benchkit.show.dashboard.state.cache import load_run
-from benchkit.show.dashboard.state.pair_window import NAMES, PairWindow
+from benchkit.show.dashboard.state.time_window import NAMES, PairWindow
 from benchkit.show.dashboard.state.url import address
 from benchkit.show.plots.base import has, retitle
-from benchkit.show.plots.memory_overlay import PAIR_COLOURS, memory_overlay
+from benchkit.show.plots.run_metrics import PAIR_COLOURS, memory_overlay
 from benchkit.show.plots.task_stream import TaskStream
 from benchkit.show.plots.thread_activity import BusyThreads
 from benchkit.show.plots.transfers import transfer_difference

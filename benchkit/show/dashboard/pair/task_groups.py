@@ -11,7 +11,7 @@ import panel as pn
 
 from benchkit.analysis.run.timeline import group_differences
 from benchkit.show.dashboard.components import ui
-from benchkit.show.dashboard.components.filters import select
+from benchkit.show.dashboard.components.widgets import select
 from benchkit.show.dashboard.run.task_groups import (
     BAR_HEIGHT,
     BAR_WIDTH,
@@ -20,7 +20,7 @@ from benchkit.show.dashboard.run.task_groups import (
     SECONDS,
     group_tabulator,
 )
-from benchkit.show.dashboard.state.pair_window import NAMES, PairWindow
+from benchkit.show.dashboard.state.time_window import NAMES, PairWindow
 from benchkit.show.theme import BETTER, UNCHANGED, WORSE
 
 __all__ = ["about_groups", "group_table"]

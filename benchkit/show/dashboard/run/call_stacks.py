@@ -9,12 +9,11 @@ from bokeh.plotting import figure
 from panel.viewable import Viewable
 
 from benchkit.show.dashboard.components import ui
-from benchkit.show.dashboard.components.filters import filtered
+from benchkit.show.dashboard.components.widgets import filtered
 from benchkit.show.dashboard.state.debounce import Debounced
 from benchkit.show.dashboard.state.time_window import Window
 from benchkit.show.plots.base import has
-from benchkit.show.plots.flame import flame_graph
-from benchkit.show.plots.flame_difference import flame_difference
+from benchkit.show.plots.flame import flame_difference, flame_graph
 from benchkit.store.run import Run
 
 __all__ = ["stack_difference", "stacks"]

@@ -9,8 +9,8 @@ import panel as pn
 from bokeh.plotting import figure
 
 from benchkit.show.dashboard.components import tables, ui
-from benchkit.show.dashboard.components.filters import select
-from benchkit.show.dashboard.components.metrics import metric_terms
+from benchkit.show.dashboard.components.markup import metric_terms
+from benchkit.show.dashboard.components.widgets import select
 from benchkit.show.dashboard.run.conclusion import conclusion
 from benchkit.show.dashboard.run.task_groups import GroupTable
 from benchkit.show.dashboard.state.time_window import NO_TIMES, Window

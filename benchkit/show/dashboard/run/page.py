@@ -20,7 +20,7 @@ from benchkit.formatting import MISSING, format_quantity, short_names
 from benchkit.show.dashboard.components import ui
 from benchkit.show.dashboard.components.mark_form import mark_run
 from benchkit.show.dashboard.components.markup import outcome_text
-from benchkit.show.dashboard.components.window_controls import window_controls
+from benchkit.show.dashboard.components.widgets import window_controls
 from benchkit.show.dashboard.run.call_stacks import stacks
 from benchkit.show.dashboard.run.details import details
 from benchkit.show.dashboard.run.longest_tasks import longest_tasks
@@ -32,7 +32,7 @@ from benchkit.show.dashboard.state.cache import load_run, open_store
 from benchkit.show.dashboard.state.time_window import Window
 from benchkit.show.dashboard.state.url import address, history_address
 from benchkit.show.dashboard.web.template import TABS_STYLES
-from benchkit.show.grafana.link import grafana_link
+from benchkit.show.grafana import grafana_link
 from benchkit.show.plots.base import has
 from benchkit.show.plots.run_metrics import scheduler_load, worker_load
 from benchkit.show.plots.task_stream import TaskStream, task_stream

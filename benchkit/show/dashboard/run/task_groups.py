@@ -11,7 +11,7 @@ import panel as pn
 from bokeh.models.widgets.tables import NumberFormatter
 
 from benchkit.formatting import MIB, MISSING, short_names
-from benchkit.show.dashboard.components.filters import select
+from benchkit.show.dashboard.components.widgets import select
 from benchkit.show.dashboard.state.table_state import stateful_table
 from benchkit.show.dashboard.state.time_window import Window
 from benchkit.show.dashboard.web.template import WRAPPED_TITLES_STYLES

@@ -1,19 +1,25 @@
-"""Sparkline of a nightly series, for the tables of nights."""
+"""Parts that pages of nights share: the sparkline of a series, and the message without nights."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 import numpy as np
+from panel.viewable import Viewable
 
 from benchkit.analysis.regression.history import History
 from benchkit.analysis.regression.level_events import worse_direction
 from benchkit.analysis.regression.status import SeriesStatus
 from benchkit.formatting import format_change
+from benchkit.show.dashboard.components import ui
 from benchkit.show.dashboard.components.markup import NO_FAILURE, Markup
 from benchkit.show.plots.sparkline import sparkline
 
-__all__ = ["SPARK_NIGHTS", "series_sparkline"]
+__all__ = [
+    "SPARK_NIGHTS",
+    "no_nights",
+    "series_sparkline",
+]
 
 #: Number of nights in a sparkline by default.
 SPARK_NIGHTS = 60
@@ -39,3 +45,9 @@ def series_sparkline(
         label += f" since {status.since}"
     worse = worse_direction(str(status.about["metric"]))
     return Markup(sparkline(values, changes, worse=worse, failed=failed, label=label))
+
+
+def no_nights(shows: str, *, title: str = "No nights yet", before: str = "") -> Viewable:
+    """Return the message with the command that measures a night."""
+    text = f"{before} Measure a selection every night, then this page shows {shows}:".strip()
+    return ui.message(title, text, "benchkit nightly -k profile:nightly")

@@ -1,1 +1,0 @@
-"""Export a Grafana dashboard, and annotations and links for runs."""
