@@ -73,7 +73,11 @@ CONSTRUCTIONS = {
 
 
 #: Folders that are not finished.
-UNFINISHED = ("benchkit/analysis/", "benchmarks/", "tests/", "validation/")
+UNFINISHED = (
+    "benchkit/analysis/changepoint",
+    "benchkit/analysis/regression",
+    "benchkit/analysis/stats/confirmation.py",
+)
 
 
 def test_texts_avoid_constructions_that_need_a_second_reading():
