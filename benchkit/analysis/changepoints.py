@@ -43,7 +43,7 @@ LEVEL = 0.95
 #: Logarithm that stands for a zero, that of the smallest number: a metric that leaves zero has
 #: changed by a ratio of infinity.
 LOG_OF_ZERO = float(np.log(np.finfo(float).tiny))
-#: Distance of one night from its reference, in noise units, from which on it is suspect.
+#: A night is suspect if it is this many noise units from its reference, or more.
 SUSPECT_UNITS = 6.0
 #: Smallest change of a suspect night, as logarithm of a ratio.
 SUSPECT_CHANGE = 0.03

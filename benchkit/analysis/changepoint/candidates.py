@@ -25,12 +25,12 @@ __all__ = [
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-#: Distance of one night, in noise units, from which on the series is a candidate for re-runs.
+#: A series is a candidate for re-runs if one night is this many noise units away or more.
 CANDIDATE_UNITS = 2.5
 #: Smallest change of such a night, as logarithm of a ratio.
 CANDIDATE_CHANGE = 0.025
-#: Slow changes: the sum of distances, in noise units, less `SUM_ALLOWANCE` a night, from which on a
-#: series is a candidate (CUSUM).
+#: Slow changes: a series is a candidate if the sum of its distances, in noise units, less
+#: `SUM_ALLOWANCE` a night, is this large or larger (CUSUM).
 SUM_UNITS = 5.0
 SUM_ALLOWANCE = 0.5
 #: Distances that count in the sum.
