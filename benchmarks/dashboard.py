@@ -18,7 +18,6 @@ import math
 import os
 import shutil
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -33,7 +32,7 @@ from playwright.async_api import TimeoutError
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from validation.history_data import LAST, SLOWER, fill
-from validation.dashboard_server import READY, many_tasks
+from validation.dashboard_server import READY, many_tasks, running_dashboard
 from validation.synthetic_runs import make_run
 
 from benchkit.measure.run_ids import new_id
@@ -109,13 +108,6 @@ def make_store(folder: Path, n_runs: int, n_tasks: int, n_rows: int) -> dict[str
     run = make_run(SLOWER, n_samples=600, n_workers=4, n_tasks=5000)
     usual, large = store.add(run), store.add(many_tasks(run, n_tasks))
     return {"usual": usual, "large": large, "experiment": experiment, "n": str(len(store))}
-
-
-def serve(store: Path) -> tuple[subprocess.Popen, str]:
-    """Start the dashboard of a store; return its process and URL."""
-    command = [sys.executable, "-m", "benchkit", "dashboard", "--store", str(store), "--port", "0"]
-    server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    return server, server.stdout.readline().strip()
 
 
 def cpu_s(server: psutil.Process) -> float:
@@ -339,12 +331,8 @@ def main() -> None:
         ids = dict(line.split(maxsplit=1) for line in ids_file.read_text().splitlines())
         load = ", ".join(f"{mean:.1f}" for mean in os.getloadavg())
         print(f"{ids['n']} runs, {args.tasks} tasks in one, {os.cpu_count()} cores, load {load}")
-        server, url = serve(path)
-        try:
-            asyncio.run(measure(args, url, psutil.Process(server.pid), ids))
-        finally:
-            server.terminate()
-            server.wait(10)
+        with running_dashboard(path) as (url, server):
+            asyncio.run(measure(args, url, server, ids))
 
 
 if __name__ == "__main__":

@@ -31,7 +31,7 @@ from playwright.sync_api import sync_playwright
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE.parent)]
 
-from validation.dashboard_server import READY  # noqa: E402
+from validation.dashboard_server import READY, running_dashboard  # noqa: E402
 from validation.docs_tables import show_table  # noqa: E402
 from validation.large_index import fill_index  # noqa: E402
 
@@ -57,50 +57,35 @@ VISITS = 3
 TIMEOUT_MS = 120_000
 
 
-def command(*words: str, store: Path) -> list[str]:
-    """Return a command line of benchkit."""
-    return [sys.executable, "-m", "benchkit", *words, "--store", str(store)]
-
-
 def visit(store: Path) -> list[dict[str, float]]:
     """Return the costs of each of several visits to a new server."""
     executable = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))))
-    server = subprocess.Popen(
-        command("dashboard", "--port", "0", store=store), stdout=subprocess.PIPE, text=True
-    )
-    assert server.stdout is not None
     costs = []
-    try:
-        url = server.stdout.readline().strip()
-        with sync_playwright() as playwright:
-            browser = playwright.chromium.launch(
-                executable_path=executable, args=["--no-sandbox", "--disable-gpu"]
+    with running_dashboard(store) as (url, server), sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=executable, args=["--no-sandbox", "--disable-gpu"]
+        )
+        for _ in range(VISITS):
+            page = browser.new_page()
+            cpu, begin = server_cpu_s(server), time.perf_counter()
+            page.goto(url, timeout=TIMEOUT_MS)
+            page.wait_for_function(READY, timeout=TIMEOUT_MS)
+            wall = time.perf_counter() - begin
+            costs.append(
+                {
+                    "wall_s": round(wall, 2),
+                    "server_cpu_s": round(server_cpu_s(server) - cpu, 2),
+                    "server_peak_MB": round(peak_mb(server.pid)),
+                }
             )
-            for _ in range(VISITS):
-                page = browser.new_page()
-                cpu, begin = server_cpu_s(server.pid), time.perf_counter()
-                page.goto(url, timeout=TIMEOUT_MS)
-                page.wait_for_function(READY, timeout=TIMEOUT_MS)
-                wall = time.perf_counter() - begin
-                costs.append(
-                    {
-                        "wall_s": round(wall, 2),
-                        "server_cpu_s": round(server_cpu_s(server.pid) - cpu, 2),
-                        "server_peak_MB": round(peak_mb(server.pid)),
-                    }
-                )
-                page.close()
-            browser.close()
-    finally:
-        server.terminate()
-        server.wait(20)
+            page.close()
+        browser.close()
     return costs
 
 
-def server_cpu_s(pid: int) -> float:
+def server_cpu_s(server: psutil.Process) -> float:
     """Return the CPU seconds of a server and its children."""
-    process = psutil.Process(pid)
-    family = [process, *process.children(recursive=True)]
+    family = [server, *server.children(recursive=True)]
     return float(sum(sum(member.cpu_times()[:2]) for member in family))
 
 
@@ -115,7 +100,7 @@ def peak_mb(pid: int) -> float:
 def listed(*options: str, store: Path) -> dict[str, float]:
     """Return CPU time and peak memory of ``list runs``."""
     process = subprocess.Popen(
-        command("list", "runs", *options, store=store),
+        [sys.executable, "-m", "benchkit", "list", "runs", *options, "--store", str(store)],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
@@ -154,6 +139,8 @@ def main() -> None:
     parser.add_argument("--long", action="store_true", help="a million runs as JSON, too")
     parser.add_argument("--write-docs", action="store_true", help="write the table into the page")
     given = parser.parse_args()
+    if given.quick and given.write_docs:
+        parser.error("--write-docs needs a whole measurement: omit --quick")
     with tempfile.TemporaryDirectory() as folder:
         results = {}
         for name in STORES:

@@ -27,7 +27,8 @@ from urllib.parse import quote
 import numpy as np
 import psutil
 import visitor
-from dashboard import SLOWER, cpu_s, make_store, serve
+from dashboard import SLOWER, cpu_s, make_store
+from validation.dashboard_server import running_dashboard
 from validation.docs_tables import show_table
 
 #: Name -> columns of a table.
@@ -158,13 +159,9 @@ def main() -> None:
         ids = dict(line.split(maxsplit=1) for line in ids_file.read_text().splitlines())
         load = ", ".join(f"{mean:.1f}" for mean in os.getloadavg())
         print(f"{ids['n']} runs, {os.cpu_count()} cores, load {load}")
-        server, url = serve(path)
-        try:
-            rows = asyncio.run(measure_all(args, url, psutil.Process(server.pid), ids))
-            show_table(__file__, "visitors", TABLES["visitors"], rows, write=args.write_docs)
-        finally:
-            server.terminate()
-            server.wait(10)
+        with running_dashboard(path) as (url, server):
+            rows = asyncio.run(measure_all(args, url, server, ids))
+        show_table(__file__, "visitors", TABLES["visitors"], rows, write=args.write_docs)
 
 
 if __name__ == "__main__":

@@ -383,6 +383,8 @@ def main() -> None:
     parser.add_argument("--write-docs", action="store_true", help="write the table of rows")
     parser.add_argument("--store", type=Path, help="print the correlation of metrics in a store")
     chosen = parser.parse_args()
+    if chosen.write_docs and (chosen.quick or chosen.runs or chosen.kind):
+        parser.error("--write-docs needs a whole measurement: omit --quick, --runs and --kind")
     if chosen.store is not None:
         print_correlation(chosen.store)
         return

@@ -453,6 +453,8 @@ def main() -> None:
     parser.add_argument("--runs", type=Path, help="store with measured workloads")
     parser.add_argument("--fit", action="store_true", help="fit constants on a third of them")
     given = parser.parse_args()
+    if given.write_docs and given.k:
+        parser.error("--write-docs needs a whole measurement: omit -k")
     if given.part == "scale":
         return measure_scale()
     kept, below = KeptRows(given.json), ""

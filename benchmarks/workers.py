@@ -39,10 +39,10 @@ HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE.parent)]
 
 import dask  # noqa: E402
-import psutil  # noqa: E402
 import visitor  # noqa: E402
 from distributed import Client, LocalCluster, Scheduler, wait  # noqa: E402
 
+from validation.dashboard_server import running_dashboard  # noqa: E402
 from validation.docs_tables import show_table  # noqa: E402
 from validation.scheduler_rig import (  # noqa: E402
     WARM_UP,
@@ -218,21 +218,15 @@ def report(run_id: str, store: Path, folder: Path) -> str:
 
 def transfers_pages(runs: list[str], store: Path) -> Iterator[str]:
     """Yield CPU of the server and bytes of the dashboard's page of transfers of each run."""
-    command = [sys.executable, "-m", "benchkit", "dashboard", "--store", str(store), "--port", "0"]
-    server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    try:
-        url = server.stdout.readline().strip().rstrip("/") + "/"
-        process = psutil.Process(server.pid)
+    with running_dashboard(store) as (address, server):
+        url = address.rstrip("/") + "/"
         asyncio.run(visitor.visit(url, "view=runs"))  # imports everything
         for run_id in runs:
             sizes: list[int] = []
-            with cpu_of(lambda: sum(process.cpu_times()[:2])) as taken:
-                address = f"view=run&id={run_id}&tab=transfers"
-                asyncio.run(visitor.visit(url, address, sizes=sizes))
+            with cpu_of(lambda: sum(server.cpu_times()[:2])) as taken:
+                page = f"view=run&id={run_id}&tab=transfers"
+                asyncio.run(visitor.visit(url, page, sizes=sizes))
             yield f"{taken[0]:.1f} s, {sum(sizes) / 1e6:.2f} MB"
-    finally:
-        server.terminate()
-        server.wait(10)
 
 
 def main() -> None:
@@ -246,6 +240,8 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="10 and 20 workers, 3 rounds")
     parser.add_argument("--write-docs", action="store_true", help="write the tables into the page")
     given = parser.parse_args()
+    if given.quick and given.write_docs:
+        parser.error("--write-docs needs a whole measurement: omit --quick")
     if given.quick:
         given.workers, given.rounds = [10, 20], 3
     parts = given.part or ["capture", "runs"]

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 
 import numpy as np
 import panel as pn
+import psutil
 import xarray as xr
 from playwright.sync_api import expect
 
@@ -22,27 +23,30 @@ expect.set_options(timeout=30_000)  # pages load slowly on a busy machine
 
 
 @contextmanager
+def running_dashboard(store, *options, port=0) -> Iterator[tuple[str, psutil.Process]]:
+    """Serve the dashboard of a store; yield its URL and the process of the server."""
+    command = [sys.executable, "-m", "benchkit", "dashboard", "--store", str(store)]
+    server = subprocess.Popen(
+        [*command, "--port", str(port), *options], stdout=subprocess.PIPE, text=True
+    )
+    assert server.stdout is not None
+    try:
+        yield server.stdout.readline().strip(), psutil.Process(server.pid)
+    finally:
+        server.terminate()
+        server.wait(20)
+
+
+@contextmanager
 def served(store, *options, port=0, page=None) -> Iterator[str]:
     """Serve the dashboard of a store; yield its URL.
 
     Leave `page` before the server ends: the page may still be loading its styles.
     """
-    server = subprocess.Popen(
-        [
-            *(sys.executable, "-m", "benchkit", "dashboard"),
-            *("--store", str(store), "--port", str(port), *options),
-        ],
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert server.stdout is not None
-    try:
-        yield server.stdout.readline().strip()
+    with running_dashboard(store, *options, port=port) as (url, _):
+        yield url
         if page is not None:
             page.goto("about:blank")
-    finally:
-        server.terminate()
-        server.wait(10)
 
 
 def with_record(tree, **fields):
