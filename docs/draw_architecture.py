@@ -34,7 +34,16 @@ def modules() -> dict[str, Path]:
 
 def imported(path: Path, known: Iterable[str]) -> Iterator[str]:
     """Yield the modules of benchkit that a file imports, at its top or inside functions."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+    unused = {  # for annotations only
+        part
+        for node in nodes
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+        for part in node.body
+    }
+    for node in nodes:
+        if node in unused:
+            continue
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names if alias.name in known)
         elif isinstance(node, ast.ImportFrom) and node.module in known:

@@ -32,6 +32,7 @@ from benchkit.values import decode_json
 
 __all__ = [
     "KINDS",
+    "MARK_COLUMNS",
     "RENAMED_FIELDS",
     "active_marks",
     "apply_marks",
@@ -57,6 +58,8 @@ _ALLOWED = {
 }
 #: Kinds of marks.
 KINDS = tuple(_REQUIRED)
+#: Columns that `apply_marks` adds.
+MARK_COLUMNS = ("comparable", "reason")
 #: Values of ``field`` of a rename; default `workload`.
 RENAMED_FIELDS = ("workload", "parameter", "environment")
 
@@ -128,7 +131,7 @@ def mark_columns(marks: Iterable[Mapping[str, Any]]) -> set[str]:
 
 
 def apply_marks(table: pa.Table, marks: Iterable[Mapping[str, Any]]) -> pa.Table:
-    """Return runs with the columns ``comparable`` and ``reason`` added and names replaced."""
+    """Return runs with names replaced and `MARK_COLUMNS` added."""
     comparable = np.ones(table.num_rows, bool)
     reasons, reason = [""], np.zeros(table.num_rows, np.int32)
     for mark in marks:
@@ -144,8 +147,10 @@ def apply_marks(table: pa.Table, marks: Iterable[Mapping[str, Any]]) -> pa.Table
         except (UsageError, KeyError, TypeError, ValueError) as error:
             # Written by hand or by a newer version: an invalid mark must not hide all runs.
             warnings.warn(f"mark {mark.get('id')}: skipped: {error}", stacklevel=2)
-    table = table.append_column("comparable", pa.array(comparable))
-    return table.append_column("reason", decode_texts(reason, reasons))
+    added = (pa.array(comparable), decode_texts(reason, reasons))
+    for name, column in zip(MARK_COLUMNS, added, strict=True):
+        table = table.append_column(name, column)
+    return table
 
 
 def _rename(table: pa.Table, mark: Mapping[str, Any]) -> pa.Table:

@@ -8,7 +8,7 @@ import re
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 from dask.utils import parse_bytes
@@ -16,7 +16,9 @@ from dask.utils import parse_bytes
 from benchkit.errors import UsageError, needs_extra
 from benchkit.store.query.table_cache import TableCache
 from benchkit.store.query.tables import SCHEMAS
-from benchkit.store.reader import StoreReader
+
+if TYPE_CHECKING:  # a store imports this module
+    from benchkit.store.store import Store
 
 __all__ = ["MEMORY_LIMIT", "TIMEOUT_S", "VIEWS", "query", "rows_of_runs"]
 
@@ -31,7 +33,7 @@ _WORD = re.compile(r"\w+")
 
 
 def query(
-    store: StoreReader,
+    store: Store,
     sql: str,
     *,
     limit: int | None = None,
@@ -73,7 +75,7 @@ def query(
     return answer
 
 
-def rows_of_runs(store: StoreReader, table: str, ids: Iterable[str]) -> pd.DataFrame:
+def rows_of_runs(store: Store, table: str, ids: Iterable[str]) -> pd.DataFrame:
     """Return the rows of some runs in a table."""
     # returned: The rows, in the order of the cache.
     chosen = ", ".join(f"'{run_id}'" for run_id in ids)
@@ -129,7 +131,7 @@ def _check_select(duckdb: Any, connection: Any, sql: str) -> None:
 
 
 def _add_views(
-    store: StoreReader, connection: Any, sql: str, progress: Callable[[int, int], None] | None
+    store: Store, connection: Any, sql: str, progress: Callable[[int, int], None] | None
 ) -> list[str]:
     """Create the views of a query, then forbid access to everything else."""
     words = {word.lower() for word in _WORD.findall(sql)}

@@ -12,14 +12,17 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from hashlib import sha256
 from pathlib import Path
+from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import pyarrow.parquet as pq
 
 from benchkit.errors import StoreError, UnreadableRun
 from benchkit.store.query.tables import SCHEMAS, run_tables
-from benchkit.store.reader import StoreReader
 from benchkit.working_folder import cache_folder
+
+if TYPE_CHECKING:  # a store imports this module
+    from benchkit.store.store import Store
 
 __all__ = ["TableCache"]
 
@@ -35,7 +38,7 @@ _GROUPS = ("tasks", "task_groups", "transfers", "workers", "events")
 class TableCache:
     """The tables of the runs of one store."""
 
-    def __init__(self, store: StoreReader) -> None:
+    def __init__(self, store: Store) -> None:
         self.store = store
         name = sha256(str(store.path).encode()).hexdigest()[:16]
         self.folder = cache_folder() / "tables" / f"{name}-{_VERSION}"
