@@ -20,9 +20,14 @@ from benchkit.measure.expression import matcher
 from benchkit.measure.secrets.redaction import redact, redact_text
 from benchkit.measure.workloads import Workload
 from benchkit.show.event_text import format_event
-from benchkit.store.filters import matching, parse_moment, workload_matcher
+from benchkit.store.filters import (
+    Selection,
+    matching,
+    parse_moment,
+    parse_selection,
+    workload_matcher,
+)
 from benchkit.store.interchange.results import import_results
-from benchkit.store.selector import parse_selection
 from benchkit.table import Table, columns_of_numbers
 from benchkit.text import (
     chat_text,
@@ -158,8 +163,8 @@ def readers(tmp_path):
 
     def rows(text):
         column = pa.table({"workload": [text, "a"], "tags": ["{}", "{}"], "params": ["{}", "{}"]})
-        matching(column, workload=f"*{text[:200]}*b")
-        matching(column, workload=text)
+        matching(column, Selection(workload=f"*{text[:200]}*b"))
+        matching(column, Selection(workload=text))
 
     def pytest_benchmark(text):
         path = tmp_path / "pytest.json"

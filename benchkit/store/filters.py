@@ -1,14 +1,15 @@
-"""Select runs: find the rows of the index that match a name, a time, a field or a tag.
+"""Say which runs are meant: one `Selection`, whatever the spelling, and one Arrow expression.
 
-Takes Arrow columns and returns masks; the filters of `Store.runs` and the marks use the same
-syntax. Each distinct text is tested once, which keeps 100 000 rows fast.
+``KEY:VALUE`` texts are parsed to keywords of `Store.runs`; these, and what a mark selects, are a
+`Selection`. Each distinct text is tested once, which keeps 100 000 rows fast.
 """
 
 from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
 from datetime import date, datetime, timedelta, timezone
 from fnmatch import fnmatchcase
 from functools import reduce
@@ -19,22 +20,59 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.dataset as ds
 
-from benchkit.errors import UsageError, did_you_mean
+from benchkit.errors import InvalidSelectionError, UsageError, did_you_mean
 from benchkit.store.arrow import encode_texts
 from benchkit.store.index import Index
 from benchkit.store.schema import RECORD_FIELDS
-from benchkit.values import decode_json
+from benchkit.values import decode_json, split_at_commas
 
 __all__ = [
+    "KEYS",
+    "PAIR_KEYS",
+    "SELECTORS",
+    "Key",
+    "Selection",
     "check_names",
-    "columns_needed",
     "matching",
     "parse_moment",
+    "parse_selection",
     "row_condition",
     "warn_of_unknown_workloads",
     "workload_matcher",
 ]
+
+
+@dataclass(frozen=True)
+class Key:
+    """A key of a selection as text, such as ``env:main``."""
+
+    argument: str  # Of `Store.runs`
+    plural: str = ""  # What its values are, in messages
+    by_beginning: bool = False  # Whether the beginning of a value is enough
+
+
+#: Keys of a selection as text that have a value.
+KEYS = {
+    "env": Key("environment", "environments"),
+    "environment": Key("environment", "environments"),
+    "experiment": Key("experiment", "experiments", by_beginning=True),
+    "arm": Key("arm", "arms"),
+    "workload": Key("workload", "workloads"),
+    "category": Key("category", "categories"),
+    "host": Key("host", "hosts"),
+    "dask": Key("dask", "releases of dask"),
+    "distributed": Key("distributed", "releases of distributed"),
+    "python": Key("python", "releases of Python"),
+    "commit": Key("git_commit", "commits", by_beginning=True),
+    "outcome": Key("outcome", "outcomes"),
+    "since": Key("since"),
+    "until": Key("until"),
+}
+#: Keys that have a name and a value, as in ``tag:variant=A`` -> columns with such pairs as JSON. A
+#: filter whose name is no column is looked up in these.
+PAIR_KEYS = {"tag": "tags", "param": "params"}
 
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 #: Characters of a time; pandas needs the square of the length.
@@ -88,27 +126,57 @@ def _glob(pattern: str) -> Callable[[str], bool]:
     return lambda text: fnmatchcase(text, pattern)
 
 
-def columns_needed(names: Iterable[str]) -> set[str]:
-    """Return the columns of the index that filters read."""
-    names = set(names)
-    columns = {name for name in names if name in RECORD_FIELDS}
-    if names - columns:
-        columns |= {*names, "tags", "params"}
-    return columns
+@dataclass(frozen=True)
+class Selection:
+    """Which runs are meant; what is None selects all."""
+
+    runs: Collection[str] | None = None  # Ids
+    workload: str | Collection[str] | None = None  # A name or glob, or several
+    # Field, tag or parameter -> value, glob, or a list of them; in files written by hand, anything
+    where: Any = None
+    since: Any = None  # First start: a time, or an age such as 7d
+    before: Any = None  # Starts before this
+
+    @classmethod
+    def from_mark(cls, mark: Mapping[str, Any]) -> Selection:
+        """Return the runs that a mark is about."""
+        return cls(**{name: mark.get(name) for name in SELECTORS})
+
+    @property
+    def columns(self) -> set[str]:
+        """Columns of the index that decide."""
+        columns = {"id"} if self.runs is not None else set()
+        columns |= {"workload"} if self.workload is not None else set()
+        columns |= {"started"} if self.since is not None or self.before is not None else set()
+        names = set(self.where) if isinstance(self.where, Mapping) else set()
+        columns |= names
+        return columns if names <= {*RECORD_FIELDS} else columns | {*PAIR_KEYS.values()}
+
+    @property
+    def patterns(self) -> list[str]:
+        """Names and globs of workloads."""
+        return [self.workload] if isinstance(self.workload, str) else list(self.workload or ())
+
+    def time_conditions(self) -> Iterator[pc.Expression]:
+        """Yield the conditions on the start."""
+        started = pc.field("started")
+        if self.since is not None:
+            yield started >= pa.scalar(parse_moment(self.since))
+        if self.before is not None:
+            yield started < pa.scalar(parse_moment(self.before))
+
+
+#: Names by which runs are selected in a mark.
+SELECTORS = tuple(field.name for field in fields(Selection))
 
 
 def row_condition(
-    *,
-    workload: str | Collection[str] | None = None,
-    since: datetime | None = None,
-    before: datetime | None = None,
-    marks: Iterable[Mapping[str, Any]] = (),
+    selection: Selection, marks: Iterable[Mapping[str, Any]] = ()
 ) -> pc.Expression | None:
-    """Return a condition that all rows meet that `matching` selects, to read few row groups."""
-    conditions = []
-    if workload is not None:
-        patterns = [workload] if isinstance(workload, str) else list(workload)
-        ends = _WILDCARD
+    """Return a condition that all selected runs meet as they are stored, to read few row groups."""
+    conditions = list(selection.time_conditions())
+    if selection.workload is not None:
+        patterns, ends = selection.patterns, _WILDCARD
         for mark in marks:
             if mark.get("kind") == "rename" and mark.get("field", "workload") == "workload":
                 patterns.append(str(mark.get("from")))
@@ -118,98 +186,111 @@ def row_condition(
         field = pc.field("workload")
         ranges = [(field >= prefix) & (field <= f"{prefix}\U0010ffff") for prefix in prefixes]
         conditions.append(reduce(or_, ranges) if ranges else pc.scalar(False))
-    started = pc.field("started")
-    if since is not None:
-        conditions.append(started >= pa.scalar(since))
-    if before is not None:
-        conditions.append(started < pa.scalar(before))
     return reduce(and_, conditions) if conditions else None
 
 
-def matching(
-    table: pa.Table,
-    *,
-    runs: Collection[str] | None = None,
-    workload: str | Collection[str] | None = None,
-    since: Any = None,
-    before: Any = None,
-    where: Mapping[str, Any] | None = None,
-) -> np.ndarray:
-    """Return a mask of the rows that match all given filters."""
+def matching(table: pa.Table, selection: Selection) -> np.ndarray:
+    """Return a mask of the selected rows."""
     # returned: (n_rows,), true for rows that match.
-    keep = np.ones(table.num_rows, bool)
-    if runs is not None:
-        keep &= _flags(pc.is_in(table["id"], value_set=pa.array(list(runs), pa.string())))
-    if workload is not None:
-        patterns = [workload] if isinstance(workload, str) else list(workload)
-        names = set(encode_texts(table["workload"])[1])
+    compiler = _Compiler(table)
+    conditions = list(compiler.conditions(selection))
+    if not conditions:
+        return np.ones(table.num_rows, bool)
+    dataset = ds.dataset(pa.table(compiler.columns))
+    found = dataset.to_table(columns={"is_selected": reduce(and_, conditions)})["is_selected"]
+    return np.asarray(pc.fill_null(found, False).to_numpy(), bool)
+
+
+class _Compiler:
+    """Compiles selections to expressions over columns of one table."""
+
+    def __init__(self, table: pa.Table) -> None:
+        self.table = table
+        #: Columns that the expressions read. Texts are their numbers in a dictionary: to compare
+        #: a million takes 5 ms instead of 13.
+        self.columns: dict[str, Any] = {}
+        self._texts: dict[str, list[str]] = {}
+
+    def conditions(self, selection: Selection) -> Iterator[pc.Expression]:
+        """Yield the conditions of a selection."""
+        if selection.runs is not None:
+            yield self._isin("id", list(selection.runs), pa.string())
+        if selection.workload is not None:
+            yield self._workload(selection.patterns)
+        for condition in selection.time_conditions():
+            self.columns["started"] = self.table["started"]
+            yield condition
+        where = selection.where or {}
+        if not isinstance(where, Mapping):
+            raise UsageError(
+                f"where={where!r}: give a dict, such as where={{'environment': 'main'}}"
+            )
+        for name, wanted in where.items():
+            yield from self._where(name, wanted)
+
+    def _workload(self, patterns: Sequence[str]) -> pc.Expression:
+        names = set(self._distinct("workload"))
         tests = [
             # A variant's name may contain a star: its own name is not a glob.
             pattern.__eq__ if "[" in pattern and pattern in names else workload_matcher(pattern)
             for pattern in patterns
         ]
-        keep &= _texts(table["workload"], lambda name: any(test(name) for test in tests))
-    for time, compare in ((since, pc.greater_equal), (before, pc.less)):
-        if time is not None:
-            limit = pa.scalar(parse_moment(time), table["started"].type)
-            keep &= _flags(compare(table["started"], limit))
-    if not isinstance(where or {}, Mapping):
-        raise UsageError(f"where={where!r}: give a dict, such as where={{'environment': 'main'}}")
-    for name, wanted in (where or {}).items():
-        keep &= _where(table, name, wanted)
-    return keep
+        return self._like("workload", lambda name: any(test(name) for test in tests))
 
+    def _where(self, name: str, wanted: Any) -> Iterator[pc.Expression]:
+        if name in _JSON:
+            if not isinstance(wanted, Mapping):
+                example = f"{name}={{'key': 'value'}}"
+                raise UsageError(f"{name}={wanted!r}: give a dict, such as {example}")
+            for key, value in wanted.items():
+                yield self._pair(name, key, _test(value))
+        elif name not in self.table.column_names:
+            test = _test(wanted)
+            yield reduce(or_, [self._pair(column, name, test) for column in PAIR_KEYS.values()])
+        else:
+            yield self._value(name, wanted)
 
-def _flags(mask: pa.ChunkedArray) -> np.ndarray:
-    return np.asarray(pc.fill_null(mask, False).to_numpy(), bool)
+    def _value(self, name: str, wanted: Any) -> pc.Expression:
+        kind = self.table[name].type
+        if pa.types.is_timestamp(kind):
+            raise UsageError(f"{name}={wanted!r}: filter times with since= and until=")
+        if pa.types.is_string(kind) or pa.types.is_dictionary(kind):
+            texts = [v if type(v) is str else _command_line_text(v) for v in _as_list(wanted)]
+            if pa.types.is_string(kind) and not _WILDCARD.search("".join(texts)):
+                return self._isin(name, texts, kind)  # many ids
+            return self._like(name, _test(wanted))
+        try:
+            return self._isin(name, [float(value) for value in _as_list(wanted)], pa.float64())
+        except (TypeError, ValueError) as error:
+            what = "true or false" if pa.types.is_boolean(kind) else "a number"
+            raise UsageError(f"{name}={wanted!r}: {name} is {what}") from error
 
+    def _pair(self, column: str, key: str, test: Callable[[str], bool]) -> pc.Expression:
+        def matches(text: str) -> bool:
+            decoded = decode_json(text)
+            if key not in decoded:
+                return False
+            value = decoded[key]  # JSON has lists only, also for tuples
+            return test(_command_line_text(value)) or (
+                isinstance(value, list) and test(str(tuple(value)))
+            )
 
-def _texts(column: pa.ChunkedArray, test: Callable[[str], bool]) -> np.ndarray:
-    codes, texts = encode_texts(column)
-    # The code of null is -1: the last flag.
-    flags: np.ndarray = np.array([*(test(text) for text in texts), False])[codes]
-    return flags
+        return self._like(column, matches)
 
+    def _isin(self, name: str, values: list[Any], kind: pa.DataType) -> pc.Expression:
+        self.columns[name] = self.table[name]
+        return pc.field(name).cast(kind).isin(pa.array(values, kind))
 
-def _where(table: pa.Table, name: str, wanted: Any) -> np.ndarray:
-    if name in _JSON:
-        if not isinstance(wanted, Mapping):
-            raise UsageError(f"{name}={wanted!r}: give a dict, such as {name}={{'key': 'value'}}")
-        keep = np.ones(table.num_rows, bool)
-        for key, value in wanted.items():
-            keep &= _in_json(table[name], key, _test(value))
-        return keep
-    if name not in table.column_names:
-        test = _test(wanted)
-        keep = _in_json(table["tags"], name, test)
-        keep |= _in_json(table["params"], name, test)
-        return keep
-    column = table[name]
-    if pa.types.is_timestamp(column.type):
-        raise UsageError(f"{name}={wanted!r}: filter times with since= and until=")
-    if pa.types.is_string(column.type) or pa.types.is_dictionary(column.type):
-        texts = [v if type(v) is str else _command_line_text(v) for v in _as_list(wanted)]
-        if pa.types.is_string(column.type) and not _WILDCARD.search("".join(texts)):
-            return _flags(pc.is_in(column, value_set=pa.array(texts, pa.string())))  # many ids
-        return _texts(column, _test(wanted))
-    try:
-        values = [float(value) for value in _as_list(wanted)]
-    except (TypeError, ValueError) as error:
-        raise UsageError(f"{name}={wanted!r}: {name} is a number") from error
-    return _flags(pc.is_in(column.cast(pa.float64()), value_set=pa.array(values, pa.float64())))
+    def _like(self, name: str, test: Callable[[str], bool]) -> pc.Expression:
+        texts = self._distinct(name)
+        found = [number for number, text in enumerate(texts) if test(text)]
+        return pc.field(f"number of {name}").isin(pa.array(found, pa.int32()))
 
-
-def _in_json(column: pa.ChunkedArray, key: str, test: Callable[[str], bool]) -> np.ndarray:
-    def matches(text: str) -> bool:
-        decoded = decode_json(text)
-        if key not in decoded:
-            return False
-        value = decoded[key]  # JSON has lists only, also for tuples
-        return test(_command_line_text(value)) or (
-            isinstance(value, list) and test(str(tuple(value)))
-        )
-
-    return _texts(column, matches)
+    def _distinct(self, name: str) -> list[str]:
+        if name not in self._texts:
+            numbers, self._texts[name] = encode_texts(self.table[name])
+            self.columns[f"number of {name}"] = numbers.astype(np.int32, copy=False)
+        return self._texts[name]
 
 
 def _test(wanted: Any) -> Callable[[str], bool]:
@@ -234,6 +315,59 @@ def _command_line_text(value: Any) -> str:
     return "" if value is None else str(value)
 
 
+# -- selections as text ---------------------------------------------------------------------------
+
+
+def parse_selection(text: str) -> dict[str, Any]:
+    """Return a selection as arguments of `Store.runs`.
+
+    Examples
+    --------
+    >>> parse_selection("env:main,tag:variant=A,since:7d")
+    {'environment': 'main', 'tags': {'variant': 'A'}, 'since': '7d'}
+    """
+    filters: dict[str, Any] = {}
+    for part in _parts(text):
+        key, colon, value = (word.strip() for word in part.partition(":"))
+        if not colon or not value:
+            raise InvalidSelectionError(
+                f"selection {text!r}: {part!r} must be KEY:VALUE, as in env:main"
+            )
+        target = filters
+        if key in PAIR_KEYS:
+            name, equals, value = value.partition("=")
+            if not equals:
+                raise InvalidSelectionError(
+                    f"selection {text!r}: {part!r} must be {key}:NAME=VALUE"
+                )
+            target = filters.setdefault(PAIR_KEYS[key], {})
+        elif key in KEYS:
+            name = KEYS[key].argument
+        else:
+            known = [*KEYS, *PAIR_KEYS]
+            hint = did_you_mean(key, known, f"use {', '.join(known)}")
+            raise InvalidSelectionError(f"selection {text!r}: unknown key {key!r}: {hint}")
+        if name in target:
+            raise InvalidSelectionError(f"selection {text!r}: {name} is given twice")
+        target[name] = value
+    return filters
+
+
+def _parts(text: str) -> list[str]:
+    """Split at commas, except those in a value: in brackets, or without a key after them."""
+    parts: list[list[str]] = []
+    pairs = tuple(f"{key}:" for key in PAIR_KEYS)
+    for part in split_at_commas(text):
+        key, colon, _ = part.partition(":")
+        is_part = bool(colon) and key.strip() in (*KEYS, *PAIR_KEYS)
+        in_pair = parts and parts[-1][0].startswith(pairs)
+        if parts and not is_part and (in_pair or not colon):
+            parts[-1].append(part)
+        else:
+            parts.append([part])
+    return [",".join(part) for part in parts]
+
+
 # -- names that a user gives -----------------------------------------------------------------------
 
 
@@ -242,10 +376,11 @@ def check_names(table: pa.Table, filters: Mapping[str, Any], fields: Collection[
     if not table.num_rows:
         return
     others = [name for name in filters if name not in fields]
+    tags, params = PAIR_KEYS.values()
     for columns, names, noun in (
-        (("tags", "params"), others, "field, tag or parameter"),
-        (("tags",), _names(filters, "tags"), "tag"),
-        (("params",), _names(filters, "params"), "parameter"),
+        ((tags, params), others, "field, tag or parameter"),
+        ((tags,), _names(filters, tags), "tag"),
+        ((params,), _names(filters, params), "parameter"),
     ):
         keys = {key for column in columns for key in _keys(table[column])} if names else set()
         for name in names:

@@ -6,9 +6,9 @@ accept      a change is intended; used by the ledger of regressions, changes no 
 rename      a workload, parameter or environment has a new name
 undo        cancels a mark (also an undo)
 
-A mark is a JSON object in ``marks/<id>.json``: kind, reason, by, and the selected runs: runs (ids),
-workload (name or glob), where (field or tag -> value), since, before. Marks are applied in the
-order of their ids, which is the order of time, so that copies of a store agree.
+A mark is a JSON object in ``marks/<id>.json``: kind, reason, by, and which runs are meant, as in
+`benchkit.store.filters.Selection`. Marks are applied in the order of their ids, which is the order
+of time, so that copies of a store agree.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ from benchkit.errors import UsageError, did_you_mean
 from benchkit.measure.arguments import list_of
 from benchkit.measure.run_ids import new_id
 from benchkit.store.arrow import decode_texts, encode_texts
-from benchkit.store.filters import columns_needed, matching, parse_moment
-from benchkit.store.schema import METRICS
+from benchkit.store.filters import SELECTORS, Selection, matching, parse_moment
+from benchkit.store.index import Index
+from benchkit.store.schema import MARK_COLUMNS, METRICS
 from benchkit.store.storage import encode_object
 from benchkit.values import decode_json
 
 __all__ = [
     "KINDS",
-    "MARK_COLUMNS",
     "RENAMED_FIELDS",
     "active_marks",
     "apply_marks",
+    "check_matches",
     "encode_mark",
     "mark_columns",
     "new_mark",
 ]
 
-_SELECTORS = ("runs", "workload", "where", "since", "before")
 _REQUIRED = {
     "accept": ("workload",),
     "bankruptcy": ("before",),
@@ -50,16 +50,14 @@ _REQUIRED = {
     "undo": ("mark",),
 }
 _ALLOWED = {
-    "accept": (*_SELECTORS, "metric", "at"),
-    "bankruptcy": _SELECTORS,
-    "exclude": _SELECTORS,
+    "accept": (*SELECTORS, "metric", "at"),
+    "bankruptcy": SELECTORS,
+    "exclude": SELECTORS,
     "rename": ("from", "to", "field", "workload"),
     "undo": ("mark",),
 }
 #: Kinds of marks.
 KINDS = tuple(_REQUIRED)
-#: Columns that `apply_marks` adds.
-MARK_COLUMNS = ("comparable", "reason")
 #: Values of ``field`` of a rename; default `workload`.
 RENAMED_FIELDS = ("workload", "parameter", "environment")
 
@@ -78,8 +76,8 @@ def new_mark(kind: str, *, reason: str = "", by: str = "", **what: Any) -> dict[
     missing = [name for name in _REQUIRED[kind] if not what.get(name)]
     if missing:
         raise UsageError(f"mark {kind}: {', '.join(missing)} is missing")
-    if kind == "exclude" and not any(what.get(name) for name in _SELECTORS):
-        raise UsageError(f"mark exclude: select runs by {', '.join(_SELECTORS)}")
+    if kind == "exclude" and not any(what.get(name) for name in SELECTORS):
+        raise UsageError(f"mark exclude: select runs by {', '.join(SELECTORS)}")
     if kind == "rename" and what.setdefault("field", "workload") not in RENAMED_FIELDS:
         raise UsageError(f"mark rename: field must be one of {', '.join(RENAMED_FIELDS)}")
     metric = what.get("metric")
@@ -124,10 +122,34 @@ def mark_columns(marks: Iterable[Mapping[str, Any]]) -> set[str]:
         if mark.get("kind") == "rename":
             columns |= {"workload", "category", "params", "environment"}
         elif mark.get("kind") in ("bankruptcy", "exclude"):
-            where = mark.get("where")
-            columns |= {"id", "workload", "started"}
-            columns |= columns_needed(where if isinstance(where, Mapping) else ())
+            columns |= Selection.from_mark(mark).columns
     return columns
+
+
+def check_matches(
+    index: Index, mark: Mapping[str, Any], marks: Iterable[Mapping[str, Any]]
+) -> None:
+    """Raise if the names in a new mark match no run, neither as stored nor after renames."""
+    where = dict(mark.get("where") or {})
+    workload = mark.get("workload")
+    if mark["kind"] == "rename" and mark["field"] == "environment":
+        where["environment"] = mark["from"]
+    elif mark["kind"] == "rename" and mark["field"] == "workload":
+        workload = mark["from"]
+    if mark["kind"] == "undo" or not (where or workload):
+        return
+    active = active_marks(marks)
+    selection = Selection(workload=workload, where=where)
+    stored = index.table({"workload"} | selection.columns | mark_columns(active))
+    tables = [stored, apply_marks(stored, active)]
+    if not stored.num_rows or any(matching(table, selection).any() for table in tables):
+        return
+    wanted = ", ".join(f"{name}={value}" for name, value in where.items())
+    names = [str(name) for table in tables for name in table["workload"].unique().to_pylist()]
+    names += [name.partition("[")[0] for name in names]
+    hint = did_you_mean(str(workload), names, "see `benchkit list runs`")
+    what = f"{workload!r} {wanted}".strip() if workload else wanted
+    raise UsageError(f"mark {mark['kind']}: {what}: matches no runs: {hint}")
 
 
 def apply_marks(table: pa.Table, marks: Iterable[Mapping[str, Any]]) -> pa.Table:
@@ -139,8 +161,7 @@ def apply_marks(table: pa.Table, marks: Iterable[Mapping[str, Any]]) -> pa.Table
             if mark.get("kind") == "rename":
                 table = _rename(table, mark)
             elif mark.get("kind") in ("bankruptcy", "exclude"):
-                selection = {k: mark[k] for k in _SELECTORS if mark.get(k) is not None}
-                selected = matching(table, **selection)
+                selected = matching(table, Selection.from_mark(mark))
                 comparable &= ~selected
                 reason[selected] = len(reasons)
                 reasons.append(str(mark.get("reason") or mark["kind"]))
@@ -158,7 +179,7 @@ def _rename(table: pa.Table, mark: Mapping[str, Any]) -> pa.Table:
     if mark.get("field", "workload") == "environment":
         return _change(table, "environment", lambda name: new if name == old else name)
     if mark.get("field", "workload") == "parameter":
-        selected = matching(table, workload=mark.get("workload"))
+        selected = matching(table, Selection(workload=mark.get("workload")))
         table = _change(
             table,
             "workload",

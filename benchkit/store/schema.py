@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 from benchkit.store.tables import read_table
 
 __all__ = [
+    "MARK_COLUMNS",
     "METRICS",
     "OUTCOMES",
     "RECORD_FIELDS",
@@ -64,3 +65,6 @@ METRICS = {row["name"]: _metric(**row) for row in read_table("metrics")}
 #: The record: one flat JSON object per run, the row of the store's index. Name -> dtype, where
 #: `json` is a string that holds JSON. Every metric is a field too (float64, missing if unknown).
 RECORD_FIELDS: dict[str, str] = {row["name"]: row["dtype"] for row in read_table("record_fields")}
+
+#: Columns of a table of runs that are computed from the marks, see `benchkit.store.marks`.
+MARK_COLUMNS = ("comparable", "reason")

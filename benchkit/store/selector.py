@@ -1,4 +1,4 @@
-"""Parse selections of runs such as ``env:main,since:7d``, as in `benchkit compare`."""
+"""Read the runs that texts such as ``env:main,since:7d`` select, as in `benchkit compare`."""
 
 from __future__ import annotations
 
@@ -7,77 +7,12 @@ from typing import Any
 
 import pandas as pd
 
-from benchkit.errors import InvalidSelectionError, NotEnoughRuns, did_you_mean
+from benchkit.errors import NotEnoughRuns, did_you_mean
+from benchkit.store.filters import KEYS, PAIR_KEYS, parse_selection
 from benchkit.store.store import Store
 from benchkit.values import decode_json, split_at_commas
 
-__all__ = ["explain_no_runs", "pair_workloads", "parse_selection", "select_runs", "select_sets"]
-
-#: Keys of a selection -> arguments of `Store.runs`.
-_FIELDS = {
-    "env": "environment",
-    "environment": "environment",
-    "experiment": "experiment",
-    "arm": "arm",
-    "workload": "workload",
-    "category": "category",
-    "host": "host",
-    "dask": "dask",
-    "distributed": "distributed",
-    "python": "python",
-    "commit": "git_commit",
-    "outcome": "outcome",
-    "since": "since",
-    "until": "until",
-}
-
-
-def parse_selection(text: str) -> dict[str, Any]:
-    """Return a selection as arguments of `Store.runs`.
-
-    Examples
-    --------
-    >>> parse_selection("env:main,tag:variant=A,since:7d")
-    {'environment': 'main', 'tags': {'variant': 'A'}, 'since': '7d'}
-    """
-    filters: dict[str, Any] = {}
-    for part in _parts(text):
-        key, colon, value = (word.strip() for word in part.partition(":"))
-        if not colon or not value:
-            raise InvalidSelectionError(
-                f"selection {text!r}: {part!r} must be KEY:VALUE, as in env:main"
-            )
-        target = filters
-        if key in ("tag", "param"):
-            name, equals, value = value.partition("=")
-            if not equals:
-                raise InvalidSelectionError(
-                    f"selection {text!r}: {part!r} must be {key}:NAME=VALUE"
-                )
-            target = filters.setdefault(f"{key}s", {})
-        elif key in _FIELDS:
-            name = _FIELDS[key]
-        else:
-            hint = did_you_mean(key, [*_FIELDS, "tag", "param"], f"use {', '.join(_FIELDS)}, tag")
-            raise InvalidSelectionError(f"selection {text!r}: unknown key {key!r}: {hint}")
-        if name in target:
-            raise InvalidSelectionError(f"selection {text!r}: {name} is given twice")
-        target[name] = value
-    return filters
-
-
-def _parts(text: str) -> list[str]:
-    """Split at commas, except those in a value: in brackets, or without a key after them."""
-    parts: list[list[str]] = []
-    for part in split_at_commas(text):
-        key, colon, _ = part.partition(":")
-        is_part = key.strip() in (*_FIELDS, "tag", "param") if colon else False
-        in_tag = parts and parts[-1][0].startswith(("tag:", "param:"))
-        if parts and not is_part and (in_tag or not colon):
-            parts[-1].append(part)
-        else:
-            parts.append([part])
-    return [",".join(part) for part in parts]
+__all__ = ["explain_no_runs", "pair_workloads", "select_runs", "select_sets"]
 
 
 def select_runs(store: Store, text: str, columns: Sequence[str] | None = None) -> pd.DataFrame:
@@ -86,8 +21,8 @@ def select_runs(store: Store, text: str, columns: Sequence[str] | None = None) -
     if filters.get("experiment") == "latest":
         experiments = store.runs(columns=["experiment", "started"])["experiment"].dropna()
         filters["experiment"] = str(experiments.iloc[-1]) if len(experiments) else "none"
-    for name in ("experiment", "git_commit"):  # the beginning of an id or commit is enough
-        if name in filters and "*" not in filters[name]:
+    for name in {key.argument for key in KEYS.values() if key.by_beginning} & filters.keys():
+        if "*" not in filters[name]:
             filters[name] += "*"
     runs = store.runs(**filters, columns=columns)
     reason = explain_no_runs(store, filters) if runs.empty else ""
@@ -98,7 +33,7 @@ def select_runs(store: Store, text: str, columns: Sequence[str] | None = None) -
 
 def select_sets(store: Store, texts: Sequence[str]) -> dict[str, pd.DataFrame]:
     """Return the runs of several selections, to be compared workload by workload."""
-    names = {name for text in texts for name in parse_selection(text).get("params", {})}
+    names = {name for text in texts for name in parse_selection(text).get(PAIR_KEYS["param"], {})}
     sets = {text: select_runs(store, text) for text in texts}
     names = names.union(*map(_swept_parameters, sets.values()))
     return {text: _without_parameters(runs, names) for text, runs in sets.items()}
@@ -143,6 +78,8 @@ def explain_no_runs(store: Store, filters: Mapping[str, Any]) -> str:
         if name not in ("since", "until") and wanted is not None
         for key, value in (wanted.items() if isinstance(wanted, Mapping) else [("", wanted)])
     ]
+    words = {key.argument: word for word, key in reversed(KEYS.items())}
+    pairs = {column: word for word, column in PAIR_KEYS.items()}
     for name, key, value in single if len(store) else ():
         alone: dict[str, Any] = {name: {key: value} if key else value}
         if len(store.runs(columns=["id"], **alone)):
@@ -150,16 +87,11 @@ def explain_no_runs(store: Store, filters: Mapping[str, Any]) -> str:
         column = store.runs(columns=[name])[name].dropna()
         values = [decode_json(item).get(key) for item in column] if key else list(column)
         known = list(dict.fromkeys(str(item) for item in values if item is not None))
-        word = next((word for word, field in _FIELDS.items() if field == name), name)
-        what = f"{name[:-1]}:{key}={value}" if key else f"{word}:{str(value).removesuffix('*')}"
-        noun = f"values of {key}" if key else _PLURALS.get(name, f"{name}s")
+        word, value = pairs[name] if key else words[name], str(value)
+        what = f"{word}:{key}={value}" if key else f"{word}:{value.removesuffix('*')}"
+        noun = f"values of {key}" if key else KEYS[word].plural
         more = f" and {len(known) - 8} more" if len(known) > 8 else ""
-        hint = did_you_mean(str(value), known, "")
+        hint = did_you_mean(value, known, "")
         shown = hint or f"{noun} here: {', '.join(known[-8:]) or 'none'}{more}"
         return f"{what} matches no runs{': ' if hint else '; '}{shown}"
     return ""
-
-
-#: Plurals that are not the name of the field with an s.
-_PLURALS = {"category": "categories", "dask": "releases of dask", "python": "releases of Python",
-            "distributed": "releases of distributed", "git_commit": "commits"}  # fmt: skip

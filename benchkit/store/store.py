@@ -34,8 +34,9 @@ from benchkit.store.artifacts import artifact_files
 from benchkit.store.bucket import open_files
 from benchkit.store.check import CheckReport, inspect_store
 from benchkit.store.filters import (
+    PAIR_KEYS,
+    Selection,
     check_names,
-    columns_needed,
     matching,
     parse_moment,
     row_condition,
@@ -51,9 +52,9 @@ from benchkit.store.manifest import (
     write_meta,
 )
 from benchkit.store.marks import (
-    MARK_COLUMNS,
     active_marks,
     apply_marks,
+    check_matches,
     encode_mark,
     mark_columns,
     new_mark,
@@ -68,7 +69,7 @@ from benchkit.store.runfile import (
     read_record,
     run_name,
 )
-from benchkit.store.schema import METRICS, RECORD_FIELDS
+from benchkit.store.schema import MARK_COLUMNS, METRICS, RECORD_FIELDS
 from benchkit.store.storage import RECORDINGS, in_parallel, unfinished_files
 from benchkit.table import Table
 
@@ -158,7 +159,7 @@ class Store:
         Parameters
         ----------
         run_ids : iterable of str
-            Ids as `open` accepts them.
+            Ids as `open` accepts them; raises the same errors.
         groups : collection of str, optional
             Read at least these groups of each run; by default all.
 
@@ -166,13 +167,6 @@ class Store:
         -------
         list of Run
             One run per id, in the same order.
-
-        Raises
-        ------
-        UnknownRun
-            No run has one of the ids, or several ids begin with it.
-        UnreadableRun
-            A file is damaged.
         """
         ids = [self.resolve(run_id) for run_id in list_of(run_ids, "run_ids")]
         self.files.fetch(map(run_name, ids))
@@ -184,17 +178,12 @@ class Store:
         Parameters
         ----------
         run_id : str
-            An id as `open` accepts it.
+            An id as `open` accepts it; raises the same errors.
 
         Returns
         -------
         Path
             The file.
-
-        Raises
-        ------
-        UnknownRun
-            No run has this id, or several ids begin with it.
         """
         return self.files.path(run_name(self.resolve(run_id)))
 
@@ -204,19 +193,12 @@ class Store:
         Parameters
         ----------
         run_id : str
-            An id as `open` accepts it.
+            An id as `open` accepts it; raises the same errors.
 
         Returns
         -------
         list of Path
             Files, sorted; empty if there are none.
-
-        Raises
-        ------
-        UnknownRun
-            No run has this id, or several ids begin with it.
-        UnreadableRun
-            The file of the run is damaged.
         """
         return artifact_files(self.files, self.resolve(run_id))
 
@@ -356,18 +338,21 @@ class Store:
             raise UsageError(f"runs have no field {name!r}: {hint}")
         marks = active_marks(self.marks())
         since, until = (None if t is None else parse_moment(t) for t in (since, until))
-        self._check_names(filters, fields, marks)
-        reads = columns_needed(filters) | mark_columns(marks)
-        reads |= {"workload"} if workload is not None else set()
-        reads |= {"started"} if since or until or not reads else set()
+        if any(name not in fields or isinstance(filters[name], Mapping) for name in filters):
+            names = {*PAIR_KEYS.values(), *mark_columns(marks)}
+            table = self.index.select(names, lambda table: (table, None, names))
+            check_names(apply_marks(table, marks), filters, fields)
+        stored = Selection(workload=workload, where=filters, since=since, before=until)
+        reads = (stored.columns | mark_columns(marks)) or {"started"}
+        if comparable is not None:  # a column that the marks add
+            filters = {**filters, "comparable": comparable}
+        selection = replace(stored, where=filters)
 
         orders: dict[int, np.ndarray | None] = {}  # of so many rows; repeated ones are left out
 
         def choose(table: pa.Table) -> tuple[pa.Table, np.ndarray, Collection[str] | None]:
             table = apply_marks(table, marks)
-            keep = matching(table, workload=workload, since=since, before=until, where=filters)
-            if comparable is not None:
-                keep &= table["comparable"].to_numpy() == comparable
+            keep = matching(table, selection)
             if columns is None or "started" not in reads:
                 return table, keep, None if columns is None else {"id", "started", *columns}
             started = table.select(["started"])
@@ -379,8 +364,7 @@ class Store:
                 return table, keep, {"id", "started", *columns}
             return table, keep, {"started", *columns}
 
-        where = row_condition(workload=workload, since=since, before=until, marks=marks)
-        table = self.index.select(reads, choose, where)
+        table = self.index.select(reads, choose, row_condition(stored, marks))
         n_rows = table.num_rows
         order = orders[n_rows] if n_rows in orders else order_by_time(table)
         if order is not None:
@@ -390,14 +374,6 @@ class Store:
         if columns is not None:
             table = table.select(list(dict.fromkeys(columns)))
         return table_to_frame(table)
-
-    def _check_names(
-        self, filters: Mapping[str, Any], fields: Sequence[str], marks: Sequence[Mapping[str, Any]]
-    ) -> None:
-        if any(name not in fields or isinstance(filters[name], Mapping) for name in filters):
-            names = {"tags", "params", *mark_columns(marks)}
-            table = self.index.select(names, lambda table: (table, None, names))
-            check_names(apply_marks(table, marks), filters, fields)
 
     def _field_names(self, requested: set[str]) -> list[str]:
         fields = [*RECORD_FIELDS, *METRICS, *MARK_COLUMNS]
@@ -588,7 +564,7 @@ class Store:
         reason, by : str
             Reason and author.
         **what
-            Selection: ``runs`` (ids or beginnings of ids), ``workload``, ``where``, ``since``,
+            Which runs: ``runs`` (ids or beginnings of ids), ``workload``, ``where``, ``since``,
             ``before``; for a rename ``from_``, ``to`` and ``field``; for an undo ``mark``.
 
         Returns
@@ -612,36 +588,10 @@ class Store:
         if kind == "undo" and not (is_id(undone) and self.files.exists(f"marks/{undone}.json")):
             raise UsageError(f"mark undo: no mark {undone!r} in {self.path}")
         data = encode_mark(mark)
-        self._check_mark(mark)
+        check_matches(self.index, mark, self.marks())
         self.create()
         self.files.create(f"marks/{mark['id']}.json", data)
         return str(mark["id"])
-
-    def _check_mark(self, mark: Mapping[str, Any]) -> None:
-        """Raise if the names in a mark match no run, neither as stored nor after renames."""
-        where = dict(mark.get("where") or {})
-        workload = mark.get("workload")
-        if mark["kind"] == "rename" and mark["field"] == "environment":
-            where["environment"] = mark["from"]
-        elif mark["kind"] == "rename" and mark["field"] == "workload":
-            workload = mark["from"]
-        if mark["kind"] == "undo" or not (where or workload):
-            return
-        marks = active_marks(self.marks())
-        columns = {"id", "started", "category", "environment", "params", "workload"}
-        columns |= columns_needed(where) | mark_columns(marks)
-        stored = self.index.table(columns)
-        tables = [stored, apply_marks(stored, marks)]
-        if not stored.num_rows or any(
-            matching(table, workload=workload, where=where).any() for table in tables
-        ):
-            return
-        wanted = ", ".join(f"{name}={value}" for name, value in where.items())
-        names = [str(name) for table in tables for name in table["workload"].unique().to_pylist()]
-        names += [name.partition("[")[0] for name in names]
-        hint = did_you_mean(str(workload), names, "see `benchkit list runs`")
-        what = f"{workload!r} {wanted}".strip() if workload else wanted
-        raise UsageError(f"mark {mark['kind']}: {what}: matches no runs: {hint}")
 
     def copy(self, to: Store | str | Path) -> int:
         """Copy all runs, marks and experiments to another store, without drafts and other files.

@@ -8,7 +8,13 @@ import pytest
 
 from benchkit.errors import UsageError
 from benchkit.store.arrow import records_to_table
-from benchkit.store.filters import check_names, matching, parse_moment, workload_matcher
+from benchkit.store.filters import (
+    Selection,
+    check_names,
+    matching,
+    parse_moment,
+    workload_matcher,
+)
 
 MIDNIGHT = datetime(2026, 8, 1, tzinfo=timezone.utc)
 
@@ -125,7 +131,7 @@ def table():
     ],
 )
 def test_matching_combines_all_filters(table, selection, ids):
-    matched = table["id"].to_numpy()[matching(table, **selection)]
+    matched = table["id"].to_numpy()[matching(table, Selection(**selection))]
 
     assert "".join(matched) == ids
 
@@ -140,7 +146,7 @@ def test_matching_combines_all_filters(table, selection, ids):
 )
 def test_matching_rejects_values_of_wrong_type(table, where, message):
     with pytest.raises(UsageError, match=message):
-        matching(table, where=where)
+        matching(table, Selection(where=where))
 
 
 def test_check_names_suggests_nearest_name():

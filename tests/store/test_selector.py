@@ -3,7 +3,8 @@ import json
 import pytest
 
 from benchkit.errors import InvalidSelectionError, NotEnoughRuns, UsageError
-from benchkit.store.selector import pair_workloads, parse_selection, select_runs, select_sets
+from benchkit.store.filters import parse_selection
+from benchkit.store.selector import pair_workloads, select_runs, select_sets
 
 
 def test_select_runs_applies_filters(filled):

@@ -48,7 +48,7 @@ from benchkit.show.plots.base import (
 )
 from benchkit.show.plots.sparkline import BETTER, WORSE
 from benchkit.show.theme import SERIES
-from benchkit.store.filters import matching
+from benchkit.store.filters import PAIR_KEYS, Selection, matching
 from benchkit.store.marks import mark_columns
 from benchkit.store.schema import METRICS
 
@@ -81,8 +81,6 @@ _OVER_LINES = {"line_policy": "interp"}
 _UPRIGHT: dict[str, Any] = {"x0": "x", "y0": "bottom", "x1": "x", "y1": "top"}
 #: Width of the label of a change, as a share of the figure.
 LABEL_WIDTH = 0.1
-#: Fields of a mark that select its runs.
-_SELECTORS = ("runs", "workload", "where", "since", "before")
 
 
 def history_plot(
@@ -487,12 +485,11 @@ def draw_restarts(
 
 def _selects_any(mark: Mapping[str, Any], runs: pd.DataFrame) -> bool:
     """Return whether a mark selects any of these runs, by the same rules as `apply_marks`."""
-    selectors = {name: mark[name] for name in _SELECTORS if mark.get(name) is not None}
-    columns = runs.assign(**{name: "" for name in ("tags", "params") if name not in runs})
+    columns = runs.assign(**{name: "" for name in PAIR_KEYS.values() if name not in runs})
     columns = columns.drop(columns=["night", "key"])  # columns of the history: positions, not tags
-    names = mark_columns([mark]) & set(columns)
+    names = ({"workload"} | mark_columns([mark])) & set(columns)
     try:
         table = pa.table({name: pa.array(list(columns[name]), from_pandas=True) for name in names})
-        return bool(matching(table, **selectors).any())
+        return bool(matching(table, Selection.from_mark(mark)).any())
     except (UsageError, KeyError, TypeError, ValueError):  # handwritten; `apply_marks` warns
         return False

@@ -17,7 +17,7 @@ from benchkit.show.dashboard.compare import page as compare_page
 from benchkit.show.dashboard.compare import table as compare_table
 from benchkit.show.dashboard.compare.page import EXAMPLES
 from benchkit.show.dashboard.components.ui import guard
-from benchkit.store.selector import parse_selection
+from benchkit.store.filters import parse_selection
 from benchkit.store.store import Store
 from validation.dashboard_server import (
     READY,

@@ -31,9 +31,8 @@ from benchkit.analysis.run.timeline import TaskTimeline
 from benchkit.errors import BenchkitError
 from benchkit.experiment.paths import collect_workloads
 from benchkit.measure.discovery import Collection
-from benchkit.store.marks import MARK_COLUMNS
 from benchkit.store.run import Run
-from benchkit.store.schema import METRICS, RECORD_FIELDS
+from benchkit.store.schema import MARK_COLUMNS, METRICS, RECORD_FIELDS
 from benchkit.store.storage import in_parallel
 from benchkit.store.store import Store
 
