@@ -34,6 +34,7 @@ from benchkit.measure.settings import setting
 from benchkit.store.files import LocalFiles
 from benchkit.store.runfile import is_whole
 from benchkit.store.storage import PARALLEL, RECORDINGS, Files, in_parallel, unfinished_files
+from benchkit.whole_file import drafted
 from benchkit.working_folder import cache_folder
 
 __all__ = ["BucketFiles", "open_files"]
@@ -435,16 +436,14 @@ class FileCache:
     def put(self, name: str, data: bytes, *, keep: bool = True) -> Path:
         """Write a copy."""
         path = self.folder / name
-        draft = path.with_name(f".{uuid4().hex}.tmp")
         digest = sha256(data).hexdigest() if keep else ""
         self._verified.discard(name)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             for target, content in ((_digest_file(path), digest.encode()), (path, data)):
-                draft.write_bytes(content)
-                draft.replace(target)
+                with drafted(target, durable=False) as draft:
+                    draft.write_bytes(content)
         except OSError as error:
-            draft.unlink(missing_ok=True)
             raise StoreError(
                 f"{path}: no local copy could be written: {error.strerror or error}: "
                 "free space there, or set BENCHKIT_CACHE to another folder"

@@ -5,30 +5,20 @@ Every file is written as a draft first and then moved to its name, durably and a
 
 from __future__ import annotations
 
-import errno
 import os
-import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from hashlib import sha256
 from pathlib import Path
-from uuid import uuid4
 
 from benchkit.errors import AlreadyStored, StoreError
 from benchkit.measure.recording import file_system_time
 from benchkit.store.storage import Files, unfinished_files
+from benchkit.whole_file import drafted, make_folder, sync_folder
 
 __all__ = ["LocalFiles"]
 
 #: Age in s after which an unfinished write is abandoned; a write takes seconds.
 STALE_AFTER_S = 24 * 3600
-#: Seconds to wait for the claim of another writer on file systems without hard links; it holds the
-#: claim for some ms, unless it was killed.
-CLAIM_WAIT_S = 10.0
-#: Error numbers of `os.link` on file systems without hard links.
-_NO_HARD_LINK_ERRORS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
-#: ERROR_INVALID_FUNCTION: the error of Windows for these (FAT, exFAT).
-_NO_HARD_LINK_WINDOWS_ERROR = 1
 
 
 class LocalFiles(Files):
@@ -59,70 +49,24 @@ class LocalFiles(Files):
         pass
 
     def create(self, name: str, data: bytes) -> None:
-        self._write(name, data, self._publish_draft)
+        self._write(name, data, replace=False)
 
     def replace(self, name: str, data: bytes) -> None:
-        self._write(name, data, os.replace)
+        self._write(name, data, replace=True)
 
-    def _write(self, name: str, data: bytes, move: Callable[[Path, Path], object]) -> None:
-        draft, final = self.root / "tmp" / uuid4().hex, self.root / name
+    def _write(self, name: str, data: bytes, *, replace: bool) -> None:
+        drafts, final = self.root / "tmp", self.root / name
         try:
-            _make_folder(draft.parent)
-            _make_folder(final.parent)
-            with draft.open("xb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            move(draft, final)
-            _sync_folder(final.parent)
+            make_folder(drafts)
+            make_folder(final.parent)
+            with drafted(final, folder=drafts, replace=replace) as draft:
+                draft.write_bytes(data)
         except FileExistsError as error:
             raise AlreadyStored(name) from error
         except OSError as error:
             raise StoreError(
                 f"{final}: could not be written: {error.strerror or error}; no partial file remains"
             ) from error
-        finally:
-            with suppress(OSError):  # a full disk must not hide the first error
-                draft.unlink()
-
-    def _publish_draft(self, draft: Path, final: Path) -> None:
-        """Move a complete draft to its name atomically; fail if the name exists."""
-        try:
-            os.link(draft, final)  # os.rename would replace a file
-        except FileExistsError:
-            # NFS can lose the reply to a successful link and send the request again.
-            if draft.stat().st_nlink == 1 or not final.samefile(draft):
-                raise
-        except OSError as error:
-            windows_error = getattr(error, "winerror", None)
-            if (
-                error.errno not in _NO_HARD_LINK_ERRORS
-                and windows_error != _NO_HARD_LINK_WINDOWS_ERROR
-            ):
-                raise
-            self._rename_without_replacing(draft, final)
-
-    def _rename_without_replacing(self, draft: Path, final: Path) -> None:
-        # The claim file is a lock. Reserving the final name with an empty file would leave a
-        # partial file if the process were killed here.
-        claim = draft.parent / f"{sha256(str(final).encode()).hexdigest()}.claim"
-        until = time.monotonic() + CLAIM_WAIT_S
-        while True:
-            try:
-                claim.touch(exist_ok=False)
-                break
-            except FileExistsError:
-                if final.exists():
-                    raise
-                if time.monotonic() > until:
-                    claim.unlink(missing_ok=True)
-                time.sleep(0.01)
-        try:
-            if final.exists():
-                raise FileExistsError(final)
-            os.rename(draft, final)
-        finally:
-            claim.unlink(missing_ok=True)
 
     def read(self, name: str) -> bytes:
         return (self.root / name).read_bytes()
@@ -159,10 +103,10 @@ class LocalFiles(Files):
 
     def move(self, name: str, to: str) -> None:
         try:
-            _make_folder((self.root / to).parent)
+            make_folder((self.root / to).parent)
             with suppress(FileNotFoundError):
                 os.rename(self.root / name, self.root / to)
-            _sync_folder((self.root / to).parent)
+            sync_folder((self.root / to).parent)
         except OSError as error:
             raise StoreError(f"{self.root / name}: not moved to {to}: {error.strerror}") from error
 
@@ -180,26 +124,3 @@ class LocalFiles(Files):
         with suppress(FileNotFoundError):
             return (self.root / name).stat().st_size
         return 0
-
-
-def _make_folder(folder: Path) -> None:
-    """Create a folder and its parents durably (fsync)."""
-    if folder.is_dir():
-        return
-    _make_folder(folder.parent)
-    with suppress(FileExistsError):
-        folder.mkdir()
-    if not folder.is_dir():
-        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder))
-    _sync_folder(folder.parent)
-
-
-def _sync_folder(folder: Path) -> None:
-    """Flush the entries of a folder to disk."""
-    if os.name == "nt":  # Windows cannot open folders and needs no fsync
-        return
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -4,12 +4,10 @@ import errno
 import os
 import threading
 import time
-from hashlib import sha256
 
 import pytest
 
 from benchkit.errors import AlreadyStored, StoreError
-from benchkit.store import files as module
 from benchkit.store.files import LocalFiles
 
 
@@ -45,7 +43,7 @@ def test_create_rejects_existing_name(files):
 @pytest.mark.parametrize("has_links", [True, False])
 def test_create_succeeds_for_one_of_concurrent_writers(files, monkeypatch, has_links):
     if not has_links:
-        monkeypatch.setattr(module.os, "link", no_hard_links)
+        monkeypatch.setattr(os, "link", no_hard_links)
     barrier, successes, failures = threading.Barrier(8), [], []
 
     def write(number):
@@ -68,36 +66,11 @@ def test_create_succeeds_for_one_of_concurrent_writers(files, monkeypatch, has_l
     assert files.list("tmp") == []
 
 
-def test_create_without_hard_links_replaces_nothing(files, monkeypatch):
-    monkeypatch.setattr(module.os, "link", no_hard_links)
-
-    files.create("a.txt", b"first")
-    with pytest.raises(AlreadyStored):
-        files.create("a.txt", b"second")
-
-    assert files.read("a.txt") == b"first"
-    assert files.list("tmp") == []
-
-
-def test_create_accepts_link_whose_reply_was_lost(files, monkeypatch):
-    link = os.link
-
-    def reply_lost(source, target):
-        link(source, target)
-        raise FileExistsError(target)  # NFS retries and finds its own link
-
-    monkeypatch.setattr(module.os, "link", reply_lost)
-
-    files.create("a.txt", b"data")
-
-    assert files.read("a.txt") == b"data"
-
-
 def test_create_on_full_disk_leaves_nothing(files, monkeypatch):
     def full(_):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(module.os, "fsync", full)
+    monkeypatch.setattr(os, "fsync", full)
     files.root.mkdir()
     (files.root / "tmp").mkdir()
 
@@ -173,40 +146,3 @@ def test_leftovers_are_old_unfinished_writes(files):
     os.utime(files.root / "tmp" / "old", (day_ago, day_ago))
 
     assert files.leftovers() == ["tmp/old"]
-
-
-def test_create_replaces_claim_of_killed_writer(files, monkeypatch):
-    monkeypatch.setattr(module.os, "link", no_hard_links)
-    monkeypatch.setattr(module, "CLAIM_WAIT_S", 0.02)
-    files.create("a.txt", b"first")
-    claim = sha256(str(files.root / "b.txt").encode()).hexdigest()
-    (files.root / "tmp" / f"{claim}.claim").touch()
-
-    files.create("b.txt", b"second")
-
-    assert files.read("b.txt") == b"second"
-    assert files.list("tmp") == []
-
-
-def test_create_on_fat_of_windows_replaces_nothing(files, monkeypatch):
-    def link(*_):
-        error = OSError(errno.EINVAL, "Incorrect function")
-        error.winerror = 1
-        raise error
-
-    monkeypatch.setattr(module.os, "link", link)
-    files.create("a.txt", b"first")
-    with pytest.raises(AlreadyStored):
-        files.create("a.txt", b"second")
-
-    assert files.read("a.txt") == b"first"
-
-
-def test_create_reports_invalid_link(files, monkeypatch):
-    def link(*_):
-        raise OSError(errno.EINVAL, "Invalid argument")
-
-    monkeypatch.setattr(module.os, "link", link)
-
-    with pytest.raises(StoreError, match="Invalid argument"):
-        files.create("a.txt", b"first")

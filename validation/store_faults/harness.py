@@ -28,8 +28,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from benchkit import whole_file
 from benchkit.errors import BenchkitError
-from benchkit.store import files, index
+from benchkit.store import index
 from benchkit.store.files import LocalFiles
 from benchkit.store.runfile import run_name
 from benchkit.store.store import Store
@@ -94,7 +95,7 @@ class Harness:
     ) -> None:
         self.folder, self.seed, self.open_files = folder, seed, open_files
         index.MAX_SEGMENTS = COMPACT_SEGMENTS
-        files.CLAIM_WAIT_S = 0.02
+        whole_file.CLAIM_WAIT_S = 0.02
         pa.set_cpu_count(1)  # threads make small reads slower
         self.templates: dict[str, Path] = {}
         self.content: dict[str, dict[str, str]] = {}

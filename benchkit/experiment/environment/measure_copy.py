@@ -7,13 +7,13 @@ must not import. The packages that run there are copied once per state of their 
 from __future__ import annotations
 
 import hashlib
-import os
 import shutil
+from contextlib import suppress
 from pathlib import Path
-from uuid import uuid4
 
 import benchkit
 from benchkit.measure.data.recipe import shipped_recipes
+from benchkit.whole_file import drafted
 from benchkit.working_folder import cache_folder
 
 __all__ = ["measured_folder"]
@@ -41,16 +41,11 @@ def measured_folder() -> Path:
     final = cache_folder() / "measured" / digest.hexdigest()[:16]
     if final.is_dir():
         return final
-    draft = final.with_name(f".draft-{uuid4().hex}")
-    for name, file in files.items():
-        target = draft / "benchkit" / name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(file, target)
-    try:
-        os.rename(draft, final)
-    except OSError:
-        # Another process made the same folder first.
-        shutil.rmtree(draft, ignore_errors=True)
-        if not final.is_dir():
-            raise
+    final.parent.mkdir(parents=True, exist_ok=True)
+    # FileExistsError: another process made the same folder first.
+    with suppress(FileExistsError), drafted(final, replace=False, durable=False) as draft:
+        for name, file in files.items():
+            target = draft / "benchkit" / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(file, target)
     return final

@@ -7,13 +7,10 @@ keeps the old site. The pages make no network requests.
 from __future__ import annotations
 
 import json
-import os
-import shutil
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 from benchkit import __version__
 from benchkit.analysis.regression.nights import night_notes
@@ -25,6 +22,7 @@ from benchkit.show.site.collect import SITE_METRICS, SiteData, collect_site, pag
 from benchkit.show.site.feeds import feed_items, json_feed, rss_feed
 from benchkit.show.templates import render_template
 from benchkit.store.store import Store
+from benchkit.whole_file import drafted
 
 __all__ = ["build_site"]
 
@@ -58,27 +56,17 @@ def build_site(
     if folder.exists() and any(folder.iterdir()) and not (folder / _MARKER).exists():
         raise UsageError(f"{folder}: contains files but no site; expected an empty folder")
     data = collect_site(store, metrics=metrics)
-    draft = folder.with_name(f".{folder.name}-{uuid4().hex[:8]}")
     try:
-        draft.mkdir(parents=True)
-        _Writer(data, draft, title, f"{address.rstrip('/')}/" if address else "").write()
-        _swap(draft, folder)
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with drafted(folder) as draft:
+            draft.mkdir()
+            _Writer(data, draft, title, f"{address.rstrip('/')}/" if address else "").write()
     except OSError as error:
         raise SiteError(
             f"{folder}: the site could not be written: {error.strerror or error}; "
             "an earlier site is unchanged"
         ) from error
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)
     return folder / "index.html"
-
-
-def _swap(draft: Path, folder: Path) -> None:
-    old = folder.with_name(f".{folder.name}-{uuid4().hex[:8]}-old")
-    if folder.exists():
-        os.replace(folder, old)
-    os.replace(draft, folder)
-    shutil.rmtree(old, ignore_errors=True)
 
 
 class _Writer:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import shutil
 import sqlite3
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
-from uuid import uuid4
 
 import pandas as pd
 
@@ -24,6 +21,7 @@ from benchkit.store.interchange.summaries import (
 from benchkit.store.interchange.trace import write_trace
 from benchkit.store.run import Run
 from benchkit.store.store import Store
+from benchkit.whole_file import drafted
 
 __all__ = ["RUN_FORMATS", "STORE_FORMATS", "export_run", "export_runs"]
 
@@ -93,15 +91,9 @@ def _format(path: Path, form: str | None, formats: dict[str, tuple[str, ...]]) -
 
 
 def _write_whole(path: Path, write: Callable[[Path], None]) -> None:
-    """Write a file or folder under another name and rename it when it is complete."""
-    suffix = "".join(path.suffixes[-2:])
-    draft = path.with_name(f".{uuid4().hex[:8]}-{path.name[:20]}{suffix}")
     try:
-        write(draft)
-        draft.replace(path)
+        with drafted(path, suffix="".join(path.suffixes[-2:])) as draft:
+            write(draft)
     except (sqlite3.Error, OSError) as error:
         reason = getattr(error, "strerror", None) or error
         raise UsageError(f"{path}: cannot be written: {reason}") from error
-    finally:
-        with suppress(OSError):  # a read-only folder must not hide the first error
-            shutil.rmtree(draft) if draft.is_dir() else draft.unlink(missing_ok=True)

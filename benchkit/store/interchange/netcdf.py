@@ -20,6 +20,7 @@ from benchkit.errors import InvalidImportError, UnreadableRun
 from benchkit.store.interchange.coiled import ImportReport
 from benchkit.store.runfile import check_size, encode_run, is_whole, open_run
 from benchkit.store.store import Store
+from benchkit.whole_file import drafted
 
 __all__ = ["import_netcdf"]
 
@@ -125,9 +126,8 @@ def _main(folder: str, paths: Sequence[str]) -> None:
         except Exception as error:
             print((str(error).strip().splitlines() or [type(error).__name__])[0], flush=True)
             return
-        draft = Path(folder, "draft")
-        draft.write_bytes(content)
-        draft.rename(Path(folder, f"{number}.nc"))
+        with drafted(Path(folder, f"{number}.nc"), durable=False) as draft:
+            draft.write_bytes(content)
 
 
 def _limit_cpu(seconds: int) -> None:

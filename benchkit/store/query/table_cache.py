@@ -15,10 +15,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchkit.errors import StoreError, UnreadableRun
 from benchkit.store.query.tables import SCHEMAS, run_tables
+from benchkit.whole_file import drafted
 from benchkit.working_folder import cache_folder
 
 if TYPE_CHECKING:  # a store imports this module
@@ -82,40 +84,33 @@ class TableCache:
 
     def _write(self, ids: Sequence[str]) -> list[str]:
         """Write a batch, and return a line per run that cannot be read."""
-        draft = self.folder / f"draft-{uuid4().hex}"
-        draft.mkdir(parents=True)
         problems = []
-        try:
-            with ExitStack() as stack:
-                writers = {
-                    name: stack.enter_context(
-                        pq.ParquetWriter(
-                            draft / f"{name}.parquet",
-                            schema,
-                            compression="lz4",
-                            use_dictionary=[
-                                field.name
-                                for field in schema
-                                if field.type not in ("double", "int64")
-                            ],
-                            use_byte_stream_split=[
-                                field.name for field in schema if field.type == "double"
-                            ],
-                        )
-                    )
-                    for name, schema in SCHEMAS.items()
-                }
-                for run_id in ids:
-                    try:
-                        tables = run_tables(self.store.open(run_id, _GROUPS))
-                    except UnreadableRun as error:
-                        problems.append(str(error))
-                        continue
-                    for name, table in tables.items():
-                        if table.num_rows:
-                            writers[name].write_table(table)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        final = self.folder / f"batch-{ids[0]}-{uuid4().hex[:8]}"
+        with drafted(final, durable=False) as draft, ExitStack() as stack:
+            draft.mkdir()
+            writers = {
+                name: stack.enter_context(_writer(draft / f"{name}.parquet", schema))
+                for name, schema in SCHEMAS.items()
+            }
+            for run_id in ids:
+                try:
+                    tables = run_tables(self.store.open(run_id, _GROUPS))
+                except UnreadableRun as error:
+                    problems.append(str(error))
+                    continue
+                for name, table in tables.items():
+                    if table.num_rows:
+                        writers[name].write_table(table)
             (draft / "runs.json").write_text(json.dumps({"ids": list(ids)}))
-            draft.rename(self.folder / f"batch-{ids[0]}-{uuid4().hex[:8]}")
-        finally:
-            shutil.rmtree(draft, ignore_errors=True)
         return problems
+
+
+def _writer(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
+    return pq.ParquetWriter(
+        path,
+        schema,
+        compression="lz4",
+        use_dictionary=[f.name for f in schema if f.type not in ("double", "int64")],
+        use_byte_stream_split=[f.name for f in schema if f.type == "double"],
+    )
