@@ -71,8 +71,7 @@ import numpy as np  # noqa: E402
 import xarray as xr  # noqa: E402
 from validation.synthetic_runs import make_run  # noqa: E402
 
-from benchkit.store.query.database import query  # noqa: E402
-from benchkit.store.query.table_cache import TableCache  # noqa: E402
+from benchkit.store.query import TableCache, query  # noqa: E402
 from benchkit.store.runfile import encode_tree  # noqa: E402
 from benchkit.store.store import Store  # noqa: E402
 

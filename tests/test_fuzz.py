@@ -24,7 +24,7 @@ from benchkit.measure.expression import matcher
 from benchkit.measure.run_ids import derived_id
 from benchkit.measure.workloads import Workload
 from benchkit.store.filters import parse_selection
-from benchkit.store.interchange.coiled_rows import TABLES
+from benchkit.store.interchange.coiled import TABLES
 from benchkit.store.interchange.results import import_results
 from benchkit.store.runfile import encode_tree, run_name
 from benchkit.store.selector import select_runs

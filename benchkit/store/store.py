@@ -59,7 +59,7 @@ from benchkit.store.marks import (
     mark_columns,
     new_mark,
 )
-from benchkit.store.query.database import MEMORY_LIMIT, TIMEOUT_S, query, rows_of_runs
+from benchkit.store.query import MEMORY_LIMIT, TIMEOUT_S, query, rows_of_runs
 from benchkit.store.run import Run
 from benchkit.store.runfile import (
     accepted_record,
@@ -656,7 +656,7 @@ class Store:
         ----------
         sql : str
             SQL of DuckDB over ``runs``, ``tasks``, ``task_groups``, ``transfers``, ``workers`` and
-            ``events``; see `benchkit.store.query.tables.SCHEMAS`.
+            ``events``; see `benchkit.store.query.SCHEMAS`.
         timeout_s : float or None, default 120.0
             The statement is stopped after this time in s.
         memory_limit : str or None, default "2GiB"

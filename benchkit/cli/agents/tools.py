@@ -291,7 +291,7 @@ class StoreTools:
         str
             JSON with the rows.
         """
-        from benchkit.store.query.database import query
+        from benchkit.store.query import query
 
         frame = query(self._store(), sql, limit=_MAX_ROWS + 1, **self._query_limits)
         rows = frame.to_dict("records")

@@ -37,8 +37,7 @@ def query_command(
       benchkit query --tables
     """
     from benchkit.cli.progress import bar
-    from benchkit.store.query.database import query
-    from benchkit.store.query.tables import SCHEMAS
+    from benchkit.store.query import SCHEMAS, query
     from benchkit.table import Table
 
     if tables:

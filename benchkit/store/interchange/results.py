@@ -18,8 +18,13 @@ from typing import Any
 
 from benchkit.errors import InvalidImportError
 from benchkit.measure.run_ids import derived_id
-from benchkit.store.interchange.coiled import ImportReport, import_sqlite, run_tree
-from benchkit.store.interchange.coiled_rows import parse_time, workload_of_test
+from benchkit.store.interchange.coiled import (
+    ImportReport,
+    import_sqlite,
+    parse_time,
+    run_tree,
+    workload_of_test,
+)
 from benchkit.store.interchange.netcdf import import_netcdf
 from benchkit.store.store import Store
 

@@ -6,8 +6,7 @@ import pandas as pd
 import pytest
 
 from benchkit.errors import InvalidImportError, UsageError
-from benchkit.store.interchange.coiled import import_sqlite
-from benchkit.store.interchange.coiled_rows import TABLES
+from benchkit.store.interchange.coiled import TABLES, import_sqlite
 from benchkit.store.interchange.export import export_runs
 from benchkit.store.store import Store
 

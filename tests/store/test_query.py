@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from benchkit.cli.main import benchkit as main
 from benchkit.errors import UsageError
-from benchkit.store.query.table_cache import TableCache
+from benchkit.store.query import TableCache
 from validation.synthetic_runs import make_run
 
 
