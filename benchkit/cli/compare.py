@@ -44,9 +44,10 @@ def compare_command(
     """Compare sets of runs in the store.
 
     SEL is one or more of these, separated by commas: `env:NAME`, `tag:NAME=VALUE`,
-    `param:NAME=VALUE`, `experiment:ID`, `arm:NAME`, `workload:GLOB`, `host:NAME`, `dask:VERSION`,
-    `commit:SHA`, `since:WHEN`, `until:WHEN`. Runs that were not interleaved can also differ
-    because the state of the machine changed.
+    `param:NAME=VALUE`, `experiment:ID`, `arm:NAME`, `workload:GLOB`, `category:NAME`, `host:NAME`,
+    `dask:VERSION`, `distributed:VERSION`, `python:VERSION`, `commit:SHA`, `outcome:NAME`,
+    `since:WHEN`, `until:WHEN`. Runs that were not interleaved can also differ because the state of
+    the machine changed.
 
     \b
     Examples:

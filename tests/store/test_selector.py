@@ -1,9 +1,12 @@
 import json
+import re
 
 import pytest
 
+from benchkit.cli.agents.tools import StoreTools
+from benchkit.cli.compare import compare_command
 from benchkit.errors import InvalidSelectionError, NotEnoughRuns, UsageError
-from benchkit.store.filters import parse_selection
+from benchkit.store.filters import KEYS, PAIR_KEYS, parse_selection
 from benchkit.store.selector import pair_workloads, select_runs, select_sets
 
 
@@ -37,6 +40,18 @@ def test_parse_selection_rejects_invalid_text(text, message):
         parse_selection(text)
 
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("help_text", [compare_command.help, StoreTools.list_rows.__doc__])
+def test_help_names_all_keys(help_text):
+    keys = {*KEYS, *PAIR_KEYS} - {"environment"}  # a longer word for env
+
+    assert [key for key in sorted(keys) if not re.search(rf"\b{key}\b", help_text)] == []
+
+
+def test_parse_selection_names_all_keys_for_an_unknown_one():
+    with pytest.raises(InvalidSelectionError, match=r"use env, .*, since, until, tag, param$"):
+        parse_selection("id:3")
 
 
 @pytest.mark.parametrize(

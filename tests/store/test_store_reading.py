@@ -167,6 +167,11 @@ def test_open_keeps_store_for_comparison_by_id(filled):
     assert first.compare(latest.id[:13]).equals(first.compare(latest))
 
 
+def test_runs_refuses_other_values_than_true_or_false(filled):
+    with pytest.raises(UsageError, match="comparable is true or false"):
+        filled.runs(comparable="yes")
+
+
 def test_runs_returns_fields_of_newer_benchkit(filled, make_run):
     run = make_run(groups=False, started="2026-08-09")
     record = json.loads(run.attrs["record"]) | {"joules": 3.5, "colour": "red"}
