@@ -21,7 +21,7 @@ from benchkit.analysis.changepoint.candidates import (
     find_short_candidates,
     recent_distances,
 )
-from benchkit.analysis.changepoint.rule import FEWEST_REFERENCE_NIGHTS
+from benchkit.analysis.changepoint.rule import MIN_REFERENCE_NIGHTS
 from benchkit.analysis.changepoint.scan import Events, LatestReference, scan, scan_nights
 from benchkit.errors import UsageError
 
@@ -295,7 +295,7 @@ class _Rows:
     @property
     def before_latest(self) -> NDArray[np.int64]:
         """Number of nights without the last one, and without that before it if enough remain."""
-        return self.length - np.where(self.length > FEWEST_REFERENCE_NIGHTS + 1, 2, 1)
+        return self.length - np.where(self.length > MIN_REFERENCE_NIGHTS + 1, 2, 1)
 
     def latest_night(self, reference: LatestReference) -> LatestNight:
         """Return the last night relative to a reference that ends before it."""
@@ -317,7 +317,7 @@ class _Rows:
         recent = np.full((self.n_series, self.n_nights), np.nan)
         recent_units = distance / reference.earlier_noise[row, None]
         recent[series[:, None], self.night[row[:, None], at]] = recent_units
-        short = np.isnan(change) & (n_before[series] < FEWEST_REFERENCE_NIGHTS)
+        short = np.isnan(change) & (n_before[series] < MIN_REFERENCE_NIGHTS)
         sign, short_ratio = find_short_candidates(self.y, self.length, row[short])
         candidate[series[short]] = sign
         # The build of the first night is the reference of a short series.

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from benchkit.analysis.changepoint.rule import FEWEST_REFERENCE_NIGHTS
+from benchkit.analysis.changepoint.rule import MIN_REFERENCE_NIGHTS
 from benchkit.analysis.changepoint.scan import DRIFT_NIGHTS, LatestReference
 
 __all__ = [
@@ -71,7 +71,7 @@ class LatestNight:
     @property
     def is_short(self) -> NDArray[np.bool_]:
         """Where a series has too few nights for a reference, shape (series,)."""
-        return np.isnan(self.units) & (self.n_before < FEWEST_REFERENCE_NIGHTS)
+        return np.isnan(self.units) & (self.n_before < MIN_REFERENCE_NIGHTS)
 
     @property
     def is_jump(self) -> NDArray[np.bool_]:

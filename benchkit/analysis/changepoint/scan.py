@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from benchkit.analysis.changepoint.rule import (
-    FEWEST_REFERENCE_NIGHTS,
+    MIN_REFERENCE_NIGHTS,
+    MIN_SHORT_CHANGE,
     REFRESH_NIGHTS,
     WINDOWS,
     Alarms,
@@ -37,19 +38,16 @@ Ints = NDArray[np.int64]
 #: Standard error of a median of two to five nights of normal noise, relative to that of a mean.
 MEDIAN_ERROR = 1.1
 #: Largest number of nights between the first night of a change and its detection.
-MOST_NIGHTS_BACK = 40
+MAX_NIGHTS_BACK = 40
 #: Consecutive nights at another level that end a recent change.
 END_NIGHTS = 3
 #: Nights after its first night for which a change is recent: until its level has a reference.
-RECENT_NIGHTS = FEWEST_REFERENCE_NIGHTS + REFRESH_NIGHTS + END_NIGHTS
+RECENT_NIGHTS = MIN_REFERENCE_NIGHTS + REFRESH_NIGHTS + END_NIGHTS
 #: Smallest distance from the level of a recent change, in noise units, that ends it.
 END_UNITS = 4.0
-#: The same distance as logarithm of a ratio; half of the change if that is less. It is not half of
-#: every change: after a jump of 20 times, steps of less than 4 times would be missed.
-END_DISTANCE = 0.045
 #: Smallest number of nights of a reverted change that are left out of references. Fewer nights are
 #: no more than the tail of the noise, which a reference must contain.
-FEWEST_LEFT_OUT = 7
+MIN_LEFT_OUT = 7
 #: Nights between two reverted changes, of any length, below which both stay in the reference: what
 #: happened twice is the habit of the series.
 HABIT_NIGHTS = 60
@@ -145,7 +143,7 @@ class _Replay:
 
     def _advance(self) -> None:
         n_rows, n_nights = self.y.shape
-        for begin in range(0, n_nights if n_nights > FEWEST_REFERENCE_NIGHTS else 0, CHUNK_NIGHTS):
+        for begin in range(0, n_nights if n_nights > MIN_REFERENCE_NIGHTS else 0, CHUNK_NIGHTS):
             stop = min(begin + CHUNK_NIGHTS, n_nights)
             rows = np.arange(n_rows)
             blocks = np.arange(begin // REFRESH_NIGHTS, (stop - 1) // REFRESH_NIGHTS + 1)
@@ -205,11 +203,11 @@ def _refresh(
     """Fill in the level before each block of nights, NaN where the reference is too short."""
     row, end = np.repeat(rows, blocks.size), np.tile(blocks * REFRESH_NIGHTS, rows.size)
     # Rows differ in length: the last night of a reference must exist.
-    long_enough = (end - start[row] >= FEWEST_REFERENCE_NIGHTS) & ~np.isnan(y[row, end - 1])
+    long_enough = (end - start[row] >= MIN_REFERENCE_NIGHTS) & ~np.isnan(y[row, end - 1])
     level = np.full(row.size, np.nan)
     at = np.flatnonzero(long_enough)
     nights, n = reference_values(clean, row[at], start[row[at]], end[at])
-    enough = n >= FEWEST_REFERENCE_NIGHTS
+    enough = n >= MIN_REFERENCE_NIGHTS
     level[at[enough]] = sorted_quantile(nights[enough], n[enough], 0.5)
     centre[np.ix_(rows, blocks)] = level.reshape(rows.size, blocks.size)
 
@@ -254,7 +252,9 @@ def _ends_of_recent_changes(
     begin = max(0, first - END_NIGHTS + 1)
     difference = y[rows, begin:last] - state.level_after[rows, None]
     step = np.abs(state.level_after[rows] - state.level_before[rows])
-    margin = np.maximum(np.minimum(step / 2, END_DISTANCE), END_UNITS * state.noise[rows])
+    # Not half of every change: after a jump of 20 times, steps below 4 times would be missed.
+    smallest = np.minimum(step / 2, MIN_SHORT_CHANGE)
+    margin = np.maximum(smallest, END_UNITS * state.noise[rows])
     far = np.sign(difference) * (np.abs(difference) > margin[:, None])
     steady = far[:, END_NIGHTS - 1 :].copy()
     for j in range(END_NIGHTS - 1):
@@ -270,7 +270,7 @@ def _place(
     clean: Floats, row: Ints, night: Ints, start: Ints, before: Floats, after: Floats
 ) -> Ints:
     """Return the first night of the new level: the sum of distances to both levels is smallest."""
-    at = night[:, None] - np.arange(MOST_NIGHTS_BACK)  # backwards in time
+    at = night[:, None] - np.arange(MAX_NIGHTS_BACK)  # backwards in time
     values = clean[row[:, None], np.maximum(at, 0)]
     gain = np.nan_to_num(np.abs(values - before[:, None]) - np.abs(values - after[:, None]))
     gain[at <= start[:, None]] = -np.inf
@@ -345,7 +345,7 @@ def _leave_out(y: Floats, clean: Floats, row: Ints, end: Ints, state: _State) ->
         last_begin, last_stop = state.reverted_from[at], state.reverted_until[at]
         if begin - last_stop <= HABIT_NIGHTS:
             clean[at, last_begin:last_stop] = y[at, last_begin:last_stop]
-        elif stop - begin >= FEWEST_LEFT_OUT:
+        elif stop - begin >= MIN_LEFT_OUT:
             clean[at, begin:stop] = np.nan
         state.reverted_from[at], state.reverted_until[at] = begin, stop
 
@@ -353,9 +353,9 @@ def _leave_out(y: Floats, clean: Floats, row: Ints, end: Ints, state: _State) ->
 def _reference(clean: Floats, start: Ints, end: Ints) -> tuple[Floats, Floats]:
     """Return level and noise of each row before a night; NaN where there are too few nights."""
     level, noise = np.full((2, end.size), np.nan)
-    row = np.flatnonzero(end - start >= FEWEST_REFERENCE_NIGHTS)
+    row = np.flatnonzero(end - start >= MIN_REFERENCE_NIGHTS)
     nights, n = reference_values(clean, row, start[row], end[row])
-    enough = n >= FEWEST_REFERENCE_NIGHTS
+    enough = n >= MIN_REFERENCE_NIGHTS
     row, nights, n = row[enough], nights[enough], n[enough]
     level[row] = sorted_quantile(nights, n, 0.5)
     noise[row] = robust_noise(nights, n, level[row])

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchkit.analysis.changepoint.rule import FEWEST_REFERENCE_NIGHTS
+from benchkit.analysis.changepoint.rule import MIN_REFERENCE_NIGHTS
 from benchkit.analysis.changepoints import (
     INFINITE_CHANGE,
     LOG_OF_ZERO,
@@ -264,7 +264,7 @@ class NightLevels:
             fact = self._fact(row, first, float(latest.ratio[row]), None, None)
             reason = "one night" if first == last else f"{last - first + 1} nights"
             if not has_reference:
-                reason = f"{latest.n_before[row]} of {FEWEST_REFERENCE_NIGHTS} nights of history"
+                reason = f"{latest.n_before[row]} of {MIN_REFERENCE_NIGHTS} nights of history"
             fact |= {"cause": "unclear", "reason": f"{reason}, not confirmed yet"}
             large = not has_reference or abs(latest.units[row]) >= SUSPECT_UNITS
             units = float(latest.units[row]) if has_reference else None

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from benchkit.analysis.changepoint.rule import FEWEST_REFERENCE_NIGHTS
+from benchkit.analysis.changepoint.rule import MIN_REFERENCE_NIGHTS
 from benchkit.analysis.metric_limits import decode_column
 from benchkit.analysis.run.baseline import is_simulated
 
@@ -73,7 +73,7 @@ def night_notes(events: Iterable[Mapping[str, Any]]) -> list[str]:
         most = max(int(night.get("short_nights") or 0) for night in nights)
         notes.append(
             f"judged {total('n_series') - total('n_short')} of {total('n_series')} series: "
-            f"{most} of {FEWEST_REFERENCE_NIGHTS} nights of history"
+            f"{most} of {MIN_REFERENCE_NIGHTS} nights of history"
         )
     fates = {name: total(f"n_{name}") for name in ("confirmed", "dismissed", "undecided")}
     if any(fates.values()):

@@ -27,7 +27,7 @@ STOP_ERRORS = 1.3
 #: Probability of a confirmation at the last look below which re-runs are stopped.
 MIN_POWER = 0.15
 #: Lowest noise of a run that is assumed (logarithm of a ratio).
-LEAST_NOISE = 0.006
+MIN_NOISE = 0.006
 #: Confidence of the interval.
 LEVEL = 0.95
 
@@ -77,7 +77,7 @@ def judge_reruns(good: ArrayLike, tonight: ArrayLike, direction: ArrayLike) -> R
         )
         df = np.maximum(n_runs[0] + n_runs[1] - 2, 0)
         testable = (np.minimum(*n_runs) >= 2) & (df >= 1)
-        variance = np.maximum(squares / np.maximum(df, 1), LEAST_NOISE**2)
+        variance = np.maximum(squares / np.maximum(df, 1), MIN_NOISE**2)
         se = np.sqrt(variance * (1 / n_runs[0] + 1 / n_runs[1]))
         estimate = means[1] - means[0]
         signed = estimate * np.asarray(direction, float)
