@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from helpers.commands import run_python
+from helpers.commands import run_benchkit, run_python
 
 from validation import s3_server
 
@@ -20,7 +20,10 @@ def blocks(name, language):
 
 
 def run(words, folder):
-    return run_python(words, folder, timeout_s=240, BENCHKIT_STORE="benchkit-store")
+    options = {"timeout_s": 240, "BENCHKIT_STORE": "benchkit-store"}
+    if words[:2] == ["-m", "benchkit"]:
+        return run_benchkit(words[2:], folder, **options)
+    return run_python(words, folder, **options)
 
 
 @pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md"])

@@ -2,11 +2,10 @@
 
 import json
 import re
-import subprocess
-import sys
 
 import pytest
 from click.testing import CliRunner
+from helpers.commands import run_benchkit
 
 from benchkit.cli.main import benchkit as main
 from benchkit.store.store import Store
@@ -43,13 +42,7 @@ def folder(tmp_path_factory):
 
 def ab(folder, *arguments):
     folders = ["--workloads", "w", "--environments", "e", "--store", "store"]
-    return subprocess.run(
-        [sys.executable, "-m", "benchkit", "ab", *folders, *arguments],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=240,
-    )
+    return run_benchkit(["ab", *folders, *arguments], folder, timeout_s=240)
 
 
 @pytest.fixture(scope="module")

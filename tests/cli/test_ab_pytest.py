@@ -1,11 +1,10 @@
 """`benchkit ab --pytest` and `nightly --pytest`: tests of pytest as workloads."""
 
 import json
-import subprocess
-import sys
 
 import pytest
 from click.testing import CliRunner
+from helpers.commands import run_benchkit
 
 from benchkit.cli.main import benchkit as main
 from benchkit.store.store import Store
@@ -39,8 +38,7 @@ def project(tmp_path_factory):
 
 
 def run(folder, *arguments, store="store"):
-    command = [sys.executable, "-m", "benchkit", *arguments, "--store", str(store)]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=280)
+    return run_benchkit([*arguments, "--store", store], folder, timeout_s=280)
 
 
 @pytest.mark.slow

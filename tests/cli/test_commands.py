@@ -5,14 +5,9 @@ import sys
 import click
 import pytest
 from click.testing import CliRunner
+from helpers.commands import run_benchkit, run_python
 
 from benchkit.cli.main import benchkit as root
-
-
-def benchkit(*arguments):
-    return subprocess.run(
-        [sys.executable, "-m", "benchkit", *arguments], capture_output=True, text=True, timeout=240
-    )
 
 
 def invoke(*arguments):
@@ -33,7 +28,7 @@ def test_summaries_of_commands_are_not_cut_in_help():
 
 
 def test_run_unknown_workload_exits_with_2(tmp_path):
-    done = benchkit("run", "sched.task_thruput", "--store", str(tmp_path / "s"))
+    done = run_python(["-m", "benchkit", "run", "sched.task_thruput", "--store", "s"], tmp_path)
 
     assert done.returncode == 2
     assert done.stderr.strip().splitlines() == [
@@ -56,9 +51,8 @@ def test_import_benchkit_loads_no_third_party_module():
 @pytest.mark.slow
 def test_run_is_stored_and_listed(tmp_path):
     store = str(tmp_path / "store")
-    done = benchkit(
-        "run", "sched.task_throughput[n=1000]", "-e", "baseline", "--store", store, "--json"
-    )
+    words = ["run", "sched.task_throughput[n=1000]", "-e", "baseline", "--store", store, "--json"]
+    done = run_benchkit(words, tmp_path)
 
     assert done.returncode == 0, done.stderr
     (record,) = json.loads(done.stdout)

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 
 import numpy as np
 import pandas as pd
 import pytest
 import yaml
 from click.testing import CliRunner
+from helpers.commands import run_benchkit
 from helpers.git_package import PROJECT, WORKLOAD, git
 
 from benchkit.cli.main import benchkit as main
@@ -25,14 +23,8 @@ TIMES = ["--metric", "duration"]
 
 
 def nightly(folder, *arguments, store="store", **variables):
-    return subprocess.run(
-        [sys.executable, "-m", "benchkit", "nightly", *FOLDERS, "--store", store, *arguments],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=280,
-        env={**os.environ, **variables},
-    )
+    words = ["nightly", *FOLDERS, "--store", store, *arguments]
+    return run_benchkit(words, folder, timeout_s=280, **variables)
 
 
 def repeat_nights(folder, n_nights):

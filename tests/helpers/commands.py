@@ -10,23 +10,46 @@ import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import NoReturn
 
 import psutil
 import pytest
 
+from helpers.command_server import CommandServer
+
 ROOT = Path(__file__).parents[2]
 #: Seconds in which a process writes its stacks.
 _STACKS_S = 2.0
+#: Of this process.
+_SERVER = CommandServer()
+
+
+def run_benchkit(
+    words: Sequence[str | Path], folder: Path, *, timeout_s: float = 600, **variables: str
+) -> subprocess.CompletedProcess[str]:
+    """Run a command of benchkit in a folder, in a process that need not import it first."""
+    if not hasattr(os, "fork"):
+        return run_python(["-m", "benchkit", *words], folder, timeout_s=timeout_s, **variables)
+    command = ["benchkit", *map(str, words)]
+    with tempfile.TemporaryDirectory() as output:
+        pid = _SERVER.start(command, str(folder), _environment(variables), output)
+        code = _SERVER.wait(pid, timeout_s)
+        if is_late := code is None:
+            _abort(pid)
+            code = _SERVER.wait(pid, timeout_s)
+        out, error = (Path(output, name).read_text("utf-8") for name in ("stdout", "stderr"))
+    if is_late or code is None:
+        _fail(pid, command, timeout_s, out, error)
+    return subprocess.CompletedProcess(command, code, out, error)
 
 
 def run_python(
     words: Sequence[str | Path], folder: Path, *, timeout_s: float = 600, **variables: str
 ) -> subprocess.CompletedProcess[str]:
     """Run the interpreter of the tests with arguments, in a folder, with benchkit of this tree."""
-    done = {"BENCHKIT_STORE": "", "PYTHONPATH": str(ROOT), "PYTHONFAULTHANDLER": "1", **variables}
-    environment = {key: value for key, value in {**os.environ, **done}.items() if value}
+    command = [sys.executable, *map(str, words)]
     process = subprocess.Popen(
-        [sys.executable, *map(str, words)], cwd=folder, env=environment, text=True,
+        command, cwd=folder, env=_environment(variables), text=True,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8",
     )  # fmt: skip
     try:
@@ -34,15 +57,23 @@ def run_python(
     except subprocess.TimeoutExpired:
         _abort(process.pid)
         out, error = process.communicate()
-        logs = "".join(
-            f"\n{path.name}:\n{path.read_text(errors='replace')[-8000:]}"
-            for path in Path(tempfile.gettempdir()).glob(f"benchkit-*-{process.pid}-*/kernel-*.log")
-        )
-        pytest.fail(
-            f"no end within {timeout_s:g} s: {' '.join(map(str, words))}\n"
-            f"{out[-2000:]}{error[-8000:]}{logs}"
-        )
-    return subprocess.CompletedProcess(process.args, process.returncode, out, error)
+        _fail(process.pid, command[1:], timeout_s, out, error)
+    return subprocess.CompletedProcess(command, process.returncode, out, error)
+
+
+def _environment(variables: dict[str, str]) -> dict[str, str]:
+    done = {"BENCHKIT_STORE": "", "PYTHONPATH": str(ROOT), "PYTHONFAULTHANDLER": "1", **variables}
+    return {key: value for key, value in {**os.environ, **done}.items() if value}
+
+
+def _fail(pid: int, command: list[str], timeout_s: float, out: str, error: str) -> NoReturn:
+    logs = "".join(
+        f"\n{path.name}:\n{path.read_text(errors='replace')[-8000:]}"
+        for path in Path(tempfile.gettempdir()).glob(f"benchkit-*-{pid}-*/kernel-*.log")
+    )
+    pytest.fail(
+        f"no end within {timeout_s:g} s: {' '.join(command)}\n{out[-2000:]}{error[-8000:]}{logs}"
+    )
 
 
 def _abort(pid: int) -> None:

@@ -1,9 +1,9 @@
 import json
 import subprocess
-import sys
 
 import pytest
 from click.testing import CliRunner
+from helpers.commands import run_benchkit
 from helpers.git_package import PROJECT, git
 
 from benchkit.cli.main import benchkit as main
@@ -24,10 +24,7 @@ STENCIL = "graph.stencil[n=40,seconds=0.05,workers=4]"
 
 
 def benchkit(folder, *words, store="store"):
-    return subprocess.run(
-        [sys.executable, "-m", "benchkit", *words, "--store", store],
-        cwd=folder, capture_output=True, text=True, timeout=500,
-    )  # fmt: skip
+    return run_benchkit([*words, "--store", store], folder, timeout_s=500)
 
 
 @pytest.fixture(scope="module")

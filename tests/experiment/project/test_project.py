@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 from click.testing import CliRunner
+from helpers.commands import run_benchkit
 
 from benchkit.cli.main import benchkit as main
 from benchkit.store.store import Store
@@ -107,9 +108,9 @@ def test_workflow_of_a_project_keeps_the_store_of_a_night_with_a_regression(tmp_
 @pytest.mark.slow
 def test_project_measures_its_variants_at_once(tmp_path):
     CliRunner().invoke(main, ["init", str(tmp_path)])
-    command = [sys.executable, "-m", "benchkit", "ab", "two-workers", "own.sums", "-n", "1"]
+    command = ["ab", "two-workers", "own.sums", "-n", "1"]
     options = ["--sweep", "param.method=single,batched", "-q", "--no-null", "--no-report"]
-    done = subprocess.run([*command, *options], cwd=tmp_path, capture_output=True, text=True)
+    done = run_benchkit([*command, *options], tmp_path)
 
     assert done.returncode == 4, done.stdout + done.stderr  # a pair gives no verdict
     runs = Store(tmp_path / "benchkit-store").runs()
