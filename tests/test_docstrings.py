@@ -113,7 +113,7 @@ def documented(tree: ast.AST, prefix: str = "") -> Iterator[tuple[str, str]]:
 def checked() -> dict[str, Any]:
     """Return the faults and the public names, from a new process: captures replace modules here."""
     command = [sys.executable, __file__]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=240, cwd=ROOT)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=280, cwd=ROOT)
     assert done.returncode == 0, done.stderr[-2000:]
     return json.loads(done.stdout.splitlines()[-1])
 

@@ -84,7 +84,7 @@ print(subprocess.run([sys.executable, "-c", code], capture_output=True, text=Tru
 def test_signal_is_handled(code, printed):
     done = subprocess.run(
         [sys.executable, "-c", HEAD + code], env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True, text=True, timeout=60,
+        capture_output=True, text=True, timeout=280,
     )  # fmt: skip
 
     assert (done.stdout, done.returncode) == (printed, 0), done.stderr

@@ -185,7 +185,7 @@ def _wait_for(url: str, folder: Path, servers: list[subprocess.Popen[bytes]]) ->
     until = time.monotonic() + START_S
     while True:
         try:
-            urllib.request.urlopen(url, timeout=10).close()
+            urllib.request.urlopen(url, timeout=60).close()
             return
         except (urllib.error.URLError, OSError):
             are_running = all(server.poll() is None for server in servers)

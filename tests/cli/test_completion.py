@@ -51,7 +51,7 @@ def test_completion_script_is_documented_and_valid(shell):
 
     assert re.search(rf"_BENCHKIT_COMPLETE={shell}_complete", script)
     if program := shutil.which(shell):
-        assert subprocess.run([program, "-n"], input=script, text=True, timeout=60).returncode == 0
+        assert subprocess.run([program, "-n"], input=script, text=True, timeout=280).returncode == 0
 
 
 @pytest.mark.skipif(not shutil.which("bash"), reason="needs bash")
@@ -66,7 +66,7 @@ def test_completion_works_in_bash(tmp_path):
         'echo "${COMPREPLY[@]}"',
     ]
     done = subprocess.run(
-        ["bash", "-c", "\n".join(lines)], capture_output=True, text=True, timeout=60,
+        ["bash", "-c", "\n".join(lines)], capture_output=True, text=True, timeout=280,
         env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"},
     )  # fmt: skip
 

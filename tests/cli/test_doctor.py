@@ -14,7 +14,7 @@ def test_doctor_checks_cluster_and_kernel_without_secrets(tmp_path):
         [sys.executable, "-m", "benchkit", "doctor", "--json", "--store", str(tmp_path)],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=280,
         env=env,
     )
     results = {row["check"]: row for row in json.loads(done.stdout)}

@@ -34,6 +34,7 @@ def test_interleave_refuses_invalid_arguments(arms, repeats):
         list(benchkit.interleave(arms, repeats))
 
 
+@pytest.mark.slow
 def test_interleaved_records_are_compared_by_block(tmp_path):
     store = benchkit.Store(tmp_path / "store")
     with LocalCluster(1, processes=False, dashboard_address=None) as cluster, Client(cluster) as c:

@@ -126,7 +126,7 @@ def test_record_closed_client_outcome(status, outcome, tmp_path):
 def test_store_check_rescues_run_of_killed_process(tmp_path, monkeypatch):
     script = tmp_path / "killed.py"
     script.write_text(KILLED)
-    done = subprocess.run([sys.executable, str(script), str(tmp_path / "store")], timeout=100)
+    done = subprocess.run([sys.executable, str(script), str(tmp_path / "store")], timeout=280)
     assert done.returncode == -signal.SIGKILL
 
     store = benchkit.Store(tmp_path / "store")

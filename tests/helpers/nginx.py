@@ -69,4 +69,4 @@ def nginx(folder: Path, port: int, backend: int) -> Iterator[None]:
         yield
     finally:
         process.terminate()
-        process.wait(10)
+        process.wait(120)

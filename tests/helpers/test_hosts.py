@@ -205,10 +205,10 @@ def test_killed_test_leaves_nothing(tmp_path, sent):
     }  # fmt: skip
 
     process.send_signal(sent)
-    process.wait(10)
+    process.wait(120)
     process.stdout.close()
 
-    _, left = psutil.wait_procs(started, timeout=10)
+    _, left = psutil.wait_procs(started, timeout=120)
     assert not left
     assert not new & set(names_of_namespaces(psutil.process_iter()))
     assert Path("/proc/self/mountinfo").read_text() == mounts

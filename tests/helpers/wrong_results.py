@@ -36,7 +36,7 @@ def proved_here(wrong):
 
 def run_variant(client, variant, scale=TINY):
     """Run the steps before the check; return the arguments that the check may request."""
-    client.wait_for_workers(TINY.workers, timeout=30)
+    client.wait_for_workers(TINY.workers, timeout=120)
     available = {
         "client": client,
         "scale": scale,

@@ -55,7 +55,7 @@ def remote_cluster(tmp_path):
     ]
     try:
         with Client(scheduler_file=where, timeout=60) as client:
-            client.wait_for_workers(2, timeout=60)
+            client.wait_for_workers(2, timeout=120)
             yield processes[0], client
     finally:
         for process in processes:  # including children: a nanny has a worker
@@ -74,6 +74,7 @@ def make_import_check():
     return can_import_benchkit
 
 
+@pytest.mark.slow
 def test_capture_needs_benchkit_only_at_client(remote_cluster, observed):
     _, client = remote_cluster
     assert not any(client.run(make_import_check()).values())
@@ -91,6 +92,7 @@ def test_capture_needs_benchkit_only_at_client(remote_cluster, observed):
     assert json.loads(run.tree.attrs["capture_errors"]) == []
 
 
+@pytest.mark.slow
 def test_killed_scheduler_loses_only_undrained_data(remote_cluster, observed, monkeypatch):
     monkeypatch.setattr(
         capture, "CapturePlugin", partial(capture.CapturePlugin, poll_interval_s=0.4)
@@ -101,7 +103,7 @@ def test_killed_scheduler_loses_only_undrained_data(remote_cluster, observed, mo
         time.sleep(3)  # until the tree of call stacks is finished and reported
         assert observation.observer.drain(groups=True)
         scheduler.send_signal(signal.SIGKILL)
-        end = time.time() + 60
+        end = time.time() + 200
         while client.status == "running" and time.time() < end:
             time.sleep(0.05)
     run = observation.run

@@ -18,7 +18,7 @@ from benchkit.measure.cluster.restart import restart_workers
 from benchkit.measure.cluster.reuse import close_reused_clusters, reused_cluster
 from benchkit.measure.cluster.running import open_cluster
 from benchkit.measure.cluster.spec import ClusterSpec
-from benchkit.measure.cluster.waiting import requested_workers
+from benchkit.measure.cluster.waiting import DeployErrors, await_workers, requested_workers
 from benchkit.measure.errors import ClusterError
 
 IN_PROCESS = {
@@ -123,19 +123,15 @@ def test_open_cluster_names_the_cause_of_a_worker_that_fails():
     assert str(caught.value) == f"dask.distributed.LocalCluster did not start: {error}"
 
 
-def test_open_cluster_counts_missing_workers(tmp_path, monkeypatch, capsys):
-    (tmp_path / "lazy_clusters.py").write_text(
-        "from distributed import LocalCluster\n"
-        "def LazyCluster(n_workers=1):\n"
-        "    return LocalCluster(n_workers=1, processes=False, dashboard_address=None)\n"
-    )
-    monkeypatch.syspath_prepend(tmp_path)
-    spec = ClusterSpec("lazy_clusters.LazyCluster", {"n_workers": 3})
-
+def test_missing_workers_are_counted(monkeypatch, capsys):
+    spec = ClusterSpec(kwargs={"n_workers": 3})
     monkeypatch.setattr("benchkit.measure.cluster.waiting.REPORT_S", 0.0)
-    with pytest.raises(ClusterError, match="LazyCluster: 1 of 3 workers connected within 1 s"):
-        with open_cluster(spec, timeout_s=1.0):
-            pass
+    with (
+        LocalCluster(n_workers=1, processes=False, dashboard_address=None) as cluster,
+        Client(cluster) as client,
+        pytest.raises(ClusterError, match="LocalCluster: 1 of 3 workers connected within 1 s"),
+    ):
+        await_workers(client, cluster, spec, DeployErrors(), limit_s=1, end=time.monotonic() + 1)
 
     line = f"waiting for workers of {spec.label}: 1 of 3 connected after 0 s, limit 1 s"
     assert line in capsys.readouterr().err.splitlines()
@@ -239,25 +235,19 @@ def test_worker_that_cannot_start_ends_the_wait(tmp_path, monkeypatch):
     assert str(caught.value) == text
 
 
-def test_paused_workers_are_awaited(tmp_path, monkeypatch):
+def test_paused_workers_are_awaited():
     """A worker is paused when its process has more memory than four fifths of its limit."""
-    (tmp_path / "full.py").write_text(
-        "import time\n"
-        "from distributed import LocalCluster\n"
-        "def Full(n_workers):\n"
-        "    options = {'processes': False, 'memory_limit': '1 MiB', 'dashboard_address': None}\n"
-        "    cluster = LocalCluster(n_workers=n_workers, **options)\n"
-        "    while any(w.status.name != 'paused' for w in cluster.workers.values()):\n"
-        "        time.sleep(0.01)\n"
-        "    time.sleep(0.5)  # until the scheduler knows it\n"
-        "    return cluster\n"
-    )
-    monkeypatch.syspath_prepend(tmp_path)
-    text = "2 of 2 workers connected, 2 of them paused because their memory is full, within 3 s"
+    options = {"n_workers": 2, "processes": False, "memory_limit": "1 MiB"}
+    spec = ClusterSpec(kwargs=options)
+    text = "2 of 2 workers connected, 2 of them paused because their memory is full, within 1 s"
 
-    with pytest.raises(ClusterError, match=text):
-        with open_cluster(ClusterSpec("full.Full", {"n_workers": 2}), timeout_s=3.0):
-            pass
+    with LocalCluster(**options, dashboard_address=None) as cluster, Client(cluster) as client:
+        while any(w.status.name != "paused" for w in cluster.scheduler.workers.values()):
+            time.sleep(0.01)
+        with pytest.raises(ClusterError, match=text):
+            await_workers(
+                client, cluster, spec, DeployErrors(), limit_s=1, end=time.monotonic() + 1
+            )
 
 
 def test_cluster_that_takes_no_timeout_is_closed(tmp_path, monkeypatch):

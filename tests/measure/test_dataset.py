@@ -193,7 +193,7 @@ def test_concurrent_processes_make_dataset_once(script, tmp_path):
     log = tmp_path / "log"
 
     processes = [start(script, log, 1.0) for _ in range(3)]
-    outputs = [process.communicate(timeout=60) for process in processes]
+    outputs = [process.communicate(timeout=200) for process in processes]
 
     assert [process.returncode for process in processes] == [0, 0, 0], outputs
     assert log.read_text() == "making\n"
@@ -227,7 +227,7 @@ def test_waiting_process_continues_after_kill_and_cleans_up(script, tmp_path, fo
 
     first.send_signal(signal.SIGKILL)
     first.communicate()
-    out, err = second.communicate(timeout=60)
+    out, err = second.communicate(timeout=200)
 
     assert second.returncode == 0, err
     assert log.read_text() == "making\nmaking\n"
@@ -242,7 +242,7 @@ def test_clear_keeps_dataset_that_is_being_made(script, tmp_path):
 
     assert clear() == []
 
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=200)
     assert process.returncode == 0, err
     assert (Path(out.strip()) / "first").exists()
 

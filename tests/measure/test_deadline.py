@@ -25,7 +25,7 @@ def call_in_thread(function):
 
     thread = threading.Thread(target=run)
     thread.start()
-    thread.join(20)
+    thread.join(120)
     assert not thread.is_alive()
     return results[0]
 

@@ -90,7 +90,7 @@ def test_old_release_records_readable_run(tmp_path, release):
         env={**os.environ, "PYTHONPATH": str(tmp_path)},
         capture_output=True,
         text=True,
-        timeout=200,
+        timeout=280,
     )
 
     assert done.returncode == 0, done.stderr

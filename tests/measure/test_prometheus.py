@@ -60,7 +60,7 @@ def prometheus_server(program, folder):
         try:
             for _ in range(300):
                 try:
-                    urllib.request.urlopen(f"{url}/-/ready", timeout=5).close()
+                    urllib.request.urlopen(f"{url}/-/ready", timeout=60).close()
                     break
                 except OSError:
                     time.sleep(0.1)
@@ -87,7 +87,7 @@ def await_scrapes(client, url, targets):
     targets.write_text(json.dumps([{"targets": names, "labels": {"cluster": "mine"}}]))
     for _ in range(300):
         query = f"{url}/api/v1/query?query=count(up==1)"
-        with urllib.request.urlopen(query, timeout=10) as response:
+        with urllib.request.urlopen(query, timeout=60) as response:
             result = json.load(response)["data"]["result"]
         if result and int(result[0]["value"][1]) == len(names):
             return

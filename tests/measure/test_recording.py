@@ -77,7 +77,7 @@ def test_tail_is_written_to_full_disk(tmp_path):
             preexec_fn=None if mounted else limit,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=280,
         )
         assert done.returncode == 0, done.stderr
         read = Recording.read(folder / "one.recording")

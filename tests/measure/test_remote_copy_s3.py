@@ -43,7 +43,7 @@ def endpoint():
             time.sleep(0.2)
     yield f"http://127.0.0.1:{port}"
     server.terminate()
-    server.wait(20)
+    server.wait(120)
 
 
 @pytest.fixture
@@ -79,7 +79,7 @@ def test_workloads_read_parquet_csv_and_zarr_from_bucket(bucket, tmp_path):
         ],
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=280,
     )
 
     assert done.returncode == 0, done.stderr

@@ -152,11 +152,12 @@ def test_setting_unknown_key_is_one_line(configured, monkeypatch, text, message)
 def list_runs(folder, **variables):
     return subprocess.run(
         [sys.executable, "-m", "benchkit", "list", "runs"],
-        cwd=folder, capture_output=True, text=True, timeout=120,
+        cwd=folder, capture_output=True, text=True, timeout=280,
         env={**os.environ, "HOME": str(folder), "DASK_CONFIG": "", **variables},
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_commands_read_the_file_and_the_variable_of_dask(tmp_path):
     for name in ("file", "variable"):
         Store(tmp_path / name).add(make_run(f"array.{name}", groups=False))

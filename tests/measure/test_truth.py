@@ -60,7 +60,7 @@ def test_run_agrees_with_truth(name, tmp_path):
         env={**os.environ, "PYTHONPATH": PATH},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=280,
     )
     assert_agrees(done, name)
 

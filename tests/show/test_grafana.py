@@ -57,7 +57,7 @@ def test_grafana_board_queries_metrics_that_dask_exposes(tmp_path):
         info = client.scheduler_info(n_workers=-1)
         for process in (info, *info["workers"].values()):
             address = f"http://127.0.0.1:{process['services']['dashboard']}/metrics"
-            text += urllib.request.urlopen(address, timeout=10).read().decode()
+            text += urllib.request.urlopen(address, timeout=60).read().decode()
     exposed = set(re.findall(r"^# TYPE (\w+)", text, re.M))
     assert len(queried) > 15
     assert queried <= exposed

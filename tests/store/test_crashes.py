@@ -60,7 +60,7 @@ print(json.dumps({{"added": added, "failed": run.attrs["id"], "error": error}}))
 
 def kill(process):
     process.send_signal(signal.SIGKILL)
-    process.wait(30)
+    process.wait(120)
 
 
 def lines(path):
@@ -149,7 +149,7 @@ def fill(folder, limit):
         preexec_fn=limit,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=280,
     )
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""

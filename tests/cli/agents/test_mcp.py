@@ -306,7 +306,7 @@ def test_mcp_wrong_question_gets_one_clear_line(session, name, message):
 def mcp(*arguments):
     return subprocess.run(
         [sys.executable, "-m", "benchkit", "mcp", *arguments],
-        stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120,
+        stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=280,
     )  # fmt: skip
 
 
@@ -438,7 +438,7 @@ def test_mcp_server_ends_with_its_client_in_the_middle_of_a_query(small_store):
         wait_for(lambda: computing(server))
         started = [server, *server.children(recursive=True)]
         client.kill()
-        gone, alive = psutil.wait_procs(started, timeout=30)
+        gone, alive = psutil.wait_procs(started, timeout=120)
     finally:
         client.kill()
         client.wait()

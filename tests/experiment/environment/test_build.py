@@ -73,6 +73,7 @@ def test_build_without_packages_uses_this_interpreter(write):
     assert "distributed" in built.packages
 
 
+@pytest.mark.slow
 def test_build_lists_available_pythons_if_one_is_missing(write):
     environment = write("python: 3.99\npackages: [dask]\n")
 
@@ -98,6 +99,7 @@ def test_build_names_conda_tools_if_none_is_installed(write, tmp_path, monkeypat
     )
 
 
+@pytest.mark.slow
 def test_build_adds_required_packages_to_conda_once(write, tmp_path, monkeypatch):
     (tmp_path / "environment.yml").write_text("dependencies: [python=3.11, dask, ipykernel]\n")
     tool = tmp_path / "bin" / "micromamba"
@@ -220,7 +222,7 @@ def test_build_is_shared_locked_and_crash_safe(write, source, cache, tmp_path):
     lines = []
     first = threading.Thread(target=build, args=(environment,), kwargs={"report": lines.append})
     first.start()
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 200
     while not lines and time.monotonic() < deadline:
         time.sleep(0.01)
 

@@ -109,6 +109,7 @@ def installed(prefix):
     }
 
 
+@pytest.mark.slow
 def test_conda_is_solved_and_installed_without_conda(arm, capsys):
     built = build(arm(["python =3.11", "tiny"]))
 

@@ -125,9 +125,9 @@ def test_experiment_resumes_after_kill(folders):
     finished = [process.stdout.readline().strip() for _ in range(2)]
     children = psutil.Process(process.pid).children(recursive=True)
     process.send_signal(signal.SIGKILL)
-    process.wait(10)
+    process.wait(120)
 
-    assert psutil.wait_procs(children, timeout=20)[1] == []
+    assert psutil.wait_procs(children, timeout=120)[1] == []
     experiment, _ = resume_experiment(folders / "store", "latest")
     remaining = list(experiment.plan)
     assert 1 <= len(remaining) <= 2

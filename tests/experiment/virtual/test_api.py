@@ -51,6 +51,7 @@ def measured(store):
     return store.open(store.runs()["id"].iloc[0])
 
 
+@pytest.mark.slow
 def test_graph_of_a_run_has_its_tasks(measured):
     expected = make_graph("map_reduce", {"n": 24, "seconds": 0.4})
 
@@ -88,6 +89,7 @@ def test_submissions_of_a_run_have_recorded_seconds_and_json_types(tmp_path):
     assert VirtualGraph.from_dict(json.loads(json.dumps(graph.to_dict()))) == graph
 
 
+@pytest.mark.slow
 def test_shape_of_a_run_is_that_of_its_cluster(measured):
     shape = shape_of_run(measured)
 
@@ -95,6 +97,7 @@ def test_shape_of_a_run_is_that_of_its_cluster(measured):
     assert not shape.shared_loop
 
 
+@pytest.mark.slow
 def test_prediction_replays_the_run_first(measured):
     simulation = simulate(measured, workers=[3, 6], draws=1)
 
@@ -109,6 +112,7 @@ def test_prediction_replays_the_run_first(measured):
     assert all(run.simulated and run.workload == measured.workload for run in simulation.runs)
 
 
+@pytest.mark.slow
 def test_nothing_is_predicted_if_the_replay_is_wrong(measured):
     slow = replace(Model(), execute=2.0)
 
@@ -118,6 +122,7 @@ def test_nothing_is_predicted_if_the_replay_is_wrong(measured):
         simulate(measured, workers=10, model=slow, draws=1)
 
 
+@pytest.mark.slow
 def test_simulated_run_is_not_simulated_again(measured):
     (run,) = simulate(make_graph("tree", {"n": 4}), draws=1).runs
 
@@ -125,6 +130,7 @@ def test_simulated_run_is_not_simulated_again(measured):
         simulate(run)
 
 
+@pytest.mark.slow
 def test_runs_that_cannot_be_simulated_are_refused_with_the_reason(measured):
     tree = measured.tree.copy(deep=True)
     run = type(measured)(tree)
@@ -145,6 +151,7 @@ def test_runs_that_cannot_be_simulated_are_refused_with_the_reason(measured):
         graph_of_run(run)
 
 
+@pytest.mark.slow
 def test_configuration_changes_the_prediction():
     graph = make_graph("uneven", {"seconds": 0.1})
     saturation = {"scheduler.worker-saturation": float("inf")}
@@ -159,6 +166,7 @@ def test_configuration_changes_the_prediction():
     assert pinned.table["duration"][0] / stolen.table["duration"][0] > 1.2
 
 
+@pytest.mark.slow
 def test_lists_of_settings_give_a_curve():
     saturations = [1.0, math.inf]
     graph = make_graph("reduction_over_time", {"times": 12, "seconds": 0.05})
@@ -178,6 +186,7 @@ def test_lists_of_settings_give_a_curve():
     assert [row["scheduler.worker-saturation"] for row in simulation.rows()] == ["1.0", "inf"]
 
 
+@pytest.mark.slow
 def test_point_where_the_scheduler_limits_is_named():
     simulation = simulate(make_graph("independent", {"seconds": 0.01}), workers=[2, 60], draws=1)
 
@@ -228,6 +237,7 @@ def test_invalid_arguments_are_refused(arguments, message):
         simulate(make_graph("tree", {"n": 4}), **arguments)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -43,7 +43,7 @@ def test_loop_watch_records_the_stack_of_a_blocked_loop():
         await asyncio.sleep(0.15)
         lag.stop()
         watch.stop()
-        watch.thread.join(1)
+        watch.thread.join(60)
         assert not watch.thread.is_alive()
 
     run_in_thread(run())

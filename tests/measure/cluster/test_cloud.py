@@ -93,7 +93,7 @@ def test_cloud_class_without_account_is_one_line(name, tmp_path):
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=200,
+        timeout=280,
     )
 
     (line,) = done.stdout.splitlines()[-1:]

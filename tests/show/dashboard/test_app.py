@@ -214,7 +214,7 @@ def test_panel_serve_runs_app(page, tmp_path, a_run):
         sees(page, "tests.sum")
     finally:
         server.terminate()
-        server.wait(10)
+        server.wait(120)
 
 
 @pytest.mark.parametrize("path", sorted(FOLDER.rglob("*.py")), ids=lambda path: path.name)

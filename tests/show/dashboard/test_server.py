@@ -38,7 +38,7 @@ def server(tmp_path, a_run):
     if process.poll() is None:
         for running in (*psutil.Process(process.pid).children(), process):
             running.kill()
-    process.communicate(timeout=60)
+    process.communicate(timeout=200)
 
 
 @pytest.mark.browser
@@ -58,7 +58,7 @@ def test_processes_serve_and_exit_with_parent(browser, server):
         context.close()
     server.kill()
 
-    gone, alive = psutil.wait_procs(made, timeout=20)
+    gone, alive = psutil.wait_procs(made, timeout=120)
     for process in alive:
         process.kill()
     assert len(gone) == 2
@@ -102,7 +102,7 @@ def test_missing_store_is_one_line_error(tmp_path):
         [sys.executable, "-m", "benchkit", "dashboard", "--store", str(tmp_path / "none")],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=280,
     )
 
     assert done.returncode == 2
@@ -199,7 +199,7 @@ def test_panel_rejects_its_login_options_in_one_line(running_store, options, mes
 
     done = subprocess.run(
         [*command, "--port", "0", "--oauth-provider", "github", *options],
-        capture_output=True, text=True, timeout=120,
+        capture_output=True, text=True, timeout=280,
     )  # fmt: skip
 
     assert done.returncode == 2, done.stderr
