@@ -32,8 +32,6 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 #: machines or a virtual environment, and has the marker `slow`.
 SLOW_MARKERS = {"browser", "cluster", "environment", "s3"}
 SLOW_FIXTURES = {"browser", "namespaces", "prometheus", "rados_gateway"}
-#: Limit of the time of a test in s without a marker of its own, as in pyproject.toml.
-TIMEOUT_S = 300
 
 settings.register_profile("default", deadline=None, derandomize=True, max_examples=40)
 settings.register_profile("long", deadline=None, max_examples=5000)
@@ -49,12 +47,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
         ):
             item.add_marker("slow")
     yield  # pytest-randomly shuffles the files, and `-m` selects
-    limits_s: Counter[Path] = Counter()
+    weights: Counter[Path] = Counter()
     for item in items:
         if item.get_closest_marker("slow"):
-            timeout = item.get_closest_marker("timeout")
-            limits_s[item.path] += timeout.args[0] if timeout else TIMEOUT_S
-    items.sort(key=lambda item: -limits_s[item.path])
+            weights[item.path] += 3 if item.get_closest_marker("timeout") else 1
+    items.sort(key=lambda item: -weights[item.path])
 
 
 @pytest.fixture(autouse=True)

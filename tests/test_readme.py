@@ -20,10 +20,10 @@ def blocks(name, language):
 
 
 def run(words, folder):
-    options = {"timeout_s": 240, "BENCHKIT_STORE": "benchkit-store"}
+    variables = {"BENCHKIT_STORE": "benchkit-store"}
     if words[:2] == ["-m", "benchkit"]:
-        return run_benchkit(words[2:], folder, **options)
-    return run_python(words, folder, **options)
+        return run_benchkit(words[2:], folder, **variables)
+    return run_python(words, folder, **variables)
 
 
 @pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md"])

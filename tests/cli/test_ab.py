@@ -42,7 +42,7 @@ def folder(tmp_path_factory):
 
 def ab(folder, *arguments):
     folders = ["--workloads", "w", "--environments", "e", "--store", "store"]
-    return run_benchkit(["ab", *folders, *arguments], folder, timeout_s=240)
+    return run_benchkit(["ab", *folders, *arguments], folder)
 
 
 @pytest.fixture(scope="module")

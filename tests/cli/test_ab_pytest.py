@@ -38,7 +38,7 @@ def project(tmp_path_factory):
 
 
 def run(folder, *arguments, store="store"):
-    return run_benchkit([*arguments, "--store", store], folder, timeout_s=280)
+    return run_benchkit([*arguments, "--store", store], folder)
 
 
 @pytest.mark.slow

@@ -24,7 +24,7 @@ TIMES = ["--metric", "duration"]
 
 def nightly(folder, *arguments, store="store", **variables):
     words = ["nightly", *FOLDERS, "--store", store, *arguments]
-    return run_benchkit(words, folder, timeout_s=280, **variables)
+    return run_benchkit(words, folder, **variables)
 
 
 def repeat_nights(folder, n_nights):

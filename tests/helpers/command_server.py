@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-__all__ = ["CommandServer"]
+__all__ = ["CommandServer", "import_commands"]
 
 
 class CommandServer:
@@ -57,7 +57,7 @@ class CommandServer:
             raise
 
 
-def _import() -> None:
+def import_commands() -> None:
     """Import what commands and measuring processes import; no thread may start."""
     import dask.array  # noqa: F401
     import distributed  # noqa: F401
@@ -132,7 +132,7 @@ def main() -> None:
     import gc
     import runpy
 
-    _import()
+    import_commands()
     gc.freeze()
     request = _serve()
     if request is not None:

@@ -18,6 +18,8 @@ import pytest
 from helpers.command_server import CommandServer
 
 ROOT = Path(__file__).parents[2]
+#: Seconds after which a command fails its test; pytest ends the test after 600.
+MAX_S = 550.0
 #: Seconds in which a process writes its stacks.
 _STACKS_S = 2.0
 #: Of this process.
@@ -25,7 +27,7 @@ _SERVER = CommandServer()
 
 
 def run_benchkit(
-    words: Sequence[str | Path], folder: Path, *, timeout_s: float = 600, **variables: str
+    words: Sequence[str | Path], folder: Path, *, timeout_s: float = MAX_S, **variables: str
 ) -> subprocess.CompletedProcess[str]:
     """Run a command of benchkit in a folder, in a process that need not import it first."""
     if not hasattr(os, "fork"):
@@ -44,7 +46,7 @@ def run_benchkit(
 
 
 def run_python(
-    words: Sequence[str | Path], folder: Path, *, timeout_s: float = 600, **variables: str
+    words: Sequence[str | Path], folder: Path, *, timeout_s: float = MAX_S, **variables: str
 ) -> subprocess.CompletedProcess[str]:
     """Run the interpreter of the tests with arguments, in a folder, with benchkit of this tree."""
     command = [sys.executable, *map(str, words)]

@@ -23,7 +23,7 @@ __all__ = ["disk", "run_commands"]
 
 HELPERS = Path(__file__).parent
 #: Seconds after which a command is interrupted as by Ctrl-C: the dashboard ends only by it.
-INTERRUPT_AFTER_S = 60.0
+INTERRUPT_AFTER_S = 200.0
 
 
 @contextlib.contextmanager
@@ -86,7 +86,7 @@ def run_commands(
         capture_output=True,
         text=True,
         cwd="/",
-        timeout=280,
+        timeout=550,
     )
     assert done.returncode == 0, done.stderr
     return dict(json.loads(done.stdout))
@@ -152,20 +152,9 @@ def main() -> None:
     """Read a request from stdin and print the results."""
     import tempfile
 
-    import pandas  # noqa: F401
-    import papermill  # noqa: F401
-    import xarray  # noqa: F401
+    from tests.helpers.command_server import import_commands
 
-    import benchkit.analysis.compare.compare_runs
-    import benchkit.analysis.insight.diagnose
-    import benchkit.cli.main
-    import benchkit.experiment.nightly.nightly
-    import benchkit.experiment.run.api
-    import benchkit.show.reports.html
-    import benchkit.show.reports.reports
-    import benchkit.show.site
-    import benchkit.store.store  # noqa: F401
-
+    import_commands()
     request = json.load(sys.stdin)
     results: dict[str, Any] = {}
     folder = Path(request["folder"])

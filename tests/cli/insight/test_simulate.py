@@ -24,7 +24,7 @@ STENCIL = "graph.stencil[n=40,seconds=0.05,workers=4]"
 
 
 def benchkit(folder, *words, store="store"):
-    return run_benchkit([*words, "--store", store], folder, timeout_s=500)
+    return run_benchkit([*words, "--store", store], folder)
 
 
 @pytest.fixture(scope="module")
