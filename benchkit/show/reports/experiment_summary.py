@@ -134,7 +134,7 @@ def experiment_facts(plan: Mapping[str, Any], runs: pd.DataFrame) -> pd.Series:
         "started": f"{runs['started'].min():%Y-%m-%d %H:%M} UTC",
         "duration": format_seconds((ended - runs["started"].min()).total_seconds()),
         "runs": f"{n_done} of {n_planned} planned",
-        "order": f"{plan['order']}, seed {plan['seed']}",
+        "order": plan["order"],
         "machine": ", ".join(sorted(runs["host"].dropna().unique())),
         "worker time": format_seconds(runs["worker_seconds"].sum())
         if "worker_seconds" in runs

@@ -10,6 +10,7 @@ from dataclasses import replace
 from itertools import islice
 from statistics import median
 
+import pandas as pd
 import psutil
 import pytest
 
@@ -23,7 +24,8 @@ from benchkit.experiment.run.events import (
     Started,
     finished_records,
 )
-from benchkit.experiment.run.plan import NULL_ARM
+from benchkit.experiment.run.plan import NULL_ARM, read_plan
+from benchkit.show.reports.experiment_summary import experiment_facts
 from benchkit.store.store import Store
 
 WORKLOAD = """import os, time
@@ -157,6 +159,18 @@ def test_resumed_experiment_keeps_the_order_of_a_plan_of_an_earlier_version(fold
     resumed, _ = resume_experiment(folders / "store", "latest")
 
     assert resumed.plan == reversed_in_turn
+
+
+def test_facts_of_a_report_are_in_the_plan(folders):
+    experiment = planned(folders, repeats=1)
+    experiment.store.create()
+    experiment._write_plan()
+    plan = read_plan(experiment.store, experiment.id)
+    run = {"started": pd.Timestamp("2026-08-01"), "duration": 2.0, "host": "h"}
+
+    facts = experiment_facts(plan, pd.DataFrame([run]))
+
+    assert (facts["runs"], facts["order"]) == ("1 of 2 planned", "abba")
 
 
 @pytest.mark.slow
