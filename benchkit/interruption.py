@@ -21,8 +21,8 @@ _SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")
 #: Seconds after a signal in which others are ignored: `timeout` sends each signal twice, and a
 #: second Ctrl-C would interrupt the removal of processes and files.
 IGNORED_S = 10.0
-#: Limit for the import that a signal waits for, and the time between two looks, in seconds.
-IMPORT_TIMEOUT_S, IMPORT_CHECK_S = 20.0, 0.05
+#: Limit for the module that a signal waits for, and the time between two looks, in seconds.
+MODULE_TIMEOUT_S, MODULE_CHECK_S = 20.0, 0.05
 
 
 class _State:
@@ -95,7 +95,7 @@ def _on_signal(number: int, frame: Any) -> None:
         return
     if _State.delayed_at is None:
         _State.delayed_at = now
-    if _is_importing(frame) and now - _State.delayed_at < IMPORT_TIMEOUT_S:
+    if _executes_module(frame) and now - _State.delayed_at < MODULE_TIMEOUT_S:
         _send_later(number)
         return
     _State.delayed_at = None
@@ -107,10 +107,17 @@ def _on_signal(number: int, frame: Any) -> None:
     raise KeyboardInterrupt
 
 
-def _is_importing(frame: Any) -> bool:
-    """Return whether a module is being imported: half imported, it fails when it is used later."""
+def _executes_module(frame: Any) -> bool:
+    """Return whether a module is imported, or a text executed as one.
+
+    Half imported, a module fails when it is used later. After a `KeyboardInterrupt` in the text of
+    `exec` (fastjsonschema, namedtuple), Python ends itself with SIGINT whatever the exit code is.
+    """
     while frame is not None:
-        if frame.f_code.co_filename.startswith("<frozen importlib"):
+        code = frame.f_code
+        is_text = (code.co_filename, code.co_name) == ("<string>", "<module>")
+        # The first frame is that of `python -c`.
+        if code.co_filename.startswith("<frozen importlib") or (is_text and frame.f_back):
             return True
         frame = frame.f_back
     return False
@@ -119,7 +126,7 @@ def _is_importing(frame: Any) -> bool:
 def _send_later(number: int) -> None:
     # On Windows `os.kill` ends the process.
     send = partial(os.kill, os.getpid()) if os.name == "posix" else signal.raise_signal
-    timer = threading.Timer(IMPORT_CHECK_S, send, [number])
+    timer = threading.Timer(MODULE_CHECK_S, send, [number])
     timer.daemon = True
     timer.start()
 

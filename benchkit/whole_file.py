@@ -18,6 +18,7 @@ from pathlib import Path
 from uuid import uuid4
 
 from benchkit.errors import UsageError
+from benchkit.interruption import uninterrupted
 
 __all__ = ["check_folder", "drafted", "make_folder", "publish", "sync_folder", "write_whole"]
 
@@ -171,12 +172,13 @@ def check_folder(option: str, folder: str) -> None:
     """Check that results can be written, before a measurement that may take hours."""
     made = [path for path in (Path(folder), *Path(folder).parents) if not path.exists()]
     try:
-        os.makedirs(folder, exist_ok=True)
-        descriptor, draft = tempfile.mkstemp(dir=folder)
-        os.close(descriptor)
-        os.unlink(draft)
-        with suppress(OSError):  # something else was put there
-            for path in made:
-                path.rmdir()
+        with uninterrupted():
+            os.makedirs(folder, exist_ok=True)
+            descriptor, draft = tempfile.mkstemp(dir=folder)
+            os.close(descriptor)
+            os.unlink(draft)
+            with suppress(OSError):  # something else was put there
+                for path in made:
+                    path.rmdir()
     except OSError as error:
         raise UsageError(f"{option} {folder}: cannot be written: {error.strerror}") from error

@@ -46,6 +46,15 @@ with tempfile.TemporaryDirectory() as folder:
     except KeyboardInterrupt:
         print("ended", interrupted_code())
 """
+EXECUTING = """
+import time
+interrupt_at_signals()
+try:
+    exec("import time; send('SIGTERM'); time.sleep(0.2); print('executed')")
+    time.sleep(30)
+except KeyboardInterrupt:
+    print("ended", interrupted_code())
+"""
 NOHUP = """
 signal.signal(signal.SIGHUP, signal.SIG_IGN)
 interrupt_at_signals()
@@ -76,6 +85,7 @@ print(subprocess.run([sys.executable, "-c", code], capture_output=True, text=Tru
     [
         pytest.param(PROTECTED, "registered\nended 143\n", id="a signal waits, others are ignored"),
         pytest.param(IMPORTING, "imported\nended 143\n", id="a signal waits for an import"),
+        pytest.param(EXECUTING, "executed\nended 143\n", id="a signal waits for a text of exec"),
         pytest.param(NOHUP, "True\n", id="nohup"),
         pytest.param(FORKED, "True\n", id="a forked process has no handler"),
         pytest.param(STARTED, "True\n", id="a started process has no handler"),

@@ -23,6 +23,7 @@ from benchkit.experiment.environment.lookup import find_environment
 from benchkit.experiment.paths import collect_workloads
 from benchkit.experiment.run.kernel import MeasuringKernel
 from benchkit.formatting import counted, format_bytes, format_seconds
+from benchkit.interruption import uninterrupted
 from benchkit.measure.cluster.running import open_cluster
 from benchkit.measure.cluster.spec import ClusterSpec
 from benchkit.measure.data.dataset import data_folder
@@ -157,7 +158,9 @@ def _disk(folder: Path, before: str = "") -> tuple[str, str]:
     while not folder.exists():
         folder = folder.parent
     free = shutil.disk_usage(folder).free
-    with tempfile.TemporaryDirectory(dir=folder, prefix=".benchkit-") as scratch:
+    with uninterrupted():
+        made = tempfile.TemporaryDirectory(dir=folder, prefix=".benchkit-")
+    with made as scratch:
         LocalFiles(Path(scratch)).create("final", b"x")
     status = "ok" if free > MIN_DISK_BYTES else "trouble"
     hint = "" if status == "ok" else ": too little for spilling workloads"

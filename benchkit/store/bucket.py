@@ -448,6 +448,9 @@ class FileCache:
                 f"{path}: no local copy could be written: {error.strerror or error}: "
                 "free space there, or set BENCHKIT_CACHE to another folder"
             ) from error
+        finally:
+            with suppress(OSError):
+                draft.unlink()
         _limit_size(len(data))
         return path
 

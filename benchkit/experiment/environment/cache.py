@@ -115,8 +115,8 @@ def publish(built: Built, settings: Mapping[str, Any]) -> Built:
 def draft_folder(name: str) -> Iterator[Path]:
     """Yield a folder that is removed at the end unless a manifest names it."""
     folder = _environments() / name / uuid4().hex[:12]
-    folder.mkdir(parents=True)
     try:
+        folder.mkdir(parents=True)
         yield folder
     finally:
         built = find_built(name)
@@ -131,8 +131,8 @@ def scratch_folder(name: str) -> Iterator[Path]:
     """Yield a folder for the files of one build; the caller holds the lock of its name."""
     folder = cache_folder() / "scratch" / name
     shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
     try:
+        folder.mkdir(parents=True)
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)

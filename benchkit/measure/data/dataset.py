@@ -253,8 +253,8 @@ def _make(chosen: Recipe, params: dict[str, Any], key: str) -> Dataset:
     for leftover in (folder / "tmp").glob(f"{key}.*"):
         shutil.rmtree(leftover, ignore_errors=True)  # of a dead process: the lock is free
     draft = folder / "tmp" / f"{key}.{uuid4().hex}"
-    draft.mkdir(parents=True)
     try:
+        draft.mkdir(parents=True)
         begin = time.perf_counter()
         entries = dict(chosen.function(draft, **params))
         files = {

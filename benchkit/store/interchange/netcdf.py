@@ -9,14 +9,15 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 import xarray as xr
 
+from benchkit.captured_process import run_captured
 from benchkit.errors import InvalidImportError, UnreadableRun
+from benchkit.private_folder import private_folder
 from benchkit.store.interchange.coiled import ImportReport
 from benchkit.store.runfile import check_size, encode_run, is_whole, open_run
 from benchkit.store.store import Store
@@ -77,7 +78,7 @@ def _read_all(paths: Sequence[Path]) -> Iterator[xr.DataTree | str]:
     pending = list(paths)
     while pending:
         batch = pending[:_BATCH_FILES]
-        with tempfile.TemporaryDirectory(prefix="benchkit-import-") as folder:
+        with private_folder() as folder:
             reason = _run_reader(batch, folder)
             written = [Path(folder, f"{number}.nc") for number in range(len(batch))]
             n_read = sum(file.exists() for file in written)
@@ -95,9 +96,7 @@ def _run_reader(paths: Sequence[Path], folder: str) -> str:
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}  # threads reserve memory
     wall_s = _WALL_PER_CPU * sum(map(_cpu_limit, paths))
     try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=wall_s, env=environment
-        )
+        done = run_captured(command, timeout=wall_s, env=environment)
     except subprocess.TimeoutExpired:
         return limit
     return done.stdout.strip() or (limit if done.returncode else "")
