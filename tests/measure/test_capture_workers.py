@@ -80,6 +80,51 @@ def test_killed_worker_is_lost_and_recomputed(processes, observed):
     assert np.isnan(run.tree["workers/trimmed"].values[lost]).all()
 
 
+def test_failed_seconds_of_a_killed_worker_are_cut(processes, observed):
+    client = processes
+    first = min(client.scheduler_info()["workers"])
+
+    def fail(seconds):
+        time.sleep(seconds)
+        raise ValueError
+
+    with observed(client) as observation:
+        wait(client.submit(fail, 0.8, workers=[first], pure=False))
+        time.sleep(1.5)  # some heartbeats
+        wait(client.submit(fail, 0.3, workers=[first], pure=False))
+        client.run(os._exit, 1, workers=[first], nanny=False, wait=False)
+        await_workers(client, 2)
+    run = observation.run
+
+    assert run.metrics["n_workers_lost"] == 1
+    assert 0.8 <= run.metrics["failed_time"] < 0.8 + 0.3 + 0.2
+    quality = run.quality()
+    cut = ", ".join(quality[quality["kind"] == "cut"]["metrics"]).split(", ")
+    assert {"failed_time", "idle_time", "compute_time"} <= {*cut}
+
+
+def test_maxima_of_a_heartbeat_whose_call_failed_are_recorded(processes, observed):
+    client = processes
+
+    def block_and_lose_a_heartbeat(dask_worker):
+        time.sleep(1.2)
+
+        async def fail(**arguments):
+            del dask_worker.scheduler.heartbeat_worker
+            raise OSError("the network is down")
+
+        dask_worker.scheduler.heartbeat_worker = fail
+
+    with observed(client) as observation:
+        run_tasks(client, 4)
+        client.run(block_and_lose_a_heartbeat)
+        time.sleep(2)
+        run_tasks(client, 4)
+    run = observation.run
+
+    assert 1.1 < run.metrics["worker_tick_max"] < 3
+
+
 capture_often = partial(capture.CapturePlugin, poll_interval_s=0.4)
 
 
@@ -243,6 +288,24 @@ def test_maxima_of_all_heartbeats_between_two_samples_count(observed):
 
 
 # -- blocked event loops ----------------------------------------------------------------------
+
+
+def test_worker_that_is_blocked_when_the_clock_starts_is_noted(observed):
+    options = {"n_workers": 1, "threads_per_worker": 1, "dashboard_address": None}
+    with LocalCluster(**options) as cluster, Client(cluster) as client:
+        client.run(time.sleep, 7, wait=False)  # blocks the event loop of the worker
+        begin = time.time()
+        with observed(client) as observation:
+            run_tasks(client, 3)
+        seconds = time.time() - begin
+    run = observation.run
+
+    # The clock waits 4 s for the heartbeat; the loop was blocked for 3 s after that.
+    assert 0 < run.duration < seconds - 3.5
+    assert run.metrics.get("worker_tick_max", 0.0) < 4
+    (note,) = (row for row in run.quality().itertuples() if "start of the clock" in row.text)
+    assert note.kind == "estimated"
+    assert {"cpu_time", "failed_time", "worker_tick_max"} <= {*note.metrics.split(", ")}
 
 
 def test_blocked_scheduler_loses_no_data(processes, observed):

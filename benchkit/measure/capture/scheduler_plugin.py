@@ -85,6 +85,8 @@ class CapturePlugin(ClusterHooks):
         self.client_timeout_s = ABANDONED_AFTER_S
         self.errors, self.workers, self.worker_info = [], {}, []
         self.fine_before: dict[tuple[Any, ...], float] = {}
+        #: Workers whose heartbeat for the start of the clock did not arrive before it.
+        self.late_at_on: list[int] = []
         self.pending: dict[str, Any] | None = None
         self.sequence = 0
         self.lag = LoopLag()
@@ -199,7 +201,8 @@ class CapturePlugin(ClusterHooks):
         """Start the clock; all counters are reset to 0."""
         self.last_call = time()
         listen(self.scheduler, "heartbeat_worker", self.name, self.samples.note_heartbeat)
-        await await_heartbeats(self.scheduler, self.name, "on", time(), self.add_error)
+        silent = await await_heartbeats(self.scheduler, self.name, "on", time(), self.add_error)
+        self.late_at_on = [self.workers[address] for address in silent if address in self.workers]
         self.groups.begin(self.scheduler.task_groups.values())
         self.fine_before = read_fine_metrics(self.scheduler)
         self.samples.begin()
@@ -339,6 +342,7 @@ class CapturePlugin(ClusterHooks):
             "scattered_bytes": self.scattered.nbytes if self.scattered is not None else 0,
             "clock_ahead": dict(self.samples.ahead),
             "n_other_captures": self.n_other_captures,
+            "late_at_on": self.late_at_on,
             **self.running_tasks.state(),
             "errors": list(self.errors),
         }
@@ -347,8 +351,11 @@ class CapturePlugin(ClusterHooks):
 
 async def await_heartbeats(
     scheduler: Any, name: str, edge: str, after: float, add_error: Callable[[str, Any], None]
-) -> None:
-    """Request a heartbeat from each worker and wait: it has the last metrics before the edge."""
+) -> list[str]:
+    """Request a heartbeat from each worker and wait: it has the last metrics before the edge.
+
+    Returns the workers whose heartbeat did not arrive in time.
+    """
     # Call each worker: cancelling Scheduler.broadcast leaves its calls running and logs every
     # unreachable worker.
     calls = [
@@ -372,3 +379,4 @@ async def await_heartbeats(
         await asyncio.gather(*calls, return_exceptions=True)
     if silent:
         add_error("heartbeat", f"not received from {text(', '.join(silent), 200)}")
+    return silent

@@ -53,7 +53,8 @@ class CaptureWorkerPlugin(WorkerPlugin):
         self.trimmed = False
         #: Maxima since the last heartbeat, see `_update_maxima`.
         self.peak, self.longest_lag, self.longest_gc = 0, 0.0, 0.0
-        self.at_edge = False
+        #: Edge of the clock for which the next heartbeat is: on, off, or empty.
+        self.edge = ""
         self.siblings = vars(distributed).setdefault("_benchkit_worker_plugins", {})
         shared = [plugin for (name, _), plugin in self.siblings.items() if name == self.name][:1]
         self.memory = shared[0].memory if shared else MemorySampler()
@@ -72,6 +73,10 @@ class CaptureWorkerPlugin(WorkerPlugin):
         self.error_times = shared[0].error_times if shared else ErrorTimes()
         #: Time of the newest memory sample in the last heartbeat.
         self.last_sent = 0.0
+        #: Of the last heartbeat: the scheduler's delay that was known when it was made, which each
+        #: reply changes, and its maxima and `last_sent`, to be sent again if no reply came.
+        self.delay_then: float | None = None
+        self.sent: tuple[int, float, float, float] = (0, 0.0, 0.0, 0.0)
         self.worker_log = WorkerLog(worker)
         count_p2p_bytes((self.name, worker.address))
         worker.metrics[self.name] = self.heartbeat_metrics
@@ -116,7 +121,14 @@ class CaptureWorkerPlugin(WorkerPlugin):
         self.worker_log.copy_transfers()
         heartbeat = worker.periodic_callbacks.get("heartbeat")
         interval_s = heartbeat.callback_time / 1000 if heartbeat is not None else HEARTBEAT_S
-        self._update_maxima(MIN_INTERVAL_S if self.at_edge else interval_s / POINTS_PER_HEARTBEAT)
+        self._update_maxima(MIN_INTERVAL_S if self.edge else interval_s / POINTS_PER_HEARTBEAT)
+        if self.edge != "on" and self.delay_then == worker.scheduler_delay:  # it was lost
+            peak, lag, pause, self.last_sent = self.sent
+            self.peak, self.longest_lag = max(self.peak, peak), max(self.longest_lag, lag)
+            self.longest_gc = max(self.longest_gc, pause)
+        is_start = self.edge == "on"  # what is lost then is not of this run
+        self.delay_then = None if is_start else worker.scheduler_delay
+        self.sent = self.peak, self.longest_lag, self.longest_gc, self.last_sent
         out: dict[str, Any] = {
             "rss_peak": self.peak or NAN,
             "tick_max": self.longest_lag,
@@ -132,7 +144,7 @@ class CaptureWorkerPlugin(WorkerPlugin):
         }
         self.last_sent = self.memory.samples[-1][0]
         self.peak, self.longest_lag, self.longest_gc = 0, 0.0, 0.0
-        self.at_edge = False
+        self.edge = ""
         process = worker.monitor.proc
         with contextlib.suppress(Exception):
             cpu = process.cpu_times()
@@ -185,7 +197,7 @@ class CaptureWorkerPlugin(WorkerPlugin):
         """
         self.worker_log.cut_transfers(edge)
         self.machine_cpu_time = _machine_cpu_time()
-        self.at_edge = True
+        self.edge = edge
         self.gil.sample()
         if edge == "on":
             self.gil.discard_pending()

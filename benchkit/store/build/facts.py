@@ -30,6 +30,8 @@ class CaptureFacts:
     # workers.
     own_cpu_s: float | None = None
     scattered_bytes: float | None = None  # Bytes of data that clients put on the workers
+    # Workers whose heartbeat for the start of the clock arrived after it.
+    late_at_on: tuple[int, ...] = ()
 
     @property
     def clock_was_set(self) -> bool:
@@ -54,6 +56,7 @@ class CaptureFacts:
             clock_step_s=recording.tail.get("clock_step_s") or 0.0,
             own_cpu_s=_own_cpu_s(recording),
             scattered_bytes=state.get("scattered_bytes"),
+            late_at_on=tuple(state.get("late_at_on") or ()),
             **{name: int(state.get(name) or 0) for name in names},
         )
 

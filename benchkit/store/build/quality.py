@@ -76,6 +76,31 @@ BY_WORKER_CLOCK = (
 )
 
 
+#: Metrics that lack the last half second of a worker that died; the attempt that ran then is in
+#: neither of the times, so that it counts as idle.
+LOST_WITH_A_WORKER = (
+    "cpu_time",
+    "disk_bytes",
+    "memory_mean",
+    "memory_peak",
+    "compute_time",
+    "failed_time",
+    "idle_time",
+    "worker_tick_max",
+)
+#: Metrics that are increases of workers' counters, or their largest values.
+BY_HEARTBEAT = (
+    "cpu_time",
+    "disk_bytes",
+    "network_bytes",
+    "failed_time",
+    "idle_time",
+    "gil_contention_mean",
+    "memory_peak",
+    "worker_tick_max",
+)
+
+
 class Note(NamedTuple):
     """One limit of a run."""
 
@@ -97,6 +122,7 @@ def quality_notes(
         notes += _processes(groups["workers"], duration)
         notes += _time(groups["workers"], metrics, duration, facts)
         notes += _worker_clocks(groups["workers"])
+        notes += _late_heartbeats(groups["workers"], facts)
         notes += _sums(groups, metrics)
         notes += _losses(metrics)
         notes += _tasks(groups, metrics, facts)
@@ -239,6 +265,20 @@ def _worker_clocks(workers: xr.Dataset) -> list[Note]:
     return notes
 
 
+def _late_heartbeats(workers: xr.Dataset, facts: CaptureFacts) -> list[Note]:
+    """Return a note for each worker whose heartbeat for the start of the clock came after it."""
+    return [
+        Note(
+            "estimated",
+            BY_HEARTBEAT,
+            f"the heartbeat of worker {workers['name'].values[index]} for the start of the clock "
+            "arrived after it: its counters contain what was used since the heartbeat before, and "
+            "its largest values up to this heartbeat are not known",
+        )
+        for index in facts.late_at_on
+    ]
+
+
 def _sums(groups: Mapping[str, xr.Dataset], metrics: Mapping[str, float]) -> list[Note]:
     """Return a note for each sum that two sources count differently."""
     workers, transfers = groups["workers"], groups["transfers"]
@@ -296,7 +336,7 @@ def _losses(metrics: Mapping[str, float]) -> list[Note]:
         f"{counted(n_lost, 'worker')} lost: what was used between the last heartbeat and the death "
         "is not known"
     )
-    return [Note("cut", ("cpu_time", "disk_bytes", "memory_mean"), text)]
+    return [Note("cut", LOST_WITH_A_WORKER, text)]
 
 
 def _tasks(

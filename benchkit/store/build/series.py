@@ -44,12 +44,14 @@ def assemble_workers(recording: Recording, window: Window) -> xr.Dataset:
     filled[(newest < 0) | has_left] = np.nan
 
     names = SAMPLE_COLUMNS[2:]
-    # Peaks from before the clock started are not peaks of this run.
-    first = has_heartbeat & (np.cumsum(has_heartbeat, axis=0) == 1)
-    first &= np.array([info["joined"] < window.on for info in infos], bool)[None, :]
+    # Peaks from before the clock started are not peaks of this run: those of the first heartbeat,
+    # and of the second if the heartbeat for the start of the clock came after it.
+    late = recording.last("state", {}).get("late_at_on", [])
+    n_before = np.array([info["joined"] < window.on for info in infos], int)
+    n_before += [info["worker"] in late for info in infos]
+    is_before = np.cumsum(has_heartbeat, axis=0) <= n_before
     for name in MAXIMA:
-        column = filled[:, :, names.index(name)]
-        column[np.maximum.accumulate(first, axis=0) & (newest == _first_row(first))] = np.nan
+        filled[:, :, names.index(name)][is_before] = np.nan
 
     data = {name: filled[:, :, index] for index, name in enumerate(names)}
     ahead = recording.last("state", {}).get("clock_ahead", {})
@@ -105,12 +107,6 @@ def assemble_held(recording: Recording, window: Window, names: list[str]) -> xr.
     held = shaped("held", {**data, "time": window.seconds(data["time"])}, {})
     held.attrs["groups"] = json.dumps([clean_text(name) for name in unique])
     return held
-
-
-def _first_row(first: np.ndarray) -> np.ndarray:
-    if not first.size:
-        return np.zeros((1, first.shape[1]), int)
-    return np.where(first.any(axis=0), first.argmax(axis=0), -2)[None, :]
 
 
 def assemble_scheduler(recording: Recording, window: Window) -> xr.Dataset:

@@ -27,7 +27,15 @@ def fake_worker(number, interval_s):
         transfer_outgoing_log=[],
         transfer_incoming_count_total=0,
         transfer_outgoing_count_total=0,
+        scheduler_delay=0.0,
     )
+
+
+def beat(plugin, *, arrives=True):
+    """Return the values of a heartbeat, to which the scheduler replies if it arrives."""
+    values = plugin.heartbeat_metrics(plugin.worker)
+    plugin.worker.scheduler_delay += arrives
+    return values
 
 
 @pytest.fixture(autouse=True)
@@ -74,14 +82,49 @@ def test_each_worker_of_a_process_gets_its_maxima():
     def maxima():
         with installed(2) as (first, second):
             first.gc.longest = first.lag.longest = 25.0
-            answers = [plugin.heartbeat_metrics(plugin.worker) for plugin in (first, second)]
-            again = second.heartbeat_metrics(second.worker)
+            answers = [beat(plugin) for plugin in (first, second)]
+            again = beat(second)
         return [(out["gc_max"], out["tick_max"]) for out in [*answers, again]]
 
     first, second, again = in_loop(maxima)
 
     assert first == second == (25.0, pytest.approx(25.0))
     assert max(again) < 25.0
+
+
+def test_heartbeat_repeats_what_a_lost_one_had():
+    def heartbeats():
+        with installed(1) as (plugin,):
+            first = beat(plugin)
+            plugin.gc.longest = plugin.lag.longest = 25.0
+            beat(plugin, arrives=False)
+            beat(plugin, arrives=False)
+            return first, beat(plugin), beat(plugin)
+
+    first, repeated, last = in_loop(heartbeats)
+
+    assert (repeated["gc_max"], repeated["tick_max"]) == (25.0, 25.0)
+    assert max(last["gc_max"], last["tick_max"]) < 25.0
+    # Samples of memory, newest first: of all heartbeats since the last that arrived.
+    times = array("d", repeated["memory"])[::4]
+    assert len(times) >= 3
+    assert min(times) > array("d", first["memory"])[0]
+    assert min(array("d", last["memory"])[::4]) > times[0]
+
+
+def test_heartbeat_for_the_start_does_not_repeat_what_was_lost_before():
+    def heartbeats():
+        with installed(1) as (plugin,):
+            beat(plugin)
+            plugin.gc.longest = 25.0
+            beat(plugin, arrives=False)
+            plugin.edge = "on"
+            plugin.gc.longest = 20.0
+            return beat(plugin, arrives=False), beat(plugin)
+
+    start, after = in_loop(heartbeats)
+
+    assert (start["gc_max"], after["gc_max"] < 20.0) == (20.0, True)
 
 
 def test_heartbeat_carries_few_samples_of_other_workers(monkeypatch):

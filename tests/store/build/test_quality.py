@@ -368,6 +368,7 @@ def test_quality_notes_count_lost_workers(tmp_path):
             "1 worker lost: what was used between the last heartbeat and the death is not known",
         )
     ]
+    assert {"cpu_time", "failed_time", "compute_time", "idle_time"} <= set(notes[0][2])
 
 
 def test_kinds_by_metric_joins_kinds_of_all_notes():
