@@ -6,8 +6,9 @@ copied alone into the environment under test; they are re-exported here.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 
 from benchkit.measure.errors import (
     BenchkitError,
@@ -43,6 +44,7 @@ __all__ = [
     "EnvironmentBuildError",
     "BisectionEndError",
     "MissingExtra",
+    "MissingParts",
     "MissingPackage",
     "NotEnoughRuns",
     "NotRecorded",
@@ -100,6 +102,22 @@ class StoreAccessError(StoreError):
 
 class SiteError(BenchkitError):
     """The published site could not be written: disk full, no permission."""
+
+
+class MissingParts(BenchkitError):
+    """A page or site was written without the parts that errors prevent.
+
+    Parameters
+    ----------
+    page : Path
+        The written page.
+    lines : sequence of str
+        What cannot be shown, and why, a line a part.
+    """
+
+    def __init__(self, page: Path, lines: Sequence[str]) -> None:
+        self.page, self.lines = page, lines
+        super().__init__(f"{page}: written, but {'; '.join(lines)}")
 
 
 class UnknownRun(UsageError):

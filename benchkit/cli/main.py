@@ -30,6 +30,7 @@ from benchkit.cli.project.init import init
 from benchkit.cli.project.notebooks import notebooks
 from benchkit.cli.regressions import regressions
 from benchkit.cli.report import report
+from benchkit.cli.rows import print_error
 from benchkit.cli.run import run
 from benchkit.cli.store import store_group
 from benchkit.errors import BenchkitError, describe_error
@@ -68,14 +69,14 @@ class _ErrorReportingGroup(click.Group):
         except click.UsageError as error:
             _exit_with_usage_error(error, ctx)
         except BenchkitError as error:
-            _print_error(str(error))
+            print_error(str(error))
             ctx.exit(error.exit_code)
         except OSError as error:
             if isinstance(error, BrokenPipeError):
                 # The reader of stdout (`head`) has exited: flushing at exit would raise again.
                 os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
                 ctx.exit(0)
-            _print_error(describe_error(error))
+            print_error(describe_error(error))
             ctx.exit(BenchkitError.exit_code)
         except KeyboardInterrupt:
             click.echo("interrupted: what was finished is kept", err=True)
@@ -83,7 +84,7 @@ class _ErrorReportingGroup(click.Group):
         except (click.exceptions.Exit, click.ClickException, click.Abort):
             raise
         except Exception:  # 1 would mean that something is worse
-            _print_error(f"unexpected error, please report it\n{traceback.format_exc()}")
+            print_error(f"unexpected error, please report it\n{traceback.format_exc()}")
             ctx.exit(BenchkitError.exit_code)
 
 
@@ -117,14 +118,8 @@ def _exit_with_usage_error(error: click.UsageError, ctx: click.Context) -> NoRet
     if isinstance(error, click.NoSuchOption) and error.option_name in _CLUSTER_OPTIONS:
         # not with the option of a similar name that click proposes
         message = f"No such option '{error.option_name}'; {_RUNNING_CLUSTER}"
-    _print_error(f"{message} (see `{command} --help`)")
+    print_error(f"{message} (see `{command} --help`)")
     ctx.exit(error.exit_code)
-
-
-def _print_error(text: str) -> None:
-    from benchkit.measure.secrets import redact_text
-
-    click.echo(f"error: {redact_text(text)}", err=True)
 
 
 @click.group(cls=_ErrorReportingGroup, context_settings={"help_option_names": ["-h", "--help"]})

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import sys
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 
 from benchkit.cli.options import common
-from benchkit.cli.rows import open_store, print_json
+from benchkit.cli.rows import open_store, print_error, print_json
+from benchkit.errors import BenchkitError, MissingParts
 from benchkit.whole_file import write_whole
 
 __all__ = ["report"]
@@ -25,6 +29,28 @@ _VIEWERS = {
 @click.group()
 def report() -> None:
     """Write reports as HTML pages."""
+
+
+def _write_pages(
+    pages: Sequence[tuple[dict[str, str], Callable[[], Path]]], *, as_json: bool
+) -> None:
+    """Write pages and print their paths; an error of one does not stop the others."""
+    rows, code = [], 0
+    for about, write in pages:
+        try:
+            page = write()
+        except BenchkitError as error:
+            print_error(str(error))
+            code = code or error.exit_code
+            if not isinstance(error, MissingParts):
+                continue
+            page = error.page
+        rows.append({**about, "report": str(page)})
+        if not as_json:
+            click.echo(page)
+    if as_json:
+        print_json(rows)
+    sys.exit(code)
 
 
 @report.command("run")
@@ -47,14 +73,9 @@ def report_run(ids: tuple[str, ...], output: str | None, store: str | None, as_j
     if output is not None and len(ids) > 1:
         raise UsageError(f"--output {output!r}: one file cannot hold {len(ids)} runs: give one id")
     run_store = open_store(store)
-    rows = []
-    for run_id in [run_store.resolve(run_id) for run_id in ids or ("latest",)]:
-        page = run_report(run_store, run_id, output)
-        rows.append({"id": run_id, "report": str(page)})
-        if not as_json:
-            click.echo(page)
-    if as_json:
-        print_json(rows)
+    known = [run_store.resolve(run_id) for run_id in ids or ("latest",)]
+    pages = [({"id": i}, partial(run_report, run_store, i, output)) for i in known]
+    _write_pages(pages, as_json=as_json)
 
 
 @report.command("trace")
@@ -112,8 +133,8 @@ def report_ab(
     """
     from benchkit.show.reports.reports import ab_report
 
-    page = ab_report(open_store(store), experiment, metrics=metrics, folder=output)
-    print_json([{"report": str(page)}]) if as_json else click.echo(page)
+    write = partial(ab_report, open_store(store), experiment, metrics=metrics, folder=output)
+    _write_pages([({}, write)], as_json=as_json)
 
 
 @report.command("bisect")
@@ -131,8 +152,8 @@ def report_bisect(bisection: str, output: str | None, store: str | None, as_json
     """
     from benchkit.show.reports.reports import bisect_report
 
-    page = bisect_report(open_store(store), bisection, output)
-    print_json([{"report": str(page)}]) if as_json else click.echo(page)
+    write = partial(bisect_report, open_store(store), bisection, output)
+    _write_pages([({}, write)], as_json=as_json)
 
 
 @report.command("site")
@@ -163,8 +184,8 @@ def report_site(
     from benchkit.show.site import SITE_METRICS, build_site
 
     chosen = check_metrics(metrics) if metrics else SITE_METRICS
-    page = build_site(open_store(store), output, metrics=chosen, **options)
-    print_json([{"report": str(page)}]) if as_json else click.echo(page)
+    write = partial(build_site, open_store(store), output, metrics=chosen, **options)
+    _write_pages([({}, write)], as_json=as_json)
 
 
 @report.command("grafana")

@@ -24,6 +24,7 @@ __all__ = [
     "as_records",
     "matching_runs",
     "open_store",
+    "print_error",
     "print_json",
     "print_json_texts",
     "print_rows",
@@ -38,6 +39,13 @@ _ROWS_PER_WRITE = 1000
 _RUNS_PER_PART = 20_000
 #: Runs whose texts are in memory at once.
 _TEXTS_PER_PART = 2000
+
+
+def print_error(text: str) -> None:
+    """Print an error in one line on stderr, without secrets."""
+    from benchkit.measure.secrets import redact_text
+
+    click.echo(f"error: {redact_text(text)}", err=True)
 
 
 def open_store(address: str | None) -> Store:

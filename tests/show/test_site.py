@@ -1,5 +1,6 @@
 import json
 import re
+import shutil
 from dataclasses import replace
 from xml.etree import ElementTree
 
@@ -9,9 +10,9 @@ from click.testing import CliRunner
 
 from benchkit.analysis.regression.history import build_history
 from benchkit.cli.main import benchkit as main
-from benchkit.errors import SiteError, UsageError
+from benchkit.errors import MissingParts, SiteError, UsageError
 from benchkit.show.site import build_site
-from benchkit.show.site.collect import collect_site, page_name
+from benchkit.show.site.collect import SiteData, collect_site, page_name
 from benchkit.store.store import Store
 from validation.history_data import FAILING, FASTER, SLOWER, fill
 from validation.synthetic_runs import make_run
@@ -180,6 +181,68 @@ def test_build_site_keeps_old_site_after_a_crash(store, tmp_path, monkeypatch):
         build_site(store, tmp_path / "mine" / "thesis.tex")
     with pytest.raises(SiteError, match="could not be written"):
         build_site(store, "/proc/nothing/site")
+
+
+def test_site_shows_the_other_pages_when_one_cannot_be_made(store, tmp_path, monkeypatch):
+    whole = SiteData.workload
+
+    def damaged(self, name):
+        if name == FASTER:
+            raise KeyError("no <b>series</b>")
+        return whole(self, name)
+
+    monkeypatch.setattr(SiteData, "workload", damaged)
+    monkeypatch.setattr(SiteData, "machines", lambda self: 1 / 0)
+    page = f"w/{page_name(FASTER)}.html"
+
+    with pytest.raises(MissingParts) as raised:
+        build_site(store, tmp_path / "out")
+
+    reason = "cannot be shown: KeyError: 'no <b>series</b>'"
+    assert raised.value.lines == [
+        f"{page} {reason}", "machines.html cannot be shown: ZeroDivisionError: division by zero"
+    ]  # fmt: skip
+    assert (
+        "KeyError: &#39;no &lt;b&gt;series&lt;/b&gt;&#39;" in (tmp_path / "out" / page).read_text()
+    )
+    assert SLOWER in (tmp_path / "out" / "index.html").read_text()
+    assert content(tmp_path / "out", page_name(SLOWER))["workload"] == SLOWER
+
+
+def test_report_site_names_the_pages_that_it_lacks(store, tmp_path, monkeypatch):
+    monkeypatch.setattr(SiteData, "failures", lambda self: 1 / 0)
+
+    done = CliRunner().invoke(
+        main, ["report", "site", "-o", str(tmp_path / "out"), "--store", str(store.path)]
+    )
+
+    assert done.exit_code == 3
+    assert done.stdout == f"{tmp_path / 'out' / 'index.html'}\n"
+    assert "written, but failures.html cannot be shown: ZeroDivisionError" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"metric": "nonsense"}, {"facts": ["text"]}, {"facts": {"changed": ["text"]}},
+        {"ratio": "large"}, {"night": None},
+    ],
+)  # fmt: skip
+def test_site_leaves_out_a_regression_with_wrong_events(store, tmp_path, wrong):
+    copied = Store(shutil.copytree(store.path, tmp_path / "store"))
+    opened = next(event for event in copied.events() if event["kind"] == "opened")
+    event = {**opened, "regression": "handmade", **wrong}
+    del event["id"]
+    copied.add_event(event.pop("kind"), **event)
+    copied.add_event("set_aside", seen=opened["seen"])
+
+    with pytest.warns(UserWarning, match="regression handmade: skipped: "):
+        index = build_site(copied, tmp_path / "out")
+
+    assert [path.stem for path in (index.parent / "regressions").iterdir()] == [
+        opened["regression"]
+    ]
+    assert SLOWER in index.read_text()
 
 
 def test_build_site_of_empty_store(tmp_path):

@@ -6,6 +6,7 @@ Events are only added, never changed: ledgers with the same events give the same
 from __future__ import annotations
 
 import hashlib
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,6 +15,7 @@ import pandas as pd
 
 from benchkit.analysis.regression.history import SERIES_FIELDS
 from benchkit.analysis.regression.segments import accepts
+from benchkit.errors import error_summary
 from benchkit.formatting import format_change, format_quantity
 from benchkit.store.filters import parse_moment
 from benchkit.store.marks import active_marks
@@ -115,7 +117,7 @@ class Regression:
 
 def series_name(about: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the values of the fields that identify a series."""
-    return tuple(str(about[name]) for name in (*SERIES_FIELDS, "metric"))
+    return tuple(str(about.get(name)) for name in (*SERIES_FIELDS, "metric"))
 
 
 def regression_id(about: Mapping[str, Any], night: str) -> str:
@@ -138,11 +140,18 @@ def read_ledger(
             seen.add(key)
             events_of.setdefault(str(name), []).append(event)
     accepting = [mark for mark in active_marks(marks) if mark.get("kind") == "accept"]
-    regressions = [
-        _regression(name, history, accepting)
-        for name, history in events_of.items()
-        if any(event["kind"] == "opened" for event in history)
-    ]
+    regressions = []
+    for name, history in events_of.items():
+        if not any(event["kind"] == "opened" for event in history):
+            continue
+        try:
+            regression = _regression(name, history, accepting)
+            _check(regression)
+        except (AttributeError, KeyError, TypeError, ValueError) as error:  # written by hand
+            reason = f"skipped: {error_summary(error)} in its events"
+            warnings.warn(f"regression {name}: {reason}", stacklevel=2)
+            continue
+        regressions.append(regression)
     return sorted(regressions, key=lambda each: (each.seen, each.id), reverse=True)
 
 
@@ -178,6 +187,16 @@ def _regression(
         facts=now.get("facts") or {},
         events=tuple(history),
     )
+
+
+def _check(regression: Regression) -> None:
+    """Raise if the facts of a regression cannot be shown."""
+    if not (regression.title and regression.size):
+        raise ValueError("no title")
+    for name in ("changed", "parts"):
+        for row in regression.facts.get(name) or []:
+            if not isinstance(row, Mapping):
+                raise TypeError(f"facts: {name} is no list of objects")
 
 
 def _number(value: Any) -> float:

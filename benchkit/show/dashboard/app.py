@@ -7,7 +7,6 @@ module with a `TITLE` and a function `view(state)`, listed in `VIEWS`. The addre
 
 from __future__ import annotations
 
-import logging
 import os
 from types import ModuleType
 
@@ -15,7 +14,6 @@ import panel as pn
 from panel.viewable import Viewable
 
 from benchkit._compat.bokeh_serializer import install_fast_serializer
-from benchkit.errors import BenchkitError
 from benchkit.show.dashboard import live
 from benchkit.show.dashboard.compare import page as compare_page
 from benchkit.show.dashboard.components import ui
@@ -26,8 +24,6 @@ from benchkit.show.dashboard.run import page as run_page
 from benchkit.show.dashboard.web.template import page, style_widgets
 
 __all__ = ["VIEWS", "application"]
-
-_log = logging.getLogger(__name__)
 
 VIEWS: dict[str, ModuleType] = {
     "overview": overview,
@@ -74,10 +70,7 @@ def _content(name: str, state: dict[str, str]) -> Viewable:
         return ui.message("There is no such page", f"Views are {', '.join(VIEWS)}.", back=True)
     try:
         return VIEWS[name].view(state)
-    except BenchkitError as error:
-        return ui.message("This cannot be shown", str(error))
     except Exception as error:
-        _log.exception("view %r failed", name)
         return ui.error_message("This page cannot be shown", error)
 
 

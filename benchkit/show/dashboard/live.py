@@ -13,7 +13,7 @@ from panel.viewable import Viewable
 
 from benchkit.analysis.compare.compare_runs import DEFAULT_METRICS, compare_experiment
 from benchkit.analysis.compare.comparison import text_row
-from benchkit.errors import BenchkitError
+from benchkit.errors import BenchkitError, describe_error
 from benchkit.experiment.run.plan import read_plan
 from benchkit.experiment.run.status import (
     DONE,
@@ -43,6 +43,7 @@ PERIOD_MS = 3000
 STATUS_TTL_S = 2
 #: Symbol and CSS class of each state; the symbol shows the state without colour.
 _STATES = {OPEN: ("·", "soft"), RUNNING: ("▶", "busy"), DONE: ("✓", "good"), FAILED: ("✗", "bad")}
+_FAILED = "This experiment cannot be shown"
 _NO_UNDERLINE = "style='text-decoration:none'"
 #: Largest number of workloads shown in the plan.
 MAX_WORKLOADS = 60
@@ -58,12 +59,14 @@ def view(state: dict[str, str]) -> pn.Column:
         nonlocal shown
         try:
             make, signature = _content(state, followed)
-        except BenchkitError as error:
-            content: list[Viewable] = [ui.message("This experiment cannot be shown", str(error))]
-            make, signature = lambda: content, str(error)
-        if shown != signature:  # update the page only after a change
-            body[:] = make()
-            shown = signature
+        except Exception as error:  # of this refresh: a later one may succeed
+            signature = describe_error(error)
+            if shown != signature:
+                body[:] = [ui.error_message(_FAILED, error)]
+        else:
+            if shown != signature:  # update the page only after a change
+                body[:] = ui.guard_parts(make, _FAILED)
+        shown = signature
 
     def refresh_if_connected() -> None:
         context = pn.state.curdoc.session_context if pn.state.curdoc else None

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchkit.errors import needs_extra
+from benchkit.errors import MissingParts, needs_extra
 from benchkit.experiment.bisect.result import read_bisection
 from benchkit.experiment.environment.environment import CURRENT
 from benchkit.experiment.environment.lookup import find_environment
@@ -19,7 +18,7 @@ from benchkit.private_folder import private_folder
 from benchkit.store.store import Store
 from benchkit.whole_file import write_whole
 
-__all__ = ["ab_report", "bisect_report", "nightly_report", "notebook_report", "run_report"]
+__all__ = ["ab_report", "bisect_report", "nightly_report", "run_report"]
 
 #: Timeout of one cell in seconds; drawing a run of a million tasks takes seconds.
 CELL_TIMEOUT_S = 600.0
@@ -90,29 +89,32 @@ def _report(
     name = name or f"{notebook}.html"
     in_store = f"experiments/{experiment}/reports"
     page = Path(output or Path(folder or store.files.workspace(in_store)) / name)
-    notebook_report(notebook, parameters, page, title=title)
+    missing = _notebook_report(notebook, parameters, page, title=title)
     for suffix, text in (texts or {}).items():
         write_whole(page.with_suffix(suffix), text)
-    if output or folder:
-        return page
-    store.files.publish(in_store)
-    return store.files.path(f"{in_store}/{name}")
+    if not (output or folder):
+        store.files.publish(in_store)
+        page = store.files.path(f"{in_store}/{name}")
+    if missing:
+        raise MissingParts(page, missing)
+    return page
 
 
-def notebook_report(
-    name: str, parameters: Mapping[str, Any], output: str | Path, *, title: str
-) -> Path:
-    """Execute a notebook; write the HTML page and the executed notebook into the same folder."""
+def _notebook_report(
+    name: str, parameters: Mapping[str, Any], output: Path, *, title: str
+) -> list[str]:
+    """Execute a notebook; write the HTML page and the executed notebook into the same folder.
+
+    Returns the lines of the parts that cannot be shown.
+    """
     with needs_extra("show"):
         from benchkit.show.reports.html import notebook_page
         from benchkit.show.reports.missing_parts import missing_parts
-    output = Path(output)
     executed = output.with_suffix(".ipynb")
     with (
         private_folder() as scratch,
         MeasuringKernel(find_environment(CURRENT, []), Path(scratch)) as kernel,
     ):
         kernel.execute(notebook_path(name), executed, parameters, timeout_s=CELL_TIMEOUT_S)
-    for line in missing_parts(json.loads(executed.read_text(encoding="utf-8"))):
-        warnings.warn(f"{output}: {line}", stacklevel=2)
-    return notebook_page(executed, output, title=title)
+    notebook_page(executed, output, title=title)
+    return missing_parts(json.loads(executed.read_text(encoding="utf-8")))

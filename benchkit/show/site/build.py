@@ -7,8 +7,9 @@ keeps the old site. The pages make no network requests.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timezone
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from benchkit import __version__
 from benchkit.analysis.regression.nights import night_notes
 from benchkit.analysis.regression.regression import Regression
 from benchkit.analysis.regression.status import workload_owners
-from benchkit.errors import SiteError, UsageError
+from benchkit.errors import MissingParts, SiteError, UsageError, describe_error
 from benchkit.formatting import format_bytes, format_seconds
 from benchkit.show.site.collect import SITE_METRICS, SiteData, collect_site, page_name
 from benchkit.show.site.feeds import feed_items, json_feed, rss_feed
@@ -49,7 +50,10 @@ def build_site(
     title: str = TITLE,
     address: str | None = None,
 ) -> Path:
-    """Write the site of a store."""
+    """Write the site of a store; a page that an error prevents says so in one line.
+
+    Raises `MissingParts` after the site is written, if there are such pages.
+    """
     folder = Path(folder).resolve()
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"{folder}: is a file; expected a folder")
@@ -60,12 +64,15 @@ def build_site(
         folder.parent.mkdir(parents=True, exist_ok=True)
         with drafted(folder) as draft:
             draft.mkdir()
-            _Writer(data, draft, title, f"{address.rstrip('/')}/" if address else "").write()
+            writer = _Writer(data, draft, title, f"{address.rstrip('/')}/" if address else "")
+            writer.write()
     except OSError as error:
         raise SiteError(
             f"{folder}: the site could not be written: {error.strerror or error}; "
             "an earlier site is unchanged"
         ) from error
+    if writer.missing:
+        raise MissingParts(folder / "index.html", writer.missing)
     return folder / "index.html"
 
 
@@ -74,6 +81,7 @@ class _Writer:
 
     def __init__(self, data: SiteData, folder: Path, title: str, address: str) -> None:
         self.data, self.folder, self.title, self.address = data, folder, title, address
+        self.missing: list[str] = []  # a line per page that cannot be shown
         times = data.history.times
         self.common: dict[str, Any] = {
             "site_title": title,
@@ -94,9 +102,31 @@ class _Writer:
         for name in ("site.css", "site.js"):
             text = (Path(__file__).parent / "files" / name).read_text(encoding="utf-8")
             self._put(f"static/{name}", text)
-        self._overview()
         for workload in self.data.workloads:
-            self._workload(workload)
+            name = f"w/{page_name(workload)}.html"
+            self._try(name, workload, partial(self._workload, workload))
+        for regression in self.data.regressions:
+            name = f"regressions/{regression.id}.html"
+            self._try(name, regression.id, partial(self._regression, regression))
+        self._try("index.html", "Overview", self._overview)
+        self._try("regressions.html", "Regressions", self._regressions)
+        self._try("failures.html", "Failures", self._failures)
+        self._try("machines.html", "Machines", self._machines)
+        self._try("feed.xml", "Feed", self._feeds)
+
+    def _try(self, name: str, title: str, write: Callable[[], None]) -> None:
+        """Write a page, or one line in its place if data of the store prevent it."""
+        try:
+            write()
+        except OSError:  # no page can be written: the disk is full
+            raise
+        except Exception as error:
+            line = f"cannot be shown: {describe_error(error)}"
+            self.missing.append(f"{name} {line}")
+            if name.endswith(".html"):
+                self._page(name, "missing.html", title, line=line)
+
+    def _regressions(self) -> None:
         regressions = sorted(self.data.regressions, key=lambda regression: not regression.is_open)
         self._page(
             "regressions.html",
@@ -105,12 +135,16 @@ class _Writer:
             regressions=regressions,
             improvements=self.data.improvements(),
         )
-        for regression in self.data.regressions:
-            self._regression(regression)
+
+    def _failures(self) -> None:
         failures = self.data.failures()
         self._page("failures.html", "failures.html", "Failures", **failures, symbols=_SYMBOLS)
+
+    def _machines(self) -> None:
         tables = {"rows": self.data.machines(), "marks": self.data.marks}
         self._page("machines.html", "machines.html", "Machines", **tables)
+
+    def _feeds(self) -> None:
         items = feed_items(self.data.regressions, self.address)
         feed = {"title": self.title, "address": self.address}
         self._put("feed.json", json_feed(items, **feed))

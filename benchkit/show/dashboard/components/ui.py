@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -15,7 +16,7 @@ import panel as pn
 from bokeh.models.ui import UIElement
 from panel.viewable import Viewable
 
-from benchkit.errors import BenchkitError
+from benchkit.errors import BenchkitError, describe_error
 from benchkit.show.dashboard.web.template import PANE_STYLES
 from benchkit.show.templates import load_macros
 
@@ -30,6 +31,7 @@ __all__ = [
     "figure",
     "form",
     "guard",
+    "guard_parts",
     "heading",
     "html_pane",
     "json_block",
@@ -41,6 +43,10 @@ __all__ = [
     "set_paragraph",
 ]
 
+_log = logging.getLogger(__name__)
+
+#: Title of the message in place of a part.
+_MISSING = "This part cannot be shown"
 #: Macros that return elements as HTML.
 ELEMENTS = load_macros("dashboard/components/elements.html")
 #: Shown with verdicts on an experiment that is not complete.
@@ -130,17 +136,25 @@ def message(title: str, text: str, command: str = "", *, back: bool = False) -> 
 
 
 def error_message(title: str, error: Exception) -> pn.pane.HTML:
-    """Return the message of an error."""
-    is_ours = isinstance(error, BenchkitError)
-    return message(title, str(error) if is_ours else f"{type(error).__name__}: {error}")
+    """Return the message of an error; the log gets the traceback of an unexpected one."""
+    if not isinstance(error, BenchkitError):
+        _log.error("%s", title, exc_info=error)
+    return message(title, describe_error(error))
 
 
-def guard(make: Callable[[], Viewable], title: str = "This part cannot be shown") -> Viewable:
+def guard(make: Callable[[], Viewable], title: str = _MISSING) -> Viewable:
     """Return a part of a page, or an error message in its place."""
+    return guard_parts(lambda: [make()], title)[0]
+
+
+def guard_parts(
+    make: Callable[[], Sequence[Viewable]], title: str = _MISSING
+) -> Sequence[Viewable]:
+    """Return parts of a page, or an error message in their place."""
     try:
         return make()
     except Exception as error:  # damaged runs raise various errors
-        return error_message(title, error)
+        return [error_message(title, error)]
 
 
 def deferred(make: Callable[[], list[Viewable]], title: str) -> pn.Column:
@@ -148,10 +162,7 @@ def deferred(make: Callable[[], list[Viewable]], title: str) -> pn.Column:
     place = column(paragraph("Opening runs to see where the time went …"), tags=["loading"])
 
     async def fill() -> None:
-        try:
-            content = await asyncio.to_thread(make)
-        except Exception as error:
-            content = [error_message(title, error)]
+        content = await asyncio.to_thread(guard_parts, make, title)
         place.param.update(objects=content, tags=[])
 
     pn.state.onload(fill)

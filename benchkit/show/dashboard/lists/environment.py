@@ -46,9 +46,12 @@ def view(all_runs: pd.DataFrame, names: list[str], name: str) -> pn.Column:
         str(spec.get("description") or ""),
         f"Runs from {first} to {last} UTC. The details below are those of the newest run.",
     ]
-    content: list[Viewable] = [ui.page_head(name, lines=lines, figures=figures), *_builds(runs)]
+    content: list[Viewable] = [
+        ui.page_head(name, lines=lines, figures=figures),
+        *ui.guard_parts(lambda: _builds(runs)),
+    ]
     if attributes:
-        content += _details(attributes, spec)
+        content += ui.guard_parts(lambda: _details(attributes, spec))
     else:
         text = "The files of its newest runs cannot be read."
         content.append(ui.message("Its packages cannot be shown", text))

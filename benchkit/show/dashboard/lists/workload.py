@@ -90,7 +90,7 @@ def view(state: dict[str, str]) -> pn.Column:
         return _unknown(name)
     attributes = newest_attributes(runs)
     metrics = measured_metrics(runs)
-    content: list[Viewable] = [*_head(name, runs, variant, attributes)]
+    content: list[Viewable] = [*ui.guard_parts(lambda: _head(name, runs, variant, attributes))]
     if metrics:
         metric = metric_select(metrics, state.get("metric"))
         content.append(
@@ -98,8 +98,8 @@ def view(state: dict[str, str]) -> pn.Column:
                 "workloads",
                 {"metric": metric},
                 lambda values: [
-                    *_measured(name, runs, values["metric"]),
-                    *_runs(runs, values["metric"]),
+                    *ui.guard_parts(lambda: _measured(name, runs, values["metric"])),
+                    *ui.guard_parts(lambda: _runs(runs, values["metric"])),
                 ],
                 name=name,
             )

@@ -104,8 +104,10 @@ def view(state: dict[str, str]) -> Viewable:
             period.value = ""
             for end in ("start", "end"):
                 days.on_change(end, lambda attr, old, new: write_later())
-        body[:] = _body(history, selected, metric.value, metrics, bool(zero.value), days)
-        form[:] = mark_series(selected, metric.value)
+        body[:] = ui.guard_parts(
+            lambda: _body(history, selected, metric.value, metrics, bool(zero.value), days)
+        )
+        form[:] = ui.guard_parts(lambda: mark_series(selected, metric.value))
         if events:
             write()
 

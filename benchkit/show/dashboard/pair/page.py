@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import pandas as pd
+from collections.abc import Callable, Sequence
+
 import panel as pn
 from markupsafe import Markup
 from panel.viewable import Viewable
@@ -45,23 +46,34 @@ def view(state: dict[str, str]) -> Viewable:
         return ui.message("These runs cannot be shown", str(error), back=True)
     runs = [page.run for page in pages]
     window = PairWindow(runs, [page.timeline for page in pages], state)
-    overlay = memory_overlay([run.tree for run in runs], NAMES)
+    parts: list[Callable[[], Sequence[Viewable]]] = [
+        lambda: _head(runs),
+        lambda: _problems([page.problem for page in pages]),
+        lambda: _controls(window),
+        lambda: _overlay(window),
+        lambda: _threads(window),
+        lambda: [ui.heading("Task groups", about_groups(window)), group_table(window)],
+        lambda: _memory(runs),
+        lambda: _transfers(runs),
+        lambda: _stacks(runs),
+        lambda: _key_figures(runs),
+        lambda: _differences(runs),
+    ]
+    return ui.column(*(element for make in parts for element in ui.guard_parts(make)))
+
+
+def _problems(problems: Sequence[str]) -> list[Viewable]:
+    return [
+        ui.message(f"The tasks of {name} cannot be shown", problem)
+        for name, problem in zip(NAMES, problems, strict=True)
+        if problem
+    ]
+
+
+def _overlay(window: PairWindow) -> list[Viewable]:
+    overlay = memory_overlay([run.tree for run in window.runs], NAMES)
     window.share(overlay)
-    return ui.column(
-        *_head(runs),
-        *_controls(window),
-        ui.figure(overlay),
-        *_threads(window),
-        ui.heading("Task groups", about_groups(window)),
-        group_table(window),
-        *_memory(runs),
-        *_transfers(runs),
-        *_stacks(runs),
-        ui.heading("Key figures"),
-        tables.table(_key_figures(runs), "metric", sortable=False),
-        tables.glossary(metric_terms(runs[0].metrics), "What the metrics mean"),
-        *_differences(runs),
-    )
+    return [ui.figure(overlay)]
 
 
 def _head(runs: list[Run]) -> list[Viewable]:
@@ -161,14 +173,18 @@ def _stacks(runs: list[Run]) -> list[Viewable]:
         return [ui.heading("Call stacks"), ui.paragraph(text)]
     return [
         ui.heading("Call stacks", "Of the whole runs, for any window and group."),
-        ui.guard(lambda: stack_difference(runs[0], runs[1])),
+        stack_difference(runs[0], runs[1]),
     ]
 
 
-def _key_figures(runs: list[Run]) -> pd.DataFrame:
+def _key_figures(runs: list[Run]) -> list[Viewable]:
     table = runs[0].compare(runs[1])
     table.columns = ["A", "B", "B / A"]
-    return table
+    return [
+        ui.heading("Key figures"),
+        tables.table(table, "metric", sortable=False),
+        tables.glossary(metric_terms(runs[0].metrics), "What the metrics mean"),
+    ]
 
 
 def _differences(runs: list[Run]) -> list[Viewable]:

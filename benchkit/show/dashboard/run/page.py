@@ -58,11 +58,12 @@ def view(state: dict[str, str]) -> Viewable:
         "facts": lambda window: details(run, _files(run.id)),
     }
     return ui.column(
-        head(run, page.baseline),
-        *_links(run),
-        *_controls(window),
+        ui.guard(lambda: head(run, page.baseline)),
+        *([ui.message("Its tasks cannot be shown", page.problem)] if page.problem else []),
+        *ui.guard_parts(lambda: _links(run)),
+        *ui.guard_parts(lambda: _controls(window)),
         _tabs(window, tabs),
-        *mark_run(run),
+        *ui.guard_parts(lambda: mark_run(run)),
     )
 
 

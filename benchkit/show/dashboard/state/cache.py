@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
+import logging
 import os
 import threading
 from collections.abc import Callable, Sequence
@@ -28,7 +29,7 @@ from benchkit.analysis.run.baseline import (
 )
 from benchkit.analysis.run.noise import run_noise
 from benchkit.analysis.run.timeline import TaskTimeline
-from benchkit.errors import BenchkitError
+from benchkit.errors import BenchkitError, describe_error
 from benchkit.experiment.paths import collect_workloads
 from benchkit.measure.discovery import Collection
 from benchkit.store.run import Run
@@ -55,6 +56,7 @@ __all__ = [
     "workload_catalogue",
 ]
 
+_log = logging.getLogger(__name__)
 T = TypeVar("T")
 #: Environment variable with the path of the store.
 STORE_VARIABLE = "BENCHKIT_STORE"
@@ -172,6 +174,7 @@ class RunPage:
 
     run: Run  # The run
     timeline: TaskTimeline  # Start and stop of its tasks
+    problem: str  # Why the timeline lacks tasks that the run has; empty if it does not
     baseline: pd.DataFrame  # Metrics of the run and the medians of comparable earlier runs
 
 
@@ -183,8 +186,8 @@ def load_run(run_id: str) -> RunPage:
         earlier = runs_of_workload(str(run.record["workload"])).iloc[::-1]
         return metrics_against_previous(earlier, run.record)
 
-    timeline = _timeline(str(open_store().path), run.id)
-    return RunPage(run, timeline, cached(baseline, "baseline", run.id))
+    timeline, problem = _timeline(str(open_store().path), run.id)
+    return RunPage(run, timeline, problem, cached(baseline, "baseline", run.id))
 
 
 # Eight runs: several pages of a few users.
@@ -195,8 +198,12 @@ def _tree(path: str, run_id: str) -> xr.DataTree:
 
 # 40 MB at 1 M tasks; cached so that sessions share one copy.
 @pn.cache(max_items=8, policy="LRU")
-def _timeline(path: str, run_id: str) -> TaskTimeline:
-    return TaskTimeline(_tree(path, run_id))
+def _timeline(path: str, run_id: str) -> tuple[TaskTimeline, str]:
+    try:
+        return TaskTimeline(_tree(path, run_id)), ""
+    except Exception as error:  # of a damaged run, whose other parts can be shown
+        _log.error("tasks of run %s", run_id, exc_info=error)
+        return TaskTimeline(xr.DataTree()), describe_error(error)
 
 
 def noise_of(metric: str) -> pd.DataFrame:
