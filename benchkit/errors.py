@@ -64,13 +64,15 @@ __all__ = [
 
 
 def describe_error(error: Exception) -> str:
-    """Return the message of an error in one line, with the file of an error of the system."""
+    """Return the message of an error in one line without secrets; an error of the system's file."""
+    from benchkit.measure.secrets import redact_text  # takes 10 ms
+
     if isinstance(error, BenchkitError):
-        return str(error)
+        return redact_text(str(error))
     if not isinstance(error, OSError):
-        return error_summary(error)
+        return redact_text(error_summary(error))
     reason = error.strerror or str(error)
-    return f"{error.filename}: not accessible: {reason}" if error.filename else reason
+    return redact_text(f"{error.filename}: not accessible: {reason}" if error.filename else reason)
 
 
 def install_command(extra: str) -> str:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from benchkit.cli.options import MeasurementOptions, complete_names, measuring
-from benchkit.cli.rows import as_json_text, print_json
+from benchkit.cli.rows import as_json_text, print_error, print_json
 from benchkit.errors import BenchkitError, UsageError, describe_error
 from benchkit.interruption import interrupted_code
 from benchkit.whole_file import check_folder, write_whole
@@ -168,8 +168,8 @@ def _publish(night: Night, parts: Mapping[str, Callable[[], Any]], *, quiet: boo
         try:
             written = write()
         except Exception as error:  # one page's error must not stop the others
-            night.failures.append(f"{name}: {describe_error(error)}")
-            click.echo(f"error: {night.failures[-1]}", err=True)
+            night.add_failure(f"{name}: {describe_error(error)}")
+            print_error(night.failures[-1])
             continue
         for line in written if isinstance(written, list) else [written]:
             if not quiet:

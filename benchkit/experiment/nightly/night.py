@@ -14,6 +14,7 @@ from benchkit.analysis.regression.nights import is_reported, night_notes
 from benchkit.analysis.regression.regression import Regression, read_ledger
 from benchkit.errors import UsageError
 from benchkit.formatting import counted
+from benchkit.measure.secrets import redact_text
 from benchkit.store.store import Store
 from benchkit.table import Table
 from benchkit.text import html_text
@@ -48,6 +49,12 @@ class Night:
     regressions: list[Regression] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)  # Parts that failed, one line each
     interrupted: bool = False  # Whether Ctrl-C stopped the measurements early
+
+    def add_failure(self, text: str) -> None:
+        """Add a line, without secrets: it is published, posted and printed."""
+        line = redact_text(text)
+        if line not in self.failures:
+            self.failures.append(line)
 
     @property
     def changes(self) -> list[dict[str, Any]]:

@@ -139,7 +139,8 @@ def nightly(
             min_blocks=0,
             keep_going=True,
         )
-        result.failures += [str(file) for file in broken]
+        for file in broken:
+            result.add_failure(str(file))
         if budget_s is not None:
             experiment = replace(experiment, variants=_oldest_first(experiment))
         _measure(experiment, progress, result)
@@ -174,7 +175,7 @@ def judge_and_record(
         history = build_history(runs, metrics=metrics, marks=marks)
         if history.future:
             ids = ", ".join(history.future[:3]) + (", ..." if len(history.future) > 3 else "")
-            result.failures.append(
+            result.add_failure(
                 f"{counted(len(history.future), 'run')} of a night in the future left out: {ids}"
             )
         judgement = judge_night(history, events, marks=marks, control=control)
@@ -199,7 +200,7 @@ def _built(
             build(environment, update=True)
             environments[environment.name] = environment
         except BenchkitError as error:
-            result.failures.append(f"environment {environment.name}: {error}")
+            result.add_failure(f"environment {environment.name}: {error}")
     return environments
 
 
@@ -217,11 +218,11 @@ def _measure(experiment: Experiment, progress: Progress, result: Night) -> None:
                 skipped_blocks.add((event.measurement.block, event.measurement.variant))
     except KeyboardInterrupt:
         result.interrupted = True
-        result.failures.append("interrupted: only the finished runs are judged")
+        result.add_failure("interrupted: only the finished runs are judged")
     except BenchkitError as error:
-        result.failures.append(f"measuring: {error}")
+        result.add_failure(f"measuring: {error}")
     if skipped_blocks:
-        result.failures.append(
+        result.add_failure(
             f"{counted(len(skipped_blocks), 'workload')} skipped: budget used up; "
             "the next night measures them first"
         )
@@ -255,9 +256,10 @@ def _confirmed(
         )
     except KeyboardInterrupt:
         result.interrupted = True
-        result.failures.append("interrupted: suspected regressions were not measured again")
+        result.add_failure("interrupted: suspected regressions were not measured again")
         return list(proposed)
-    result.failures += confirmation.failures
+    for line in confirmation.failures:
+        result.add_failure(line)
     return confirmation.events
 
 
@@ -269,7 +271,7 @@ def _group_changes(result: Night, history: History) -> list[dict[str, Any]]:
         totals, amounts = read_group_totals(store, sorted(ids))
         return find_group_changes(history, totals, store.load, amounts)
     except Exception as error:  # the series of the metrics must be judged all the same
-        result.failures.append(f"task groups: not judged: {describe_error(error)}")
+        result.add_failure(f"task groups: not judged: {describe_error(error)}")
         return []
 
 
@@ -279,14 +281,12 @@ def _facts(result: Night, history: History, event: Mapping[str, Any]) -> dict[st
     try:
         facts = diagnose(result.store, history, event)
     except Exception as error:  # of one series must not stop the judgement of the others
-        result.failures.append(f"{series}: not explained: {describe_error(error)}")
+        result.add_failure(f"{series}: not explained: {describe_error(error)}")
         return {}
     unreadable = facts.pop("unreadable", ())
     if unreadable:
         left_out = f"{counted(len(unreadable), 'run')} left out of the explanation"
-        failure = f"{series}: {left_out}: {unreadable[0]}"
-        if failure not in result.failures:
-            result.failures.append(failure)
+        result.add_failure(f"{series}: {left_out}: {unreadable[0]}")
     return facts
 
 

@@ -43,3 +43,14 @@ def test_night_counts_one_run_and_one_part_in_the_singular(tmp_path):
 
     assert "Night 2026-01-02T00:00: 1 run, 0 of them failed;" in repr(night)
     assert "; 1 part failed." in repr(night)
+
+
+def test_night_publishes_its_failures_without_secrets(tmp_path):
+    night = Night("2026-01-02T00:00:00", Store(tmp_path / "store"))
+
+    for _ in range(2):
+        night.add_failure("site: ValueError: https://bob:hunter2secret@host/x?token=abcdefgh")
+
+    (line,) = night.failures
+    assert line == "site: ValueError: https://***@host/x?token=***"
+    assert "hunter2" not in night_markdown(night) + repr(night)
