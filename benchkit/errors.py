@@ -51,6 +51,7 @@ __all__ = [
     "SiteError",
     "StoreAccessError",
     "StoreError",
+    "UnlistableFolder",
     "UnknownRun",
     "UnknownWorkload",
     "UnreadableRun",
@@ -94,6 +95,10 @@ class InvalidStoreError(UsageError):
 
 class StoreError(BenchkitError):
     """A store could not be written or read: disk full, no permission, index being replaced."""
+
+
+class UnlistableFolder(StoreError):
+    """A folder of a bucket at Google or Azure holds names that the client refuses to list."""
 
 
 class StoreAccessError(StoreError):

@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from datetime import timedelta
+from datetime import datetime, timedelta, timezone
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, TypeVar
@@ -26,6 +26,7 @@ from benchkit.errors import (
     InvalidStoreError,
     StoreAccessError,
     StoreError,
+    UnlistableFolder,
     UsageError,
     needs_extra,
 )
@@ -69,6 +70,9 @@ _NO_CREDENTIALS = re.compile(
 _INVALID_NAME = re.compile(r"empty path segment|illegal character|parsing [Pp]ath")
 _SERVER = re.compile(r"https?://[^/\s]+")
 _REASON = re.compile(r"<Code>(\w+)</Code>(?:\s*<Message>([^<]*)</Message>)?")
+#: Folders of a store, and the year of its first runs.
+_FOLDERS = ("experiments", "index", "ledger", "marks", "runs", "tmp", "trash")
+_FIRST_YEAR = 2024
 T = TypeVar("T")
 
 
@@ -280,6 +284,8 @@ class BucketFiles(Files):
             except (self._obstore.exceptions.BaseError, ValueError) as error:
                 if not _INVALID_NAME.search(str(error)):
                     raise
+                if self._scheme != "s3":
+                    return self._known_level(folder)
                 names = self._raw_sizes(prefix)
                 files = {name: names[name] for name in names if "/" not in name[len(prefix) :]}
                 folders = {prefix + name[len(prefix) :].split("/")[0] for name in names}
@@ -289,10 +295,31 @@ class BucketFiles(Files):
 
         return self._request(level, folder)
 
+    def _known_level(self, folder: str) -> tuple[dict[str, int], Sequence[str]]:
+        """Return the files and folders of a store that are in a folder with invalid names."""
+        if folder not in ("", "runs"):
+            self._raw_sizes(f"{folder}/")  # raises
+        names = _FOLDERS if not folder else tuple(f"runs/{month}" for month in _months())
+
+        def is_there(name: str) -> bool:
+            try:
+                stream = self._obstore.list(self._objects, name, chunk_size=1)
+                return any(len(page) for page in stream)
+            except (self._obstore.exceptions.BaseError, ValueError) as error:
+                if not _INVALID_NAME.search(str(error)):
+                    raise
+                return True
+
+        present = in_parallel(is_there, names, self.n_threads)
+        files = {} if folder else {"store.json": self.size("store.json")}
+        known = {name: size for name, size in files.items() if size}
+        known[f"{folder}//"] = 0  # what is not listed, under a name that no file of a store has
+        return known, sorted(n for n, there in zip(names, present, strict=True) if there)
+
     def _raw_sizes(self, prefix: str) -> dict[str, int]:
         """Return names and sizes below a prefix, also names that obstore refuses to list."""
         if self._scheme != "s3":
-            raise StoreError(
+            raise UnlistableFolder(
                 f"{self.root}/{prefix}: holds files with invalid names (empty parts, '..'): "
                 "delete them with the tools of the server"
             )
@@ -337,7 +364,14 @@ class BucketFiles(Files):
             files, months = self._level("runs")
             found |= files
             parts = [*(part for part in parts if part != "runs"), *months]
-        for sizes in in_parallel(below, parts):
+
+        def below_if_listed(part: str) -> dict[str, int]:
+            try:
+                return below(part)
+            except UnlistableFolder:
+                return {f"{part}//": 0}
+
+        for sizes in in_parallel(below if folder else below_if_listed, parts):
             found |= sizes
         return dict(sorted(found.items()))
 
@@ -374,6 +408,14 @@ class BucketFiles(Files):
                 for name in unfinished_files(names):
                     self.workspace(name).unlink()
                 self.publish(f"experiments/{folder.name}")
+
+
+def _months() -> list[str]:
+    """Return the names of the folders that may hold runs: months until tomorrow's."""
+    last = datetime.now(timezone.utc) + timedelta(days=1)
+    months = (f"{year}-{month:02}" for year in range(_FIRST_YEAR, last.year + 1)
+              for month in range(1, 13))  # fmt: skip
+    return [month for month in months if month <= f"{last:%Y-%m}"]
 
 
 def open_files(location: str) -> Files:

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from benchkit.errors import AlreadyStored, StoreError, UnreadableRun
+from benchkit.errors import AlreadyStored, StoreError, UnlistableFolder, UnreadableRun
 from benchkit.formatting import counted
 from benchkit.measure.recording import WRITER_SILENT_S, is_abandoned, waits_for_adoption
 from benchkit.store.arrow import records_to_table, unite, without_dictionaries
@@ -122,7 +122,9 @@ def inspect_store(files: Files, index: Index, *, repair: bool, quick: bool = Fal
     index.left_out = tuple(damaged)
     listed = index.ids()
     present: set[str] = set()
-    pruned = {name.rpartition("/")[2].removesuffix(".nc") for name in files.walk("trash")}
+    pruned = set()
+    with suppress(UnlistableFolder):  # the walk over all files names it
+        pruned = {name.rpartition("/")[2].removesuffix(".nc") for name in files.walk("trash")}
     n_readable = 0
     unreadable, strangers, bad, bad_objects = [], [], [], []
     added: list[dict[str, Any]] = []

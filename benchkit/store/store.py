@@ -22,6 +22,7 @@ from benchkit.errors import (
     AlreadyStored,
     StoreError,
     UnknownRun,
+    UnlistableFolder,
     UnreadableRun,
     UsageError,
     did_you_mean,
@@ -610,6 +611,8 @@ class Store:
         ------
         UnreadableRun
             Runs are damaged and were not copied; everything else was.
+        UnlistableFolder
+            Google or Azure hold a folder with invalid names, which was not copied; the others were.
         """
         other = to if isinstance(to, Store) else Store(to)
         other.create()
@@ -628,10 +631,15 @@ class Store:
             return record is not None and other.index.add_existing(record)
 
         n_copied, n_threads = 0, max(self.files.n_threads, other.files.n_threads)
+        unlisted: list[str] = []
         for folder in ("runs", "marks", "ledger", "experiments"):
             # Files of other programs stay where they are; `check` names them.
             present = set(other.files.walk(folder))
-            found = list(self.files.walk(folder))
+            try:
+                found = list(self.files.walk(folder))
+            except UnlistableFolder as error:
+                unlisted.append(str(error))
+                found = []
             names = [name for name in found if STORE_FILE.fullmatch(name)]
             missing = sorted({*names} - present - {*unfinished_files(found)})
             n_copied += sum(in_parallel(copy_file, missing, n_threads))
@@ -641,6 +649,8 @@ class Store:
         if damaged:
             more = f", and {len(damaged) - 1} more" if len(damaged) > 1 else ""
             raise UnreadableRun(f"{damaged[0]}{more}: not copied; everything else was")
+        if unlisted:
+            raise UnlistableFolder(f"{'; '.join(unlisted)}: not copied; everything else was")
         return n_copied
 
     def query(

@@ -7,8 +7,9 @@ from collections import Counter
 import boto3
 import pytest
 
-from benchkit.errors import StoreError
+from benchkit.errors import StoreError, UnlistableFolder
 from benchkit.measure import recording
+from benchkit.store.bucket import BucketFiles
 from benchkit.store.files import STALE_AFTER_S
 from benchkit.store.store import Store
 from validation.fault_proxy import FaultProxy, _Handler
@@ -57,6 +58,51 @@ def test_bucket_with_foreign_key_is_checked_read_and_copied(bucket, keys, tmp_pa
     assert Store(bucket).copy(copy) == 1
     assert copy.check().strangers == []
     assert name in listed()
+
+
+@pytest.fixture
+def as_google(monkeypatch):
+    """List as at Google and Azure: with obstore alone, which refuses a folder with such a name."""
+    connect = BucketFiles._connect
+
+    def connected(files, silent_s):
+        objects = connect(files, silent_s)
+        files._scheme = "gs"
+        return objects
+
+    monkeypatch.setattr(BucketFiles, "_connect", connected)
+
+
+@pytest.mark.parametrize("name", FOREIGN)
+def test_bucket_at_google_with_foreign_key_is_checked_read_and_copied(
+    bucket, keys, tmp_path, name, as_google
+):
+    put, _ = keys
+    store = Store(bucket)
+    run_id = store.add(make_run(groups=False))
+    store.files.create("experiments/e1/plan.json", b"{}")
+    put(name)
+    folder, copy = name.partition("/")[0], Store(tmp_path / "copy")
+
+    if folder in ("marks", "index"):  # no number is right without them
+        with pytest.raises(UnlistableFolder, match=f"/{folder}/: holds files with invalid names"):
+            Store(bucket).runs()
+        return
+    report = Store(bucket).check()
+    assert report.healthy
+    assert report.runs == 1
+    assert report.strangers == [
+        name if name == "notes.txt" else f"{name.strip('.').split('/')[0]}//"
+    ]
+    assert Store(bucket).runs()["id"].tolist() == [run_id]
+    assert Store(bucket).info()["runs"] == 1
+    if folder == "experiments":
+        with pytest.raises(UnlistableFolder, match=r"/experiments/: .* everything else was"):
+            Store(bucket).copy(copy)
+    else:
+        assert Store(bucket).copy(copy) == 1
+        assert copy.files.exists("experiments/e1/plan.json")
+    assert copy.runs()["id"].tolist() == [run_id]
 
 
 def test_folder_with_foreign_names_is_checked_and_not_copied(tmp_path):
