@@ -42,7 +42,13 @@ def import_netcdf(
     path = Path(path)
     paths = sorted(path.glob("runs/*/*.nc")) if path.is_dir() else [path]
     report = ImportReport(len(paths))
-    foreign = [item for item in paths if not is_whole(_read(item))]
+    foreign = []
+    for item in paths:
+        try:
+            if not is_whole(_read(item)):
+                foreign.append(item)
+        except InvalidImportError as error:
+            report.odd.append(str(error))
 
     def trees() -> Iterator[xr.DataTree]:
         for position, tree in enumerate(_read_all(foreign), 1):
@@ -59,7 +65,7 @@ def import_netcdf(
             report.added += Store(path, create=False).copy(store)
         except UnreadableRun as error:
             report.odd.append(str(error))
-    elif not foreign:
+    elif not foreign and not report.odd:
         report.added += store.add_many([open_run(path)])
     if not path.is_dir() and report.odd:
         raise InvalidImportError(report.odd[0])
@@ -67,6 +73,8 @@ def import_netcdf(
 
 
 def _read(path: Path) -> bytes:
+    if path.exists() and not path.is_file():  # reading a pipe would wait for ever
+        raise InvalidImportError(f"{path}: not a file")
     try:
         return path.read_bytes()
     except OSError as error:

@@ -16,7 +16,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from benchkit.errors import InvalidImportError
+from benchkit.errors import InvalidImportError, error_summary
 from benchkit.measure.run_ids import derived_id
 from benchkit.store.interchange.coiled import (
     ImportReport,
@@ -49,7 +49,13 @@ def import_results(
     problems: Counter[str] = Counter()
     records: dict[str, dict[str, Any]] = {}
     for file in paths:
-        content = _read_json(file)
+        try:
+            content = _read_json(file)
+        except InvalidImportError as error:
+            if not path.is_dir():
+                raise
+            problems[f"{error}: skipped"] += 1
+            continue
         if _is(content, "benchmarks", list):
             found = _pytest_records(content)
         elif _is(content, "results", dict):
@@ -63,8 +69,10 @@ def import_results(
         try:
             records |= {record["id"]: record for record in found}
         except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
-            reason = f"{type(error).__name__}: {error}"
-            raise InvalidImportError(f"{file}: a result cannot be read: {reason}") from error
+            problem = f"{file}: a result cannot be read: {error_summary(error)}"
+            if not path.is_dir():
+                raise InvalidImportError(problem) from error
+            problems[f"{problem}: skipped"] += 1
     if not records:
         raise InvalidImportError(f"{path}: no results: give the results of asv, or a benchmark.db")
     new = (run_tree(record) for run_id, record in records.items() if run_id not in store)
@@ -76,6 +84,8 @@ def import_results(
 
 
 def _read_json(path: Path) -> Any:
+    if path.exists() and not path.is_file():  # reading a pipe would wait for ever
+        raise InvalidImportError(f"{path}: not a file")
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:

@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 import re
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from benchkit.cli.main import benchkit as main
+from benchkit.errors import InvalidImportError
 from benchkit.store.interchange.export import export_runs
 from benchkit.store.interchange.results import import_results
 
@@ -162,3 +164,25 @@ def test_import_refuses_other_files_and_adds_nothing(tmp_path, name, text, probl
     assert len(done.stderr.splitlines()) == 1
     assert re.search(problem, done.stderr)
     assert not (tmp_path / "store").exists()
+
+
+@pytest.mark.parametrize("name", ["pipe.json", "pipe.nc"])
+def test_import_refuses_a_pipe_instead_of_waiting(store, tmp_path, name):
+    os.mkfifo(tmp_path / name)
+
+    with pytest.raises(InvalidImportError, match=f"{name}: not a file"):
+        import_results(store, tmp_path / name)
+
+
+def test_import_of_a_folder_skips_files_that_cannot_be_read(store, folder):
+    (folder / "results/cut.json").write_text('{"results": ')
+    (folder / "results/odd.json").write_text('{"benchmarks": [{}]}')
+    os.mkfifo(folder / "results/pipe.json")
+
+    report = import_results(store, folder)
+
+    assert (report.rows, report.added) == (9, 9)
+    odd = "\n".join(report.odd)
+    assert "cut.json: not JSON" in odd
+    assert "odd.json: a result cannot be read: ValueError: datetime" in odd
+    assert "pipe.json: not a file" in odd
