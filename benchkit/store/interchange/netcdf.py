@@ -15,9 +15,7 @@ from pathlib import Path
 
 import xarray as xr
 
-from benchkit.captured_process import run_captured
 from benchkit.errors import InvalidImportError, UnreadableRun
-from benchkit.private_folder import private_folder
 from benchkit.store.interchange.coiled import ImportReport
 from benchkit.store.runfile import check_size, encode_run, is_whole, open_run
 from benchkit.store.store import Store
@@ -83,6 +81,8 @@ def _read(path: Path) -> bytes:
 
 def _read_all(paths: Sequence[Path]) -> Iterator[xr.DataTree | str]:
     """Yield the tree of each file, or a line that says why there is none."""
+    from benchkit.private_folder import private_folder  # not in the other process
+
     pending = list(paths)
     while pending:
         batch = pending[:_BATCH_FILES]
@@ -99,6 +99,8 @@ def _read_all(paths: Sequence[Path]) -> Iterator[xr.DataTree | str]:
 
 def _run_reader(paths: Sequence[Path], folder: str) -> str:
     """Start the process that reads files into a folder; return why it ended before the last."""
+    from benchkit.captured_process import run_captured  # not in the other process
+
     command = [sys.executable, "-m", __name__, folder, *(str(path.absolute()) for path in paths)]
     limit = f"HDF5 needs more than {MAX_CPU_S} s of CPU or {_MAX_MEMORY // 2**30} GiB of memory"
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}  # threads reserve memory

@@ -16,7 +16,8 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from benchkit.errors import InvalidImportError, error_summary
+from benchkit.errors import InvalidImportError
+from benchkit.measure.errors import error_summary
 from benchkit.measure.run_ids import derived_id
 from benchkit.store.interchange.coiled import (
     ImportReport,
