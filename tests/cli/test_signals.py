@@ -133,6 +133,45 @@ def test_signal_ends_report_without_a_half_written_page(start, tmp_path):
     assert not (tmp_path / "page.html").exists()
 
 
+def test_signal_ends_copy_which_another_completes(start, tmp_path):
+    store, other = Store(tmp_path / "store"), tmp_path / "other"
+    store.add_many(make_run(seed=seed) for seed in range(60))
+    command = start(("store", "copy", "store", "other"))
+    end = time.monotonic() + 120
+    while not list(other.glob("runs/*/*.nc")) and time.monotonic() < end:
+        time.sleep(0.002)
+    command.send(SIGTERM, to_group=True)
+
+    assert command.await_end() == 143, command.text
+    assert command.text == "interrupted: what was finished is kept\n"
+    assert command.remains() == {}
+    assert list(other.glob("tmp/*")) == []
+    n_copied = len(list(other.glob("runs/*/*.nc")))
+    assert 0 < n_copied < 60
+    assert store.copy(other) >= 60 - n_copied
+    assert Store(other).check().healthy
+    assert len(Store(other)) == 60
+
+
+def test_signal_ends_import_and_the_process_that_reads_its_files(start, tmp_path):
+    (tmp_path / "in").mkdir()
+    for number in range(40):
+        make_run(seed=number).to_netcdf(tmp_path / "in" / f"{number}.nc", engine="h5netcdf")
+    (tmp_path / "in/runs/2026-11").mkdir(parents=True)
+    for path in (tmp_path / "in").glob("*.nc"):
+        path.rename(tmp_path / "in/runs/2026-11" / path.name)
+    (tmp_path / "in/store.json").write_text("{}")
+    command = start(("store", "import", "in", "-q"))
+    end = time.monotonic() + 120
+    while not command.has_process("interchange.netcdf") and time.monotonic() < end:
+        time.sleep(0.002)
+    command.send(SIGHUP, to_group=False)
+
+    assert command.await_end() == 129, command.text
+    assert command.text == "interrupted: what was finished is kept\n"
+    assert command.remains() == {}
+
+
 @pytest.mark.parametrize(
     ("number", "processes", "to_group"),
     [(SIGTERM, 1, False), (SIGINT, 1, True), (SIGTERM, 2, False), (SIGINT, 2, True)],
