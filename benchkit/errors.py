@@ -112,15 +112,7 @@ class SiteError(BenchkitError):
 
 
 class MissingParts(BenchkitError):
-    """A page or site was written without the parts that errors prevent.
-
-    Parameters
-    ----------
-    page : Path
-        The written page.
-    lines : sequence of str
-        What cannot be shown, and why, a line a part.
-    """
+    """A page or site was written without the parts that errors prevent."""
 
     def __init__(self, page: Path, lines: Sequence[str]) -> None:
         self.page, self.lines = page, lines

@@ -15,8 +15,8 @@ import pandas as pd
 
 from benchkit.analysis.regression.history import SERIES_FIELDS
 from benchkit.analysis.regression.segments import accepts
-from benchkit.errors import error_summary
 from benchkit.formatting import format_change, format_quantity
+from benchkit.measure.errors import error_summary
 from benchkit.store.filters import parse_moment
 from benchkit.store.marks import active_marks
 from benchkit.store.schema import METRICS

@@ -118,9 +118,11 @@ class _Writer:
         """Write a page, or one line in its place if data of the store prevent it."""
         try:
             write()
-        except OSError:  # no page can be written: the disk is full
-            raise
         except Exception as error:
+            # The error of a full disk has no name of a file: no page can be written.
+            own = str(self.folder)
+            if isinstance(error, OSError) and str(error.filename or own).startswith(own):
+                raise
             line = f"cannot be shown: {describe_error(error)}"
             self.missing.append(f"{name} {line}")
             if name.endswith(".html"):

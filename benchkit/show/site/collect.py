@@ -46,6 +46,8 @@ SITE_METRICS = (
 )
 #: Columns that identify the build of a run; each combination is stored once.
 _BUILD = ("python", "dask", "distributed", "git_commit", "packages_hash")
+#: Fields without which an event cannot be shown.
+_SERIES = {"workload", "environment", "host"}
 #: Number of nights on the page of failures.
 FAILURE_NIGHTS = 90
 #: Number of nights in the sparklines of the overview.
@@ -72,7 +74,16 @@ class SiteData:
     def news(self) -> list[Mapping[str, Any]]:
         """Events of the last judged night, without the kinds "night" and "placed"."""
         last = max((str(e["seen"]) for e in self.events if e.get("seen")), default="")
-        return [event for event in self.events if event.get("seen") == last and is_reported(event)]
+        left_out = {str(e.get("regression")) for e in self.events if e["kind"] == "opened"}
+        left_out -= {regression.id for regression in self.regressions}
+        return [
+            event
+            for event in self.events
+            if event.get("seen") == last
+            and is_reported(event)
+            and _SERIES <= event.keys()
+            and str(event.get("regression")) not in left_out
+        ]
 
     @cached_property
     def workloads(self) -> list[str]:

@@ -7,11 +7,11 @@ import re
 
 import panel as pn
 import pytest
-from helpers.dashboard_server import with_record
 
 from benchkit.measure.run_ids import new_id
 from benchkit.show.dashboard.app import VIEWS, _content
 from benchkit.show.dashboard.nights import overview
+from validation.dashboard_server import with_record
 
 
 def fill(tree, name, value):
