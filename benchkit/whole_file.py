@@ -89,16 +89,18 @@ def publish(draft: Path, final: Path, *, replace: bool = True, durable: bool = T
 
 def _move_folder(draft: Path, final: Path, replace: bool) -> None:
     old = draft.with_name(f"{draft.name}-old")
-    if replace and final.exists():
-        os.rename(final, old)
-    try:
-        os.rename(draft, final)
-    except OSError as error:
-        if old.exists():
-            os.rename(old, final)
-        elif final.is_dir():
-            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(final)) from error
-        raise
+    with uninterrupted():  # or the folder is neither the old nor the new one
+        if replace and final.exists():
+            os.rename(final, old)
+        try:
+            os.rename(draft, final)
+        except OSError as error:
+            if old.exists():
+                os.rename(old, final)
+            elif final.is_dir():
+                text = os.strerror(errno.EEXIST)
+                raise FileExistsError(errno.EEXIST, text, str(final)) from error
+            raise
     shutil.rmtree(old, ignore_errors=True)
 
 

@@ -71,7 +71,7 @@ def filtered(
 
     def update(*events: Any) -> None:
         values = {key: str(widget.value or "") for key, widget in widgets.items()}
-        body[:] = make(values)
+        body[:] = ui.guard_parts(lambda: make(values))
         if events and view:
             write_address(view, {**fixed, **values})
 
