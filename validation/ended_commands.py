@@ -92,10 +92,18 @@ class EndedCommand:
         else:
             os.close(output)
             output = os.open(self.output, os.O_WRONLY)
+
+        def begin() -> None:
+            # A background job ignores SIGINT, and one of `nohup` SIGHUP: a process inherits that.
+            for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
+                signal.signal(number, signal.SIG_DFL)
+            if prepare is not None:
+                prepare()
+
         self.process = subprocess.Popen(
             [sys.executable, "-m", "benchkit", *words],
             cwd=folder, env={**os.environ, **variables}, stdin=subprocess.DEVNULL,
-            stdout=output, stderr=output, start_new_session=True, preexec_fn=prepare,
+            stdout=output, stderr=output, start_new_session=True, preexec_fn=begin,
         )  # fmt: skip
         os.close(output)
 

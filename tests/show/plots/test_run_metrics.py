@@ -1,5 +1,6 @@
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -65,6 +66,8 @@ def test_figure_shows_itself_as_last_expression_of_a_cell(a_run, monkeypatch):
     shown = []
     monkeypatch.setattr(base, "show", shown.append)
     monkeypatch.setattr(base, "load_bokeh", lambda: shown.append("BokehJS"))
+    # Another test of this process may have loaded BokehJS into a notebook.
+    monkeypatch.setattr(base, "curstate", lambda: SimpleNamespace(notebook=False))
     fig = plots.memory_by_kind(a_run)
 
     assert DisplayFormatter().format(fig) == ({}, {})  # it displayed itself
