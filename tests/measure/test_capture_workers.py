@@ -98,7 +98,8 @@ def test_failed_seconds_of_a_killed_worker_are_cut(processes, observed):
     run = observation.run
 
     assert run.metrics["n_workers_lost"] == 1
-    assert 0.8 <= run.metrics["failed_time"] < 0.8 + 0.3 + 0.2
+    # The wall clock of the worker may run a little slower than the clock of `sleep`.
+    assert 0.79 < run.metrics["failed_time"] < 0.8 + 0.3 + 0.2
     quality = run.quality()
     cut = ", ".join(quality[quality["kind"] == "cut"]["metrics"]).split(", ")
     assert {"failed_time", "idle_time", "compute_time"} <= {*cut}
@@ -123,7 +124,7 @@ def test_maxima_of_a_heartbeat_whose_call_failed_are_recorded(processes, observe
         run_tasks(client, 4)
     run = observation.run
 
-    assert 1.1 < run.metrics["worker_tick_max"] < 3
+    assert run.metrics["worker_tick_max"] > 1.1
 
 
 capture_often = partial(capture.CapturePlugin, poll_interval_s=0.4)
