@@ -24,7 +24,7 @@ class LoopLag:
         self.count = 0
         self.blocked_s = 0.0
         self.loop = asyncio.get_running_loop()
-        self.due = self._next()
+        self.due = self.read_at = self._next()
         self.handle = self.loop.call_at(self.due, self._tick)
 
     def _tick(self) -> None:
@@ -32,7 +32,8 @@ class LoopLag:
         lag = max(0.0, now - self.due)
         self.total += lag
         self.count += 1
-        self.longest = max(self.longest, lag)
+        # What `read` returned before the timer ran is no delay of the time after it.
+        self.longest = max(self.longest, now - max(self.due, self.read_at))
         self.blocked_s += lag
         self.on_tick()
         self.due = self._next()
@@ -45,7 +46,8 @@ class LoopLag:
 
     def read(self) -> tuple[float, float]:
         """Return the delays since the last call, including a pending delay."""
-        overdue = max(0.0, self.loop.time() - self.due)
+        self.read_at = self.loop.time()
+        overdue = max(0.0, self.read_at - self.due)
         mean = self.total / self.count if self.count else overdue
         longest = max(self.longest, overdue)
         self.total = self.longest = 0.0
