@@ -34,8 +34,12 @@ def store_info(store: str | None, as_json: bool) -> None:
         print_json([info])
     else:
         info["bytes"] = format_bytes(info["bytes"])
-        info["outcomes"] = ", ".join(f"{n} {name}" for name, n in info["outcomes"].items()) or "-"
+        if "outcomes" in info:
+            texts = (f"{n} {name}" for name, n in info["outcomes"].items())
+            info["outcomes"] = ", ".join(texts) or "-"
         click.echo("\n".join(f"{name:13} {value}" for name, value in info.items()))
+    if "problem" in info:
+        sys.exit(3)
 
 
 @store_group.command("check")

@@ -116,17 +116,22 @@ def inspect_store(files: Files, index: Index, *, repair: bool, quick: bool = Fal
     """
     failed: list[str] = []
     rescued = _rescue(files, index, failed) if repair else []
-    damaged = index.damaged(fresh=not quick)
-    if repair:
-        _delete(files, damaged, failed)
-    index.left_out = tuple(damaged)
-    listed = index.ids()
+    unreadable, strangers, bad, bad_objects = [], [], [], []
+    damaged: dict[str, str] = {}
+    listed: set[str] | None = None
+    try:
+        damaged = index.damaged(fresh=not quick)
+        if repair:
+            _delete(files, damaged, failed)
+        index.left_out = tuple(damaged)
+        listed = index.ids()
+    except UnlistableFolder as error:
+        unreadable.append(f"{error}; its runs were not compared with the files")
     present: set[str] = set()
     pruned = set()
     with suppress(UnlistableFolder):  # the walk over all files names it
         pruned = {name.rpartition("/")[2].removesuffix(".nc") for name in files.walk("trash")}
     n_readable = 0
-    unreadable, strangers, bad, bad_objects = [], [], [], []
     added: list[dict[str, Any]] = []
     wrong: list[dict[str, Any]] = []
     for names in _fetched(files, fresh=not quick):
@@ -134,6 +139,8 @@ def inspect_store(files: Files, index: Index, *, repair: bool, quick: bool = Fal
         for name in names:
             if not STORE_FILE.fullmatch(name):
                 strangers.append(name)
+                if name in ("marks//", "ledger//"):
+                    unreadable += _listing_problem(files, name)
             elif name.startswith(("marks/", "ledger/")) or name == "store.json":
                 problem = _object_problem(files, name)
                 unreadable += problem
@@ -144,25 +151,28 @@ def inspect_store(files: Files, index: Index, *, repair: bool, quick: bool = Fal
                     strangers.append(name)
                     continue
                 present.add(run_id)
-                if quick and run_id in listed:
+                if quick and listed and run_id in listed:
                     n_readable += 1
                     continue
                 try:
                     records[run_id] = _verified_record(files.path(name), run_id)
-                    if run_id not in listed:
+                    if listed is not None and run_id not in listed:
                         accepted_record(files.path(name))
                 except UnreadableRun as error:
                     records.pop(run_id, None)
                     unreadable.append(str(error))
                     if os.access(files.path(name), os.R_OK):  # without permission it may be whole
                         bad.append(run_id)
+        n_readable += len(records)
+        if listed is None:
+            continue
         differing = _differing(index, {i: r for i, r in records.items() if i in listed})
         for run_id in (i for i, is_other_file in differing.items() if is_other_file):
             path = files.path(run_name(run_id))
             unreadable.append(f"{path}: not the file that was added: another SHA-256 digest")
             bad.append(run_id)
             del records[run_id]
-        n_readable += len(records)
+            n_readable -= 1
         wrong += [records[i] for i, is_other_file in differing.items() if not is_other_file]
         added += [record for run_id, record in records.items() if run_id not in listed]
     if repair:
@@ -170,7 +180,9 @@ def inspect_store(files: Files, index: Index, *, repair: bool, quick: bool = Fal
         _correct(index, wrong, failed)
     else:
         orphans, added = [record["id"] for record in added], []
-    restored = (pruned & listed) - present  # a concurrent compaction restored pruned records
+    restored = (
+        pruned & (listed or set())
+    ) - present  # a concurrent compaction restored pruned records
     if restored and repair:
         try:
             index.remove(restored)
@@ -184,7 +196,7 @@ def inspect_store(files: Files, index: Index, *, repair: bool, quick: bool = Fal
         adopted=[record["id"] for record in added],
         rescued=rescued,
         orphans=orphans,
-        missing=sorted(listed - present - restored),
+        missing=sorted((listed or set()) - present - restored),
         unreadable=unreadable,
         damaged_runs=bad,
         damaged_objects=bad_objects,
@@ -310,6 +322,15 @@ def _verified_record(path: Path, run_id: str) -> dict[str, Any]:
     if record.get("id") != run_id:
         raise UnreadableRun(f"{path}: contains run {record.get('id')}")
     return record
+
+
+def _listing_problem(files: Files, name: str) -> list[str]:
+    """Return why a folder whose files every command reads cannot be listed, at most one text."""
+    try:
+        files.list(name.rstrip("/"))
+    except UnlistableFolder as error:
+        return [str(error)]
+    return []
 
 
 def _object_problem(files: Files, name: str) -> list[str]:

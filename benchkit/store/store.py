@@ -411,16 +411,27 @@ class Store:
         Returns
         -------
         dict
-            JSON values: path, id, version, numbers of runs, workloads, marks and files, runs by
-            outcome, size in B, and times of the first and last run.
+            JSON values: path, id, version, number and size in B of the files, numbers of runs,
+            workloads and marks, runs by outcome, and times of the first and last run. Instead of
+            what the runs say, `problem` if Google or Azure do not list the index or the marks.
         """
-        frame = self.runs(columns=["workload", "started", "outcome", "environment"])
         sizes = self.files.sizes()
-        return {
+        info = {
             "path": str(self.path),
             "id": self._meta.get("id"),
             "created": self._meta.get("created"),
             "version": self._meta.get("version", FORMAT_VERSION),
+            "files": len(sizes),
+            "bytes": int(sum(sizes.values())),
+        }
+        try:
+            return info | self._counts()
+        except UnlistableFolder as error:
+            return info | {"problem": str(error)}
+
+    def _counts(self) -> dict[str, Any]:
+        frame = self.runs(columns=["workload", "started", "outcome", "environment"])
+        return {
             "runs": len(frame),
             "workloads": int(frame["workload"].nunique()),
             "environments": int(frame["environment"].nunique()),
@@ -430,8 +441,6 @@ class Store:
             "marks": len(self.marks()),
             "records": len(self.files.list("index/new", ".json")),
             "segments": len(self.files.list("index", ".parquet")),
-            "files": len(sizes),
-            "bytes": int(sum(sizes.values())),
         }
 
     def create(self) -> None:
