@@ -17,12 +17,14 @@ from benchkit.interruption import interrupted_code
 from benchkit.whole_file import check_folder
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from benchkit.analysis.compare.comparison import Comparison
     from benchkit.experiment.run.api import Selection
     from benchkit.experiment.run.experiment import Experiment
     from benchkit.measure.discovery import BrokenFile
 
-__all__ = ["ab", "print_plan"]
+__all__ = ["ab", "print_plan", "write_report"]
 
 DEFAULT_BLOCKS = 5
 #: Exit codes: something is worse; a run failed; too few runs.
@@ -158,7 +160,7 @@ def ab(
         for warning in comparison.warnings:
             click.echo(f"warning: {warning}", err=True)
     if not no_report:
-        _write_report(experiment, comparison, chosen, output, options.quiet)
+        write_report(experiment, comparison, chosen, output, options.quiet)
     if interrupted:
         sys.exit(interrupted_code())
     if len(comparison.worse):
@@ -169,15 +171,15 @@ def ab(
         sys.exit(TOO_FEW)
 
 
-def _write_report(
+def write_report(
     experiment: Experiment,
     comparison: Comparison,
     metrics: tuple[str, ...],
-    output: str | None,
+    output: str | Path | None,
     quiet: bool,
 ) -> None:
     """Write the report page; print one line if that fails, because the runs are already stored."""
-    from benchkit.errors import BenchkitError, describe_error
+    from benchkit.errors import BenchkitError, MissingParts, describe_error
     from benchkit.show.reports.reports import ab_report
 
     try:
@@ -188,6 +190,9 @@ def _write_report(
         page = ab_report(
             experiment.store, experiment.id, metrics=metrics, folder=output, texts=table
         )
+    except MissingParts as error:
+        click.echo(f"warning: {error}", err=True)
+        return
     except (BenchkitError, OSError) as error:
         click.echo(f"warning: report not written: {describe_error(error)}", err=True)
         return

@@ -37,11 +37,10 @@ def check_release(
     give the change in performance.
     """
     from benchkit.analysis.compare.compare_runs import compare_experiment
-    from benchkit.cli.ab import print_plan
+    from benchkit.cli.ab import print_plan, write_report
     from benchkit.cli.progress import has_failures, measure
     from benchkit.errors import NotEnoughRuns
     from benchkit.experiment.run.api import plan_experiment
-    from benchkit.show.reports.reports import ab_report
 
     profile = None if names else "profile:release"
     options = replace(options, expression=options.expression or profile)
@@ -60,11 +59,9 @@ def check_release(
     except NotEnoughRuns as error:
         click.echo(f"no report: {error}", err=True)
     else:
-        table = {".md": comparison.to_markdown()}
-        page = ab_report(experiment.store, experiment.id, folder=output, texts=table)
         click.echo(comparison.to_table())
         click.echo(f"\n{comparison.sentence}")
-        click.echo(f"report: {page}", err=True)
+        write_report(experiment, comparison, (), output, quiet=False)
     if interrupted:
         sys.exit(interrupted_code())
     tested = [record for record in records if record["arm"] == RUNTIME]

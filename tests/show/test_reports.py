@@ -8,13 +8,15 @@ from bokeh.models import Range1d
 
 from benchkit import plots
 from benchkit.errors import MissingParts, UnknownRun
+from benchkit.experiment.paths import notebook_path
 from benchkit.show.reports.experiment_summary import _join_one_sided
-from benchkit.show.reports.reports import run_report
+from benchkit.show.reports.reports import ab_report, run_report
 from benchkit.show.reports.time_axes import align_time_axes
 from benchkit.show.run_summary import task_group_table
 from benchkit.store.run import Run
 from benchkit.store.store import Store
 from benchkit.table import Table
+from validation.synthetic_runs import make_run
 
 ADDRESS = re.compile(r"""(?:src|href)\s*=\s*["']?\s*(?:https?:)?//""")
 
@@ -125,6 +127,38 @@ def test_run_report_shows_what_a_damaged_run_has(tmp_path, a_run):
     for title in ("Which task groups kept the threads busy?", "Were there problems", "Metrics"):
         assert title in text
     assert text.count("data-root-id") >= 3
+
+
+def test_ab_report_shows_what_a_damaged_plan_allows(tmp_path):
+    store = Store(tmp_path / "store")
+    runs = [
+        make_run(
+            experiment="e1", environment=arm, arm=arm, block=block, order=2 * block, seed=block
+        )
+        for arm in ("old", "new")
+        for block in range(3)
+    ]
+    store.add_many(runs)
+    plan = {"arms": [{"name": "old"}, {"name": "new"}], "baseline": "old", "words": {}}
+    store.files.create("experiments/e1/plan.json", json.dumps(plan).encode())
+
+    with pytest.raises(MissingParts, match="written, but This part cannot be shown: ") as raised:
+        ab_report(store, "e1")
+
+    text = raised.value.page.read_text()
+    assert text.count("This part cannot be shown: ") == len(raised.value.lines) >= 1
+    assert "How did the runs end?" in text
+    assert "Traceback" not in text
+
+
+@pytest.mark.parametrize("name", ["run", "ab", "nightly", "bisect"])
+def test_no_part_stops_a_report_whose_subject_was_read(name):
+    cells = json.loads(notebook_path(name).read_text())["cells"]
+    cells = [cell for cell in cells if cell["cell_type"] == "code"]
+    (first,) = (i for i, c in enumerate(cells) if "replace_missing_parts()" in "".join(c["source"]))
+
+    assert all("raises-exception" in cell["metadata"]["tags"] for cell in cells[first:])
+    assert 1 < first < 4
 
 
 def test_run_report_rejects_unknown_run_before_writing(store, tmp_path):
