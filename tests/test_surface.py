@@ -18,15 +18,14 @@ MODULES = [
 ]
 
 
-@pytest.mark.parametrize("name", MODULES)
-def test_all_lists_importable_documented_names(name):
-    module = importlib.import_module(name)
-
-    assert module.__doc__
-    for public in getattr(module, "__all__", []):
-        thing = getattr(module, public)
-        if inspect.isfunction(thing) or inspect.isclass(thing):
-            assert inspect.getdoc(thing), f"{name}.{public} has no docstring"
+def test_all_lists_importable_documented_names():
+    for name in MODULES:
+        module = importlib.import_module(name)
+        assert module.__doc__, name
+        for public in getattr(module, "__all__", []):
+            thing = getattr(module, public)
+            if inspect.isfunction(thing) or inspect.isclass(thing):
+                assert inspect.getdoc(thing), f"{name}.{public} has no docstring"
 
 
 def test_public_names_can_be_imported():
@@ -52,14 +51,12 @@ def _walk(group, path=()):
         yield from _walk(child, (*path, name)) if hasattr(child, "commands") else ()
 
 
-@pytest.mark.parametrize("path", [" ".join(path) for path, _ in _walk(command)])
-def test_commands_and_options_have_help(path):
-    found = dict((" ".join(parts), child) for parts, child in _walk(command))[path]
-
-    assert found.help
-    for parameter in found.params:
-        if parameter.param_type_name == "option":
-            assert parameter.help, f"benchkit {path} {parameter.opts[0]} has no help"
+def test_commands_and_options_have_help():
+    for path, found in _walk(command):
+        assert found.help, path
+        for parameter in found.params:
+            if parameter.param_type_name == "option":
+                assert parameter.help, f"{path}: {parameter.opts[0]} has no help"
 
 
 def test_metrics_and_outcomes_match_contract():

@@ -7,7 +7,6 @@ import json
 import re
 import runpy
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -34,10 +33,6 @@ FIRST_TWELVE = {
     "tpch.q03",
     "xarray.anom_mean",
 }
-
-
-def by_name(workload):
-    return workload.name
 
 
 def test_collect_imports_every_file():
@@ -69,26 +64,27 @@ def test_variant_names_are_unique():
     assert len(set(names)) == len(names)
 
 
-@pytest.mark.parametrize("workload", WORKLOADS, ids=by_name)
-def test_docstring_has_stress_scale_check_and_duration(workload):
-    text = workload.description
-    paragraphs = text.split("\n\n")
-
-    assert re.fullmatch(r"[A-Z][^\n]*\.", paragraphs[0]), "first line: one sentence"
-    assert re.search(r"\bStresses\b|\boverhead\b", text)
-    assert re.search(r"^Scale: .+", text, re.MULTILINE)
-    assert re.search(r"^Check: .+", text, re.MULTILINE)
-    assert re.search(r"About \d+ s", text), "how long it takes on the local cluster"
-
-
-@pytest.mark.parametrize("workload", WORKLOADS, ids=by_name)
-def test_workload_has_category_tags_and_check(workload):
-    assert workload.category == Path(workload.path).stem.partition("_")[0]
-    assert workload.tags
-    assert "check" in workload.steps
+def test_docstring_has_stress_scale_check_and_duration():
+    required = {
+        "a first line of one sentence": r"\A[A-Z][^\n]*\.(\n\n|\Z)",
+        "what it stresses": r"\bStresses\b|\boverhead\b",
+        "how it scales": r"^Scale: .+",
+        "what is checked": r"^Check: .+",
+        "how long it takes on the local cluster": r"About \d+ s",
+    }
+    for workload in WORKLOADS:
+        for what, pattern in required.items():
+            found = re.search(pattern, workload.description, re.MULTILINE)
+            assert found, f"{workload.name}: {what} is missing"
 
 
-@cache
+def test_workload_has_category_tags_and_check():
+    for workload in WORKLOADS:
+        assert workload.category == Path(workload.path).stem.partition("_")[0]
+        assert workload.tags, workload.name
+        assert "check" in workload.steps, workload.name
+
+
 def proved_workloads() -> set[str]:
     """Return the names in the tables `WRONG` of all test files of this folder."""
     names = set()
@@ -98,19 +94,19 @@ def proved_workloads() -> set[str]:
     return names
 
 
-@pytest.mark.parametrize("workload", WORKLOADS, ids=by_name)
-def test_check_has_wrong_results_in_tests(workload):
-    assert workload.name in proved_workloads()
+def test_check_has_wrong_results_in_tests():
+    assert {workload.name for workload in WORKLOADS} - proved_workloads() == set()
 
 
-@pytest.mark.parametrize("workload", WORKLOADS, ids=by_name)
-def test_source_has_reference_sizes_only(workload):
-    code = re.sub(r'"""(.|\n)*?"""', "", workload.source)
-    sizes = re.findall(r'["\'][\d.]+ ?[KMGT]i?B["\']', code)
-    through_memory_ratio = re.findall(r'scale\.chunk\(["\'][\d.]+ ?[KMGT]i?B["\']', code)
-    fixed = re.findall(r'"memory_limit": ["\'][\d.]+ ?[KMGT]i?B["\']', code)
-
-    assert len(sizes) == len(through_memory_ratio) + len(fixed)
+def test_source_has_reference_sizes_only():
+    size = r"""["'][\d.]+ ?[KMGT]i?B["']"""
+    for workload in WORKLOADS:
+        code = re.sub(r'"""(.|\n)*?"""', "", workload.source)
+        sizes, through_memory_ratio, fixed = (
+            len(re.findall(before + size, code))
+            for before in ("", r"scale\.chunk\(", '"memory_limit": ')
+        )
+        assert sizes == through_memory_ratio + fixed, workload.name
 
 
 @pytest.mark.parametrize(
