@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -18,6 +19,8 @@ __all__ = ["run_captured"]
 #: Limit for the end of killed processes in seconds.
 _END_TIMEOUT_S = 5.0
 _running: set[int] = set()
+#: Held until a started program is in `_running`.
+_starting = threading.Lock()
 
 
 def run_captured(command: Sequence[str], **options: Any) -> subprocess.CompletedProcess[str]:
@@ -26,19 +29,21 @@ def run_captured(command: Sequence[str], **options: Any) -> subprocess.Completed
     After an interrupt or a timeout, nothing that it started is left.
     """
     timeout_s = options.pop("timeout", None)
-    with uninterrupted():
-        process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options
-        )
-        _running.add(process.pid)
-    with process:
-        try:
-            out, error = process.communicate(timeout=timeout_s)
-        except BaseException:
-            with uninterrupted():
+    process: subprocess.Popen[str] | None = None
+    try:
+        with uninterrupted(), _starting:  # raises a delayed interrupt at its end
+            process = subprocess.Popen(
+                command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options
+            )
+            _running.add(process.pid)
+        out, error = process.communicate(timeout=timeout_s)
+    except BaseException:
+        if process is not None:
+            with uninterrupted(), process:
                 end_processes(process_tree(process.pid, stop=True))
-            raise
-        finally:
+        raise
+    finally:
+        if process is not None:
             _running.discard(process.pid)
     return subprocess.CompletedProcess(process.args, process.returncode, out, error)
 
@@ -51,7 +56,9 @@ def programs_end_at_interrupt(pool: ThreadPoolExecutor) -> Iterator[None]:
     except KeyboardInterrupt:
         with uninterrupted():
             pool.shutdown(wait=False, cancel_futures=True)
-            for pid in list(_running):
+            with _starting:
+                pids = list(_running)
+            for pid in pids:
                 end_processes(process_tree(pid, stop=True))
         raise
 

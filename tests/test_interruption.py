@@ -55,6 +55,22 @@ try:
 except KeyboardInterrupt:
     print("ended", interrupted_code())
 """
+WHILE_A_PROGRAM_STARTS = """
+import subprocess
+from benchkit.captured_process import run_captured
+interrupt_at_signals()
+started = []
+class Popen(subprocess.Popen):
+    def __init__(self, *args, **options):
+        super().__init__(*args, **options)
+        started.append(self)
+        send("SIGTERM")
+subprocess.Popen = Popen
+try:
+    run_captured(["sleep", "60"])
+except KeyboardInterrupt:
+    print("ended", interrupted_code(), started[0].returncode)
+"""
 NOHUP = """
 signal.signal(signal.SIGHUP, signal.SIG_IGN)
 interrupt_at_signals()
@@ -86,6 +102,7 @@ print(subprocess.run([sys.executable, "-c", code], capture_output=True, text=Tru
         pytest.param(PROTECTED, "registered\nended 143\n", id="a signal waits, others are ignored"),
         pytest.param(IMPORTING, "imported\nended 143\n", id="a signal waits for an import"),
         pytest.param(EXECUTING, "executed\nended 143\n", id="a signal waits for a text of exec"),
+        pytest.param(WHILE_A_PROGRAM_STARTS, "ended 143 -9\n", id="a program that starts ends, too"),
         pytest.param(NOHUP, "True\n", id="nohup"),
         pytest.param(FORKED, "True\n", id="a forked process has no handler"),
         pytest.param(STARTED, "True\n", id="a started process has no handler"),
