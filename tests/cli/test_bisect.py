@@ -11,23 +11,24 @@ import time
 
 import pytest
 from click.testing import CliRunner
+from helpers.commands import run_benchkit
 from helpers.git_package import PROJECT, WORKLOAD, git
 
 from benchkit.cli.main import benchkit as main
 from benchkit.experiment.bisect.result import read_bisection
 from benchkit.store.store import Store
 
-N_COMMITS = 9
+N_COMMITS = 7
 #: The first slower commit; the effect is larger than the noise of a busy machine.
-SLOW = 6
+SLOW = 5
 #: A commit that cannot be built, and a commit that cannot be imported.
-UNBUILDABLE, BROKEN = 4, 5
+UNBUILDABLE, BROKEN = 2, 3
 CLUSTER = "cluster: {n_workers: 1, threads_per_worker: 1, processes: false}\n"
 
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory):
-    """Return a folder with a repository of nine commits, and workloads that use its package."""
+    """Return a folder with a repository of some commits, and workloads that use its package."""
     folder = tmp_path_factory.mktemp("bisect")
     for name in ("w", "e", "naplib/naplib"):
         (folder / name).mkdir(parents=True)
@@ -63,9 +64,7 @@ def benchkit(*more, command="bisect", store="store"):
 
 
 def bisect(folder, *more, **options):
-    return subprocess.run(
-        benchkit(*more, **options), cwd=folder, capture_output=True, text=True, timeout=550
-    )
+    return run_benchkit(benchkit(*more, **options)[3:], folder)
 
 
 @pytest.mark.s3
@@ -74,7 +73,7 @@ def bisect(folder, *more, **options):
 @pytest.mark.timeout(900)
 def test_bisect_in_a_bucket_is_resumed_by_another_machine(project, real_bucket, monkeypatch):
     shas = commits(project)
-    command = ["own.naps", "--git", "naplib", "--good", shas[3], "--bad", shas[SLOW]]
+    command = ["own.naps", "--git", "naplib", "--good", shas[SLOW - 1], "--bad", shas[SLOW]]
     interrupted = bisect(project, *command, "-e", "plain", "--budget", "1s", store=real_bucket)
     assert interrupted.returncode == 4, interrupted.stderr
     before = set(Store(real_bucket).ids())
@@ -89,10 +88,7 @@ def test_bisect_in_a_bucket_is_resumed_by_another_machine(project, real_bucket, 
     assert before < set(store.ids())
     assert sum(row["runs"] for row in rows) == len(store)
     assert read_bisection(store).first.sha == shas[SLOW]
-    report = subprocess.run(
-        [sys.executable, "-m", "benchkit", "report", "bisect", "--store", real_bucket],
-        cwd=project, capture_output=True, text=True, timeout=280,
-    )  # fmt: skip
+    report = run_benchkit(["report", "bisect", "--store", real_bucket], project)
     assert report.returncode == 0, report.stderr
     assert "bisect.html" in {name.rpartition("/")[2] for name in store.files.walk("experiments")}
     assert not (project / real_bucket.partition(":")[0]).exists()
@@ -143,10 +139,7 @@ def test_bisect_finds_slower_commit_despite_broken_builds(project):
     assert store.check().healthy
     assert (project / "naplib" / ".git" / "HEAD").read_text() == "ref: refs/heads/main\n"
 
-    page = subprocess.run(
-        [sys.executable, "-m", "benchkit", "report", "bisect", "--store", "store"],
-        cwd=project, capture_output=True, text=True, timeout=280,
-    )  # fmt: skip
+    page = run_benchkit(["report", "bisect", "--store", "store"], project)
     assert page.returncode == 0, page.stderr
     text = (project / page.stdout.strip()).read_text()
     assert f"first bad: naplib {shas[SLOW][:10]} commit {SLOW}" in text

@@ -155,11 +155,11 @@ def test_signal_ends_copy_which_another_completes(start, tmp_path):
 
 def test_signal_ends_import_and_the_process_that_reads_its_files(start, tmp_path):
     (tmp_path / "in").mkdir()
-    for number in range(40):
-        make_run(seed=number).to_netcdf(tmp_path / "in" / f"{number}.nc", engine="h5netcdf")
     (tmp_path / "in/runs/2026-11").mkdir(parents=True)
-    for path in (tmp_path / "in").glob("*.nc"):
-        path.rename(tmp_path / "in/runs/2026-11" / path.name)
+    written = tmp_path / "written.nc"
+    make_run().to_netcdf(written, engine="h5netcdf")
+    for number in range(40):
+        shutil.copyfile(written, tmp_path / f"in/runs/2026-11/{number}.nc")
     (tmp_path / "in/store.json").write_text("{}")
     command = start(("store", "import", "in", "-q"))
     end = time.monotonic() + 120

@@ -6,12 +6,12 @@ The server is moto; its forty packages are in a separate environment.
 import json
 import socket
 import subprocess
-import sys
 import time
 
 import pandas as pd
 import pytest
 import s3fs
+from helpers.commands import run_benchkit
 from uv import find_uv_bin
 
 from benchkit.measure.data import remote_copy
@@ -71,16 +71,8 @@ def test_remote_copy_in_bucket_is_complete(bucket):
 
 
 def test_workloads_read_parquet_csv_and_zarr_from_bucket(bucket, tmp_path):
-    done = subprocess.run(
-        [
-            *(sys.executable, "-m", "benchkit", "run", "--scale", "0.05", "--json"),
-            *("--store", str(tmp_path / "store")),
-            *("h2o.q1", "csv.basic", "zarr.filter_average[threshold=200]"),
-        ],
-        capture_output=True,
-        text=True,
-        timeout=280,
-    )
+    names = ("h2o.q1", "csv.basic", "zarr.filter_average[threshold=200]")
+    done = run_benchkit(["run", "--scale", "0.05", "--json", "--store", "store", *names], tmp_path)
 
     assert done.returncode == 0, done.stderr
     assert {row["outcome"] for row in json.loads(done.stdout)} == {"ok"}

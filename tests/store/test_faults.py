@@ -23,22 +23,22 @@ def run_harness(*arguments, before=""):
 
 
 @pytest.mark.slow
-def test_store_keeps_everything_in_500_faults():
-    done = run_harness("--times", "500", "--seed", "0", "--damage", "0")
+def test_store_keeps_everything_in_150_faults():
+    done = run_harness("--times", "150", "--seed", "0", "--damage", "0")
 
-    assert re.search(r"^500 injections, 0 with problems", done.stdout, re.M), done.stdout
+    assert re.search(r"^150 injections, 0 with problems", done.stdout, re.M), done.stdout
     assert done.returncode == 0
     rows = {row[:26].strip(): row[26:].split() for row in done.stdout.splitlines()}
     killed, crashed, hangs = rows["kill"][2], rows["kill"][3], rows["kill"][4]
-    assert int(killed) > 20
+    assert int(killed) > 5
     assert crashed == hangs == "0"
 
 
 @pytest.mark.slow
-def test_bucket_keeps_everything_in_30_faults():
-    done = run_harness("--bucket", "--times", "30", "--seed", "0")
+def test_bucket_keeps_everything_in_10_faults():
+    done = run_harness("--bucket", "--times", "10", "--seed", "0")
 
-    assert re.search(r"^30 injections, 0 with problems", done.stdout, re.M), done.stdout
+    assert re.search(r"^10 injections, 0 with problems", done.stdout, re.M), done.stdout
     assert done.returncode == 0
     rows = {row[:26].strip(): row[26:].split() for row in done.stdout.splitlines()}
     assert sum(int(rows[fault][1]) for fault in rows if fault.endswith("gone")) > 0, "none refused"

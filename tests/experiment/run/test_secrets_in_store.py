@@ -6,15 +6,14 @@ import base64
 import gzip
 import html
 import json
-import os
 import random
-import subprocess
 import sys
 from pathlib import Path
 
 import msgpack
 import pyarrow.parquet as pq
 import pytest
+from helpers.commands import run_benchkit
 from helpers.event_loops import run_in_thread
 from helpers.github_server import GitHubServer
 from helpers.planted_secrets import harmless_texts, planted_texts
@@ -175,11 +174,7 @@ def project(tmp_path_factory):
 
 
 def benchkit(folder, *words, **variables):
-    return subprocess.run(
-        [sys.executable, "-m", "benchkit", *words],
-        cwd=folder, env={**os.environ, **AMBIENT, "BENCHKIT_STORE": "store", **variables},
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    return run_benchkit(words, folder, **{**AMBIENT, "BENCHKIT_STORE": "store", **variables})
 
 
 @pytest.fixture

@@ -10,7 +10,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ import pytest
 import yaml
 
 from benchkit.store.store import Store
+from helpers.commands import run_benchkit
 
 #: Variable that marks all processes of a test's cluster.
 MARK = "BENCHKIT_TEST_CLUSTER"
@@ -59,8 +59,6 @@ class Project:
         self, folder: Path, mark: str, variables=None, hosts=None, **clusters: dict[str, Any]
     ) -> None:
         self.folder, self.mark, self.hosts = folder, mark, hosts
-        pipes = {"capture_output": True, "text": True}
-        self._run = hosts.run if hosts else partial(subprocess.run, **pipes)
         self.variables = {**os.environ, MARK: mark, **(variables or {})}
         (folder / "w").mkdir(parents=True, exist_ok=True)
         (folder / "w" / "own.py").write_text(WORKLOAD)
@@ -76,8 +74,11 @@ class Project:
     def command(self, *arguments: str, timeout_s: float = 240.0):
         """Run a benchkit command to its end."""
         folders = ["--workloads", "w", "--environments", "e", "--store", "store"]
-        return self._run(
-            [sys.executable, "-m", "benchkit", arguments[0], *folders, *arguments[1:]],
+        words = [arguments[0], *folders, *arguments[1:]]
+        if self.hosts is None:
+            return run_benchkit(words, self.folder, timeout_s=timeout_s, **self.variables)
+        return self.hosts.run(
+            [sys.executable, "-m", "benchkit", *words],
             cwd=self.folder,
             env=self.variables,
             timeout=timeout_s,

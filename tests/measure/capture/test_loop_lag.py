@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from concurrent.futures import ThreadPoolExecutor
+
+from helpers.event_loops import run_in_thread
 
 from benchkit.measure.capture.loop_lag import LAG_TICK_S, LoopLag
 
@@ -21,9 +22,7 @@ def test_delay_that_was_read_before_the_timer_ran_is_not_read_again():
         lag.stop()
         return first, second, lag.read()[1]
 
-    # In a thread of its own: a test with a browser leaves its event loop running in this one.
-    with ThreadPoolExecutor(1) as thread:
-        first, second, third = thread.submit(asyncio.run, read_twice()).result()
+    first, second, third = run_in_thread(read_twice())
 
     assert first > 1.5
     assert second < 1.5
