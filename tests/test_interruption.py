@@ -102,7 +102,7 @@ print(subprocess.run([sys.executable, "-c", code], capture_output=True, text=Tru
         pytest.param(PROTECTED, "registered\nended 143\n", id="a signal waits, others are ignored"),
         pytest.param(IMPORTING, "imported\nended 143\n", id="a signal waits for an import"),
         pytest.param(EXECUTING, "executed\nended 143\n", id="a signal waits for a text of exec"),
-        pytest.param(WHILE_A_PROGRAM_STARTS, "ended 143 -9\n", id="a program that starts ends, too"),
+        pytest.param(WHILE_A_PROGRAM_STARTS, "ended 143 -9\n", id="a program that starts ends"),
         pytest.param(NOHUP, "True\n", id="nohup"),
         pytest.param(FORKED, "True\n", id="a forked process has no handler"),
         pytest.param(STARTED, "True\n", id="a started process has no handler"),
