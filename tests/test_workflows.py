@@ -83,9 +83,20 @@ def test_workflows_pass_actionlint():
 def test_step_scripts_are_valid_shell():
     scripts = [step["run"] for path in FILES for step in steps(path) if "run" in step]
     assert len(scripts) >= 9
-    for text in [*scripts, (ROOT / ".ci" / "run").read_text()]:
+    for text in [*scripts, *((ROOT / ".ci" / name).read_text() for name in ("run", "python"))]:
         done = subprocess.run(["bash", "-n"], input=text, capture_output=True, text=True)
         assert done.stderr == "", text
+
+
+def test_tests_run_with_each_python_of_the_classifiers():
+    named = re.findall(r'"Programming Language :: Python :: ([\d.]+)"', read_project())
+    pythons = read(FOLDER / "tests.yml")["jobs"]["tests"]["strategy"]["matrix"]["python"]
+    assert named == ["3", *pythons]
+    assert f'requires-python = ">={pythons[0]}"' in read_project()
+
+
+def read_project():
+    return (ROOT / "pyproject.toml").read_text()
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)

@@ -17,8 +17,8 @@ from typing import Any
 
 import pytest
 
-#: Rows of the table of single tests.
-MAX_TESTS = 40
+#: Rows of the tables of files and of single tests.
+MAX_ROWS = 40
 COLUMNS = ("tests", "slow", "own CPU", "CPU of processes", "processes", "waits")
 _started = 0
 
@@ -73,7 +73,8 @@ def pytest_runtest_teardown(item: pytest.Item) -> Generator[None]:
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """Print tables by folder and by test."""
+    """Print tables by folder, file and test."""
+    files: dict[str, list[float]] = defaultdict(lambda: [0.0] * len(COLUMNS))
     folders: dict[str, list[float]] = defaultdict(lambda: [0.0] * len(COLUMNS))
     tests: dict[str, list[float]] = {}
     for reports in terminalreporter.stats.values():
@@ -84,12 +85,14 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
             own, others, started, wall = map(sum, zip(*costs, strict=True))
             row: list[float] = [1, dict(report.user_properties)["slow"], own, others, started]
             tests[report.nodeid] = row = [*row, max(0.0, wall - own - others)]
-            name = "/".join(PurePath(report.nodeid.partition("::")[0]).parts[:2])
+            file = report.nodeid.partition("::")[0]
+            files[file] = [a + b for a, b in zip(files[file], row, strict=True)]
+            name = "/".join(PurePath(file).parts[:2])
             folders[name] = [a + b for a, b in zip(folders[name], row, strict=True)]
-    slowest = sorted(tests, key=lambda name: -sum(tests[name][2:4]))[:MAX_TESTS]
-    for table in (folders, {name: tests[name] for name in slowest}):
+    for table in (folders, files, tests):
         terminalreporter.write_line("  ".join(f"{name:>16}" for name in COLUMNS))
-        for name, row in sorted(table.items(), key=lambda item: -sum(item[1][2:4])):
+        rows = sorted(table.items(), key=lambda item: -sum(item[1][2:4]))
+        for name, row in rows[:MAX_ROWS]:
             terminalreporter.write_line("  ".join(f"{value:>16.1f}" for value in row) + f"  {name}")
     total = [sum(column) for column in zip(*folders.values(), strict=True)]
     terminalreporter.write_line("  ".join(f"{value:>16.1f}" for value in total) + "  all")
