@@ -14,8 +14,6 @@ import psutil
 
 from benchkit.interruption import uninterrupted
 
-__all__ = ["run_captured"]
-
 #: Limit for the end of killed processes in seconds.
 _END_TIMEOUT_S = 5.0
 _running: set[int] = set()

@@ -11,23 +11,6 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import TypeGuard
 
-__all__ = [
-    "GIB",
-    "MIB",
-    "MISSING",
-    "OUTCOME_WORDS",
-    "counted",
-    "format_bytes",
-    "format_change",
-    "format_count",
-    "format_quantity",
-    "format_seconds",
-    "package_path",
-    "short_group",
-    "short_names",
-    "signed_parts",
-]
-
 #: Outcome -> symbol and words, so that pages do not show an outcome by its colour only.
 OUTCOME_WORDS = {
     "ok": ("✓", "ok"),

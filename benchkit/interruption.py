@@ -15,8 +15,6 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any
 
-__all__: list[str] = []
-
 _SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")
 #: Seconds after a signal in which others are ignored: `timeout` sends each signal twice, and a
 #: second Ctrl-C would interrupt the removal of processes and files.

@@ -17,8 +17,6 @@ import psutil
 
 from benchkit.interruption import uninterrupted
 
-__all__ = ["private_folder"]
-
 
 def private_folder() -> tempfile.TemporaryDirectory[str]:
     """Make a folder that only this user can read; remove those of processes that have ended."""

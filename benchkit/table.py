@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import rich.table
 
-__all__ = ["Table", "columns_of_numbers"]
-
 #: A cell that is aligned to the right: a number with optional unit, star and count in parentheses.
 #: Words are separated by a space, and few: a sentence that begins with a number is a text.
 _NUMBER = re.compile(

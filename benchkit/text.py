@@ -10,17 +10,6 @@ import re
 from bisect import bisect_right
 from typing import Any
 
-__all__ = [
-    "chat_text",
-    "cut_markdown",
-    "escape",
-    "github_text",
-    "html_text",
-    "markdown_block",
-    "markdown_code",
-    "markdown_text",
-]
-
 #: Beginning of a code block.
 _FENCE = re.compile("`{3,}")
 #: Maximum characters of a value in a chat; whole errors would hide the other lines.

@@ -7,8 +7,6 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-__all__ = ["clean_text", "decode_json", "flatten", "json_safe", "split_at_commas"]
-
 
 def split_at_commas(text: str) -> list[str]:
     """Split a text at the commas that are not in brackets.

@@ -20,8 +20,6 @@ from uuid import uuid4
 from benchkit.errors import UsageError
 from benchkit.interruption import uninterrupted
 
-__all__ = ["check_folder", "drafted", "make_folder", "publish", "sync_folder", "write_whole"]
-
 #: Seconds to wait for the claim of another writer on file systems without hard links; it holds the
 #: claim for some ms, unless it was killed.
 CLAIM_WAIT_S = 10.0

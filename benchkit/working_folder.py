@@ -6,8 +6,6 @@ import os
 from hashlib import sha256
 from pathlib import Path
 
-__all__ = ["cache_folder", "store_cache_file", "working_folder"]
-
 
 def working_folder() -> Path:
     """Return the working folder, or its parent in a folder of notebooks.

@@ -18,13 +18,14 @@ MODULES = [
 ]
 
 
-def test_all_lists_importable_documented_names():
+def test_names_without_underscore_are_documented():
     for name in MODULES:
         module = importlib.import_module(name)
         assert module.__doc__, name
-        for public in getattr(module, "__all__", []):
-            thing = getattr(module, public)
-            if inspect.isfunction(thing) or inspect.isclass(thing):
+        assert set(getattr(module, "__all__", [])) <= set(dir(module)), name
+        for public, thing in vars(module).items():
+            is_own = getattr(thing, "__module__", "") == name and not public.startswith("_")
+            if is_own and (inspect.isfunction(thing) or inspect.isclass(thing)):
                 assert inspect.getdoc(thing), f"{name}.{public} has no docstring"
 
 

@@ -30,8 +30,6 @@ from bokeh.models.ui import UIElement
 from bokeh.models.widgets import Div, Slider
 from bokeh.plotting import figure
 
-__all__ = ["install_fast_serializer"]
-
 _bokeh_query = HasProps.query_properties_with_values
 _bokeh_visit: Any = getattr(model_util, "visit_immediate_value_references", None)
 

@@ -15,8 +15,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-__all__ = ["EPOCH", "Internals", "UnsupportedRelease", "check_internals"]
-
 #: Unix time in s of virtual time 0; a float resolves 0.1 µs there.
 EPOCH = 1_000_000_000.0
 CLIENT = "virtual-client"

@@ -15,8 +15,6 @@ from tornado.web import Application
 
 from benchkit.errors import UsageError
 
-__all__ = ["tornado_application"]
-
 
 def login_arguments(options: Mapping[str, str]) -> dict[str, Any]:
     """Return arguments of `panel.serve` for login options of the command `panel serve`.

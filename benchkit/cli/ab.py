@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from benchkit.experiment.run.experiment import Experiment
     from benchkit.measure.discovery import BrokenFile
 
-__all__ = ["ab", "print_plan", "write_report"]
-
 DEFAULT_BLOCKS = 5
 #: Exit codes: something is worse; a run failed; too few runs.
 WORSE, FAILED, TOO_FEW = 1, 3, 4

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from benchkit.experiment.bisect.result import BisectionResult
     from benchkit.experiment.bisect.session import Bisection
 
-__all__ = ["bisect"]
-
 #: Exit code: too few runs, or the ends do not differ.
 TOO_FEW = 4
 #: Exit codes of `git bisect run`; SKIP: the commit cannot be tested.

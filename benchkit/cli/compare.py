@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from benchkit.analysis.compare.comparison import Comparison
     from benchkit.store.store import Store
 
-__all__ = ["compare_command", "compare_selections"]
-
 #: Exit code: a metric of a contender is worse.
 WORSE = 1
 #: Exit code: too few runs.

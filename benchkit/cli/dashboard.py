@@ -11,8 +11,6 @@ from benchkit.cli.options import common
 from benchkit.cli.rows import open_store
 from benchkit.interruption import interrupted_code
 
-__all__ = ["dashboard"]
-
 PORT = 5006
 #: Login options of `panel serve`, which reads them: metavar and help. Panel also reads its
 #: environment variables, such as PANEL_OAUTH_KEY.

@@ -12,8 +12,6 @@ from benchkit.cli.options import common
 from benchkit.cli.rows import print_json
 from benchkit.errors import UsageError
 
-__all__ = ["data"]
-
 #: File next to workloads that lists the public data they are modelled on.
 _ORIGINALS = "originals.json"
 

@@ -9,8 +9,6 @@ import click
 from benchkit.cli.options import common
 from benchkit.cli.rows import print_json
 
-__all__ = ["doctor"]
-
 #: Status -> its text in a column of 7 characters.
 _STATUS_TEXTS = {"ok": "ok     ", "absent": "absent ", "trouble": "FAILED "}
 

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from benchkit.experiment.environment.cache import Built
     from benchkit.experiment.environment.environment import Environment
 
-__all__ = ["env", "print_replaced"]
-
 
 #: Values with more characters are printed below the table of differences.
 MAX_CHARACTERS = 60

@@ -27,8 +27,6 @@ from benchkit.table import Table
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["list_command", "metric_rows", "run_row"]
-
 #: Runs shown without --all.
 _DEFAULT_RUNS = 30
 #: Fields of the runs that the table shows or selects by.

@@ -36,8 +36,6 @@ from benchkit.cli.store import store_group
 from benchkit.errors import BenchkitError, describe_error
 from benchkit.interruption import interrupt_at_signals, interrupted_code
 
-__all__ = ["benchkit", "main"]
-
 #: Names of options with which other programs take a running cluster.
 _CLUSTER_OPTIONS = ("--address", "--cluster", "--scheduler", "--scheduler-file")
 _RUNNING_CLUSTER = (

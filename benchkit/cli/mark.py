@@ -10,8 +10,6 @@ import click
 from benchkit.cli.options import common, read_pairs
 from benchkit.cli.rows import open_store, print_json
 
-__all__ = ["mark"]
-
 
 @click.group()
 def mark() -> None:

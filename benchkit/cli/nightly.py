@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from benchkit.experiment.nightly.night import Night
     from benchkit.show.issues.webhook import Webhook
 
-__all__ = ["nightly_command"]
-
 #: Exit codes: something is worse; a run or a part failed.
 WORSE, FAILED = 1, 3
 #: Default number of blocks for the profile "release".

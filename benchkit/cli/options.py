@@ -16,16 +16,6 @@ from benchkit.errors import UsageError
 if TYPE_CHECKING:
     from benchkit.experiment.run.api import Selection
 
-__all__ = [
-    "MeasurementOptions",
-    "common",
-    "complete_names",
-    "measuring",
-    "read_numbers",
-    "read_pairs",
-    "yaml_value",
-]
-
 #: Key of the suites of tests among the data of a command.
 _SUITES = "benchkit.suites"
 #: Options of the commands that measure.

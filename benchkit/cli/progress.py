@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from benchkit.experiment.run.experiment import Experiment
     from benchkit.measure.discovery import BrokenFile
 
-__all__ = ["bar", "format_duration", "has_failures", "measure", "show_progress"]
-
 
 @contextmanager
 def bar(what: str, *, quiet: bool = False) -> Iterator[Callable[[int, int], None]]:

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from benchkit.analysis.regression.regression import Regression
     from benchkit.store.store import Store
 
-__all__ = ["regressions", "select_regressions"]
-
 
 @click.command()
 @click.option("--since", metavar="TIME", help="Seen since this time or age: 2026-08-01, 30d.")

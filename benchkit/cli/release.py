@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from benchkit.cli.options import MeasurementOptions
     from benchkit.store.store import Store
 
-__all__ = ["check_release"]
-
 #: Environment to release, and the previously released environment.
 RUNTIME, PREVIOUS = "runtime", "runtime-previous"
 #: Exit codes: something is worse; a run failed.

@@ -16,8 +16,6 @@ from benchkit.cli.rows import open_store, print_error, print_json
 from benchkit.errors import BenchkitError, MissingParts
 from benchkit.whole_file import write_whole
 
-__all__ = ["report"]
-
 #: Format of `report trace` -> its viewer.
 _VIEWERS = {
     "trace": "https://ui.perfetto.dev",

@@ -19,18 +19,6 @@ if TYPE_CHECKING:
 
     from benchkit.store.store import Store
 
-__all__ = [
-    "as_json_text",
-    "as_records",
-    "matching_runs",
-    "open_store",
-    "print_error",
-    "print_json",
-    "print_json_texts",
-    "print_rows",
-    "runs_as_json",
-]
-
 #: Fields of records that are stored as JSON text.
 _JSON_FIELDS = tuple(name for name, kind in RECORD_FIELDS.items() if kind == "json")
 #: Rows of JSON that are written at once.

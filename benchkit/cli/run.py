@@ -13,8 +13,6 @@ from benchkit.cli.rows import print_json
 from benchkit.formatting import counted
 from benchkit.interruption import interrupted_code
 
-__all__ = ["run"]
-
 #: Exit code: a run failed.
 FAILED = 3
 

@@ -10,8 +10,6 @@ from benchkit.cli.options import common
 from benchkit.cli.rows import open_store, print_json
 from benchkit.formatting import counted
 
-__all__ = ["store_group"]
-
 
 @click.group("store")
 def store_group() -> None:

@@ -9,8 +9,6 @@ from typing import Any, NoReturn
 from benchkit.errors import BenchkitError, UsageError
 from benchkit.experiment.interleave import interleave
 
-__all__ = ["measure_cell", "register"]
-
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:

@@ -31,8 +31,6 @@ from benchkit.private_folder import private_folder
 from benchkit.store.files import LocalFiles
 from benchkit.store.store import Store
 
-__all__ = ["CheckResult", "run_checks"]
-
 #: Minimum free disk in bytes: with less, spilling workloads and datasets fill the disk.
 MIN_DISK_BYTES = 5 * 2**30
 #: Extra of benchkit -> its packages.

@@ -12,8 +12,6 @@ from benchkit.experiment.run.plan import plan_measurements
 from benchkit.measure.arguments import check_count, list_of
 from benchkit.measure.run_ids import new_id
 
-__all__ = ["Turn", "interleave"]
-
 
 @dataclass(frozen=True)
 class Turn:

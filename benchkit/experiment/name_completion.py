@@ -8,8 +8,6 @@ from typing import Any
 from benchkit.errors import BenchkitError
 from benchkit.experiment.paths import collect_workloads
 
-__all__ = ["complete_names", "register"]
-
 #: Functions of benchkit -> number of arguments before the names of workloads.
 _FUNCTIONS = {"run": 0, "nightly": 0, "bisect": 0, "ab": 1}
 #: A function, its complete arguments (texts and lists) and an open text, at the end of the code.

@@ -17,15 +17,6 @@ from benchkit.measure.settings import setting
 from benchkit.measure.suite.collect import absolute_folder, is_suite
 from benchkit.working_folder import working_folder
 
-__all__ = [
-    "collect_workloads",
-    "defined_names",
-    "file_name",
-    "folders_of",
-    "notebook_path",
-    "shipped",
-]
-
 
 def defined_names(*kinds: str) -> list[str]:
     """Return the names that files define, for completion by shells."""

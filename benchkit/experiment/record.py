@@ -33,8 +33,6 @@ from benchkit.store.schema import METRICS
 from benchkit.store.storage import RECORDINGS
 from benchkit.store.store import Store
 
-__all__ = ["Recorder", "record"]
-
 
 def record(
     client: Any = None,

@@ -15,16 +15,6 @@ from typing import Any
 
 from benchkit.measure.errors import UsageError
 
-__all__ = [
-    "check_count",
-    "check_mapping",
-    "check_scale",
-    "check_seconds",
-    "check_tags",
-    "check_text",
-    "list_of",
-]
-
 
 def list_of(value: Any, name: str) -> list[Any]:
     """Return a list argument; one text, path or object counts as a list of one.

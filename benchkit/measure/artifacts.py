@@ -18,8 +18,6 @@ from benchkit.measure.deadline import deadline
 from benchkit.measure.errors import UsageError, did_you_mean, error_summary
 from benchkit.measure.secrets import redact, redact_file
 
-__all__ = ["EXTRAS", "LEVELS", "collect_extras", "dump_cluster", "parse_capture"]
-
 LEVELS = ("full", "light", "off")
 EXTRAS = ("performance-report", "cluster-dump", "memray")
 #: Limit in s for starting or ending an artifact; both happen while the run's clock is off.

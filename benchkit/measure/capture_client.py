@@ -22,8 +22,6 @@ from benchkit.measure import capture
 from benchkit.measure.capture.process import CLOCK_STEP_S, cpu_between, process_cpu
 from benchkit.measure.recording import RecordingWriter
 
-__all__ = ["Observer"]
-
 #: Seconds: the data lost when a scheduler or kernel is killed. A drain takes 4 ms.
 DRAIN_EVERY_S = 1.0
 CALL_TIMEOUT_S = 15.0

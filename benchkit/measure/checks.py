@@ -13,8 +13,6 @@ from dask.base import is_dask_collection
 
 from benchkit.measure.errors import WrongAnswer
 
-__all__ = ["expect"]
-
 #: Default of `equals`: the expected answer may be None.
 _NOTHING: Any = object()
 

@@ -16,15 +16,6 @@ from typing import Any
 
 from benchkit.measure.errors import DeadlinePassed, error_summary
 
-__all__ = [
-    "call_with_timeout",
-    "deadline",
-    "pause_deadlines",
-    "scheduler_responds",
-    "stacks_of",
-    "describe_unfinished_tasks",
-]
-
 #: Limit in s for collecting evidence: a hung cluster does not reply, and the run must end.
 EVIDENCE_TIMEOUT_S = 10.0
 #: Active deadlines of this process, of all threads.

@@ -8,8 +8,6 @@ from typing import Any
 from benchkit.measure.errors import InvalidWorkloadError
 from benchkit.measure.workloads import Workload
 
-__all__ = ["RESERVED_NAMES", "workload"]
-
 #: Groups of a run file; a metric must not have the name of a group.
 RESERVED_NAMES = {
     "errors", "events", "fine", "held", "logs", "memory_samples", "profile", "scheduler", "spans",

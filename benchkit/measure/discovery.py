@@ -30,8 +30,6 @@ from benchkit.measure.html_table import html_table
 from benchkit.measure.suite.collect import absolute_folder, collect_tests, is_suite
 from benchkit.measure.workloads import Variant, Workload
 
-__all__ = ["BrokenFile", "Collection", "collect"]
-
 ENTRY_POINTS = "benchkit.workloads"
 _IMPORT = re.compile(r"^[ \t]*(?:from|import)[ \t]+([^#\n]+)", re.MULTILINE)
 _DECLARES = re.compile(r"\b(?:workload|recipe)\b")

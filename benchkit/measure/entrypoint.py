@@ -17,8 +17,6 @@ from benchkit.measure.suite.collect import is_suite
 from benchkit.measure.suite.execute import ArmEnvironment, execute_test
 from benchkit.measure.workloads import Variant
 
-__all__ = ["find_variant", "measure"]
-
 
 def measure(
     workload: str,

@@ -9,23 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from difflib import get_close_matches
 
-__all__ = [
-    "BenchkitError",
-    "InvalidClusterError",
-    "InvalidParameterError",
-    "InvalidSelectionError",
-    "InvalidWorkloadError",
-    "ClusterError",
-    "DeadlinePassed",
-    "DatasetError",
-    "MissingPackage",
-    "UnknownWorkload",
-    "UsageError",
-    "WrongAnswer",
-    "did_you_mean",
-    "error_summary",
-]
-
 
 def did_you_mean(name: str, known: Iterable[str], otherwise: str) -> str:
     """Return a hint with the known name nearest to `name`."""

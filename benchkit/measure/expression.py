@@ -13,8 +13,6 @@ from typing import Any
 
 from benchkit.measure.errors import InvalidSelectionError, did_you_mean
 
-__all__ = ["consists_of", "matcher"]
-
 Predicate = Callable[[Any], bool]
 
 # The brackets of a variant's name may contain spaces and parentheses: chunks=(100, 100).

@@ -5,8 +5,6 @@ from __future__ import annotations
 import html
 from collections.abc import Iterable, Sequence
 
-__all__ = ["html_table"]
-
 
 def html_table(title: str, rows: Iterable[Sequence[object]]) -> str:
     """Return a heading and a table, without rows whose last cell is empty.

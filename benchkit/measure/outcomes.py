@@ -17,8 +17,6 @@ from benchkit.measure.errors import (
     WrongAnswer,
 )
 
-__all__ = ["RECORDED_STEP", "classify_error"]
-
 #: The step of code under `benchkit.record`: computation and checks are not separate there.
 RECORDED_STEP = "recorded"
 

@@ -16,16 +16,6 @@ import dask
 
 from benchkit.measure.secrets import redact
 
-__all__ = [
-    "effective_config",
-    "git_commit",
-    "host_info",
-    "host_name",
-    "installed_packages",
-    "collect_provenance",
-    "packages_hash",
-]
-
 
 def collect_provenance(folder: str = ".") -> dict[str, Any]:
     """Return host, packages, configuration and commit for the head of a recording."""

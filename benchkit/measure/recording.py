@@ -24,14 +24,6 @@ from uuid import uuid4
 from benchkit.measure.errors import UsageError
 from benchkit.measure.secrets import has_secret, redact
 
-__all__ = [
-    "RECORDING_FORMAT",
-    "Recording",
-    "RecordingWriter",
-    "is_abandoned",
-    "waits_for_adoption",
-]
-
 #: Rows of samples have other columns in each format, so only this one can be read.
 RECORDING_FORMAT = 2
 SUFFIX = ".recording"

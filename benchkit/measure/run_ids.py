@@ -12,8 +12,6 @@ import threading
 import time
 import uuid
 
-__all__ = ["derived_id", "id_time", "is_id", "new_id"]
-
 _PATTERN = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 
 _lock = threading.Lock()

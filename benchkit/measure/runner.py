@@ -44,8 +44,6 @@ from benchkit.measure.scale import Scale
 from benchkit.measure.source import names_used
 from benchkit.measure.workloads import Variant
 
-__all__ = ["DEFAULT_DEADLINE_S", "execute", "wait_for_result"]
-
 #: For workloads without a deadline of their own; data sizes are tuned for 5 to 20 s.
 DEFAULT_DEADLINE_S = 300.0
 LOG_LINES = 100

@@ -21,15 +21,6 @@ from benchkit.measure.errors import ClusterError, InvalidParameterError
 if TYPE_CHECKING:
     import dask.dataframe as dd
 
-__all__ = [
-    "REFERENCE_MEMORY_PER_THREAD",
-    "Scale",
-    "downscale",
-    "linear",
-    "quadratic",
-    "timeseries",
-]
-
 #: B of one thread on the reference clusters of coiled/benchmarks (two threads, nominal 8 GB).
 REFERENCE_MEMORY_PER_THREAD = int(3.83 * 2**30)
 #: Allowed relative difference from the requested bytes, because dimensions are whole numbers.

@@ -8,8 +8,6 @@ import textwrap
 from collections.abc import Callable
 from typing import Any, cast
 
-__all__ = ["constants_of", "first_name", "names_used", "normalized_source", "source_of"]
-
 #: New name -> name under which source hashes were first computed. The hash of a workload contains
 #: the names that its functions use: a helper that is renamed without an entry here starts the
 #: history of every workload that uses it anew. Never remove an entry.

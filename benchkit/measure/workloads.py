@@ -31,8 +31,6 @@ from benchkit.measure.source import (
     source_of,
 )  # fmt: skip
 
-__all__ = ["STEPS", "Variant", "Workload"]
-
 #: The steps of a workload; only `run` is timed.
 STEPS = ("prepare", "run", "check", "cleanup")
 _GENERATORS = "benchkit.measure.data.random"

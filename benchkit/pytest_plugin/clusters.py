@@ -13,8 +13,6 @@ import yaml
 from benchkit.measure.cluster.spec import ClusterSpec
 from benchkit.pytest_plugin.recording import SESSION
 
-__all__ = ["ClusterOptions", "cluster_options", "open_session_cluster", "session_environment"]
-
 #: File in the root folder of the tests with options of the named clusters, as in coiled/benchmarks.
 OPTIONS_FILE = "cluster_kwargs.yaml"
 

@@ -11,8 +11,6 @@ from importlib.util import find_spec
 from types import ModuleType
 from typing import Any
 
-__all__ = ["dask_setup", "provide"]
-
 
 def provide(**attributes: Any) -> None:
     """Let `import coiled` return a module with these attributes."""

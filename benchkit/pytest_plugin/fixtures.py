@@ -16,8 +16,6 @@ import pytest
 
 from benchkit.pytest_plugin.recording import TestRecorder
 
-__all__: list[str] = []
-
 #: Seconds until all workers are back; on a machine with many other programs 120 were not enough.
 _WORKERS_S = 600
 

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from benchkit.experiment.record import Recorder
     from benchkit.store.run import Run
 
-__all__ = ["PROPERTY", "SESSION", "TestRecorder", "environment_name", "is_recorded", "recorder_of"]
-
 #: Property of a report that holds the id of a run.
 PROPERTY = "benchkit_run"
 #: Fixtures by which a test is recorded.

@@ -21,19 +21,6 @@ import pyarrow.compute as pc
 from benchkit.store.schema import METRICS, RECORD_FIELDS
 from benchkit.values import clean_text
 
-__all__ = [
-    "ENCODED",
-    "SCHEMA",
-    "decode_texts",
-    "encode_texts",
-    "order_by_time",
-    "plain_array",
-    "records_to_table",
-    "table_to_frame",
-    "unite",
-    "without_dictionaries",
-]
-
 _TYPES = {
     "str": pa.string(),
     "json": pa.string(),

@@ -14,8 +14,6 @@ import xarray as xr
 from benchkit.store.runfile import read_record, run_name
 from benchkit.store.storage import Files
 
-__all__ = ["artifact_files", "move_artifacts", "record_artifacts"]
-
 
 def artifact_files(files: Files, run_id: str) -> list[Path]:
     """Return the additional files of a run."""

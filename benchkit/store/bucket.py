@@ -38,8 +38,6 @@ from benchkit.store.storage import PARALLEL, RECORDINGS, Files, in_parallel, unf
 from benchkit.whole_file import drafted
 from benchkit.working_folder import cache_folder
 
-__all__ = ["BucketFiles", "open_files"]
-
 #: Seconds within which a request is repeated; a command must not wait for a dead server for long.
 RETRY_S = 20.0
 #: Seconds without a byte after which a request is repeated. Large files need longer to send.

@@ -30,8 +30,6 @@ from benchkit.store.runfile import (
 from benchkit.store.storage import RECORDINGS, Files, decode_object
 from benchkit.values import json_safe
 
-__all__ = ["CheckReport", "inspect_store"]
-
 #: Files that are copied to the local cache at a time: all together may exceed its limit.
 _FETCHED_FILES = 500
 #: Beginnings of the names of files whose bytes are checked.

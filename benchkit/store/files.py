@@ -15,8 +15,6 @@ from benchkit.measure.recording import file_system_time
 from benchkit.store.storage import Files, unfinished_files
 from benchkit.whole_file import drafted, make_folder, sync_folder
 
-__all__ = ["LocalFiles"]
-
 #: Age in s after which an unfinished write is abandoned; a write takes seconds.
 STALE_AFTER_S = 24 * 3600
 

@@ -28,21 +28,6 @@ from benchkit.store.index import Index
 from benchkit.store.schema import RECORD_FIELDS
 from benchkit.values import decode_json, split_at_commas
 
-__all__ = [
-    "KEYS",
-    "PAIR_KEYS",
-    "SELECTORS",
-    "Key",
-    "Selection",
-    "check_names",
-    "matching",
-    "parse_moment",
-    "parse_selection",
-    "row_condition",
-    "warn_of_unknown_workloads",
-    "workload_matcher",
-]
-
 
 @dataclass(frozen=True)
 class Key:

@@ -33,8 +33,6 @@ from benchkit.store.runfile import accepted_record, run_name
 from benchkit.store.storage import Files, decode_object, encode_object
 from benchkit.values import json_safe
 
-__all__ = ["Choose", "Index"]
-
 #: Folders of the records and of the Parquet files, which are called segments.
 RECORDS, SEGMENTS = "index/new", "index"
 #: Maximum number of runs of a segment: merging holds one in memory, 250 MB.

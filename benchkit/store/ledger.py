@@ -15,8 +15,6 @@ from benchkit.measure.run_ids import new_id
 from benchkit.store.storage import Files, encode_object
 from benchkit.values import json_safe
 
-__all__ = ["FOLDER", "KINDS", "add_event", "read_events"]
-
 #: Folder of a store with the events.
 FOLDER = "ledger"
 #: Kinds of events; the values are stored.

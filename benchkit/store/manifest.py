@@ -18,8 +18,6 @@ from benchkit.measure.settings import setting
 from benchkit.store.storage import RECORDINGS, Files, decode_object, encode_object
 from benchkit.working_folder import working_folder
 
-__all__ = ["FORMAT_VERSION", "STORE_FILE", "default_store", "read_meta", "write_meta"]
-
 #: Newest version of the format that this release reads, and the version that it writes.
 FORMAT_VERSION = 1
 _FORMAT = "benchkit-store"

@@ -31,17 +31,6 @@ from benchkit.store.schema import MARK_COLUMNS, METRICS
 from benchkit.store.storage import encode_object
 from benchkit.values import decode_json
 
-__all__ = [
-    "KINDS",
-    "RENAMED_FIELDS",
-    "active_marks",
-    "apply_marks",
-    "check_matches",
-    "encode_mark",
-    "mark_columns",
-    "new_mark",
-]
-
 _REQUIRED = {
     "accept": ("workload",),
     "bankruptcy": ("before",),

@@ -35,17 +35,6 @@ from benchkit.working_folder import cache_folder
 if TYPE_CHECKING:  # a store imports this module
     from benchkit.store.store import Store
 
-__all__ = [
-    "MEMORY_LIMIT",
-    "SCHEMAS",
-    "TIMEOUT_S",
-    "VIEWS",
-    "TableCache",
-    "query",
-    "rows_of_runs",
-    "run_tables",
-]
-
 _TEXT = pa.dictionary(pa.int32(), pa.string())
 #: Columns that identify the run, in each table.
 _RUN = {"run": _TEXT, "workload": _TEXT, "environment": _TEXT}

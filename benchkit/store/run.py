@@ -23,8 +23,6 @@ from benchkit.store.schema import METRICS, RECORD_FIELDS
 from benchkit.store.task_graph import TaskGraph, has_task_graph
 from benchkit.table import Table
 
-__all__ = ["Run", "worker_names"]
-
 #: Attribute with the seconds of an unmeasured step -> its row title in `Run.metadata`.
 _STEPS = {"prepare_seconds": "prepare (s)", "check_seconds": "check (s)"}
 #: Parts of event topics by which an event is a problem.

@@ -38,22 +38,6 @@ from benchkit.measure.run_ids import id_time, is_id
 from benchkit.store.variables import first_problem
 from benchkit.values import clean_text
 
-__all__ = [
-    "accepted_record",
-    "check_size",
-    "encode_run",
-    "encode_tree",
-    "index_record",
-    "is_whole",
-    "open_run",
-    "read_attribute",
-    "read_record",
-    "read_tree",
-    "run_name",
-    "stored_record",
-    "verify",
-]
-
 #: Program and version of the format in the provenance attribute that netCDF-C defines.
 _WRITER = "benchkit=2"
 _TRAILER = b"\nbenchkit sha256 %s\n"

@@ -10,15 +10,6 @@ from dataclasses import asdict, dataclass
 
 from benchkit.store.tables import read_table
 
-__all__ = [
-    "MARK_COLUMNS",
-    "METRICS",
-    "OUTCOMES",
-    "RECORD_FIELDS",
-    "RUN_FORMAT",
-    "Metric",
-]
-
 #: Version of the run file. Files of version 1 have no task graph and nothing from before the first
 #: task; everything else is the same in both.
 RUN_FORMAT = 2

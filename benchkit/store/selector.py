@@ -12,8 +12,6 @@ from benchkit.store.filters import KEYS, PAIR_KEYS, parse_selection
 from benchkit.store.store import Store
 from benchkit.values import decode_json, split_at_commas
 
-__all__ = ["explain_no_runs", "pair_workloads", "select_runs", "select_sets"]
-
 
 def select_runs(store: Store, text: str, columns: Sequence[str] | None = None) -> pd.DataFrame:
     """Return the selected runs, oldest first."""

@@ -19,8 +19,6 @@ from typing import Any, TypeVar
 
 from benchkit.errors import StoreError
 
-__all__ = ["PARALLEL", "RECORDINGS", "Files", "decode_object", "encode_object", "in_parallel"]
-
 #: Workspace with the recordings that are not runs yet.
 RECORDINGS = "tmp/recordings"
 #: Requests to a bucket at a time.

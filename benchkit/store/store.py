@@ -74,8 +74,6 @@ from benchkit.store.schema import MARK_COLUMNS, METRICS, RECORD_FIELDS
 from benchkit.store.storage import RECORDINGS, in_parallel, unfinished_files
 from benchkit.table import Table
 
-__all__ = ["Store"]
-
 #: Runs added between checks whether to compact the index; listing it takes 0.3 ms.
 _COMPACTION_CHECK_EVERY_RUNS = 64
 #: Minimum length of an abbreviated id.

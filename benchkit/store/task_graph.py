@@ -13,8 +13,6 @@ import xarray as xr
 
 from benchkit.errors import UnreadableRun
 
-__all__ = ["TaskGraph", "decode_rows", "encode_rows", "event_actions", "has_task_graph"]
-
 
 @dataclass(frozen=True, eq=False)
 class TaskGraph:

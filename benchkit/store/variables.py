@@ -14,8 +14,6 @@ import xarray as xr
 from benchkit.store.schema import METRICS, RECORD_FIELDS
 from benchkit.store.tables import read_table
 
-__all__ = ["ACTIVITIES", "COORDINATES", "GROUPS", "Variable", "first_problem"]
-
 #: Activities that the seconds of a worker thread are split into, in the order plots stack them.
 #: "failed": attempts that ended in an error; "seceded": the wait of tasks that left their thread.
 ACTIVITIES = (

@@ -8,8 +8,6 @@ from typing import Any
 
 from benchkit.values import json_safe
 
-__all__ = ["MAX_BYTES", "as_answer"]
-
 #: Size of an answer: a model reads each byte of it, and forgets other things for it.
 MAX_BYTES = 10_000
 #: Bytes for the note and the names of the sections.

@@ -6,8 +6,6 @@ import click
 
 from benchkit.cli.options import common
 
-__all__ = ["mcp_command"]
-
 
 @click.command("mcp")
 @common("limits", "store")

@@ -17,8 +17,6 @@ import benchkit
 from benchkit.cli.agents.tools import StoreTools
 from benchkit.errors import BenchkitError, describe_error, did_you_mean
 
-__all__ = ["StoreServer"]
-
 _INSTRUCTIONS = """\
 Read-only questions to a store of performance measurements of Dask.
 

@@ -7,8 +7,6 @@ from typing import Any, Literal
 
 from benchkit.cli.agents.answer import as_answer
 
-__all__ = ["StoreTools"]
-
 #: Fields of a run in a list.
 _LISTED = (
     "id",

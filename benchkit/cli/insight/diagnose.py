@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from benchkit.analysis.insight.diagnose import Diagnosis
     from benchkit.store.store import Store
 
-__all__ = ["diagnose_command", "diagnose_runs"]
-
 
 @click.command("diagnose")
 @click.argument("selection", default="latest", metavar="[RUN|SEL]")

@@ -7,8 +7,6 @@ import click
 from benchkit.cli.options import common
 from benchkit.cli.rows import open_store, print_json, print_rows
 
-__all__ = ["query_command"]
-
 
 @click.command("query")
 @click.argument("sql", required=False)

@@ -9,8 +9,6 @@ import click
 from benchkit.cli.options import common, read_numbers, read_pairs, yaml_value
 from benchkit.cli.rows import open_store, print_json, print_rows
 
-__all__ = ["simulate"]
-
 
 @click.command()
 @click.argument("runs", nargs=-1, required=True, metavar="RUN...")

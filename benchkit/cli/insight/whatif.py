@@ -9,8 +9,6 @@ import click
 from benchkit.cli.options import common, read_numbers
 from benchkit.cli.rows import open_store, print_json
 
-__all__ = ["whatif"]
-
 
 def _factor(context: click.Context, parameter: click.Parameter, text: str | None) -> float | None:
     """Return the factor of a text such as ``x2`` or ``0.5``: a callback of click."""

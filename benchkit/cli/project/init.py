@@ -9,8 +9,6 @@ import click
 from benchkit.cli.options import common
 from benchkit.cli.rows import print_json
 
-__all__ = ["init"]
-
 _NEXT = """
 Next, in {folder}:
   benchkit run own.sums

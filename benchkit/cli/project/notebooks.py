@@ -11,8 +11,6 @@ from benchkit.cli.rows import print_json
 from benchkit.errors import UsageError
 from benchkit.whole_file import write_whole
 
-__all__ = ["notebooks"]
-
 
 @click.group()
 def notebooks() -> None:

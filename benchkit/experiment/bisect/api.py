@@ -29,8 +29,6 @@ from benchkit.measure.run_ids import new_id
 from benchkit.measure.workloads import Variant
 from benchkit.store.store import Store
 
-__all__ = ["TAG", "Target", "bisect", "plan_bisection", "resume_bisection"]
-
 #: Tag of the runs: `benchkit.analysis.regression.history` must not treat them as nights.
 TAG = "bisect"
 

@@ -24,8 +24,6 @@ from benchkit.experiment.environment.python import Interpreter, choose_python
 from benchkit.experiment.environment.requirements import DASK, parse_requirement, redacted
 from benchkit.private_folder import private_folder
 
-__all__ = ["Candidate", "find_candidates", "list_commits", "list_releases", "with_checked_out"]
-
 #: Characters of a commit id in the name of an arm: short, and unique in Dask's history.
 SHA_LENGTH = 10
 

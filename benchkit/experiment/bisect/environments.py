@@ -29,8 +29,6 @@ from benchkit.experiment.environment.requirements import (
 from benchkit.measure.provenance import installed_packages
 from benchkit.private_folder import private_folder
 
-__all__ = ["CandidateEnvironments"]
-
 #: Packages of an environment that lists none, in addition to those the workload requires.
 DEFAULT_PACKAGES = ("dask[array,dataframe]", "distributed", "pyarrow", "xarray")
 

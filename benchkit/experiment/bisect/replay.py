@@ -14,8 +14,6 @@ from benchkit.experiment.bisect.search import Block, Search
 from benchkit.store.schema import METRICS
 from benchkit.store.store import Store
 
-__all__ = ["OUTCOME", "PLAN_KEY", "SKIPPED_FILE", "block_of", "replay", "runs_of"]
-
 #: Name of the metric that selects the outcome of a run instead of a number.
 OUTCOME = "outcome"
 #: Outcomes that count as failures; `skipped` and `infrastructure` are ignored.

@@ -27,8 +27,6 @@ from benchkit.store.store import Store
 from benchkit.table import Table
 from benchkit.text import html_text
 
-__all__ = ["BisectionResult", "read_bisection"]
-
 #: A step smaller than this share of the whole change (log scale) is reported as partial.
 WHOLE_CHANGE_SHARE = 0.7
 #: Maximum characters of a note in a table; `BisectionResult.reasons` has the full text.

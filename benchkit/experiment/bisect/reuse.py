@@ -21,8 +21,6 @@ from benchkit.measure.provenance import host_name
 from benchkit.measure.workloads import Variant
 from benchkit.store.store import Store
 
-__all__ = ["MEASUREMENT_OPTIONS", "earlier_ends", "measurement_hash"]
-
 #: Maximum age in seconds: the machine may change later, and a bisection takes less than a day.
 MAX_AGE_S = 24 * 3600.0
 #: Options of an experiment that its measurements depend on.

@@ -18,8 +18,6 @@ from benchkit.analysis.design import LOOKS, equivalence_test, next_step
 from benchkit.analysis.effects import compare
 from benchkit.analysis.stats.step_posterior import chances_of_place, weight_of_events
 
-__all__ = ["MIN_FINAL_BLOCKS", "Block", "Search"]
-
 Array = NDArray[np.float64]
 
 #: Probability of being before or after the change at which a build needs no more blocks.

@@ -25,8 +25,6 @@ from benchkit.experiment.run.experiment import Experiment
 from benchkit.experiment.run.plan import Arm, Measurement, block_order
 from benchkit.measure.runner import DEFAULT_DEADLINE_S
 
-__all__ = ["Bisection"]
-
 
 @dataclass
 class Bisection:

@@ -37,8 +37,6 @@ from benchkit.measure.provenance import installed_packages, packages_hash
 from benchkit.whole_file import write_whole
 from benchkit.working_folder import cache_folder
 
-__all__ = ["build", "find_build", "preferred_versions"]
-
 #: Limit of a call of the Python of an environment, which takes seconds.
 PROBE_TIMEOUT_S = 120.0
 

@@ -23,16 +23,6 @@ from benchkit.errors import EnvironmentBuildError
 from benchkit.whole_file import write_whole
 from benchkit.working_folder import cache_folder
 
-__all__ = [
-    "Built",
-    "find_built",
-    "list_built",
-    "locked",
-    "publish",
-    "remove",
-    "try_lock",
-]
-
 _MANIFEST = "benchkit.json"
 _SETTINGS = "settings.json"
 

@@ -24,8 +24,6 @@ from benchkit.experiment.environment.file import describe_yaml_error, read_envir
 from benchkit.experiment.environment.requirements import parse_requirement
 from benchkit.whole_file import write_whole
 
-__all__ = ["ImportedEnvironment", "ab_command", "import_reference"]
-
 _FILE = re.compile(
     r"AB_(?P<name>.+)\.(?P<kind>conda\.yaml|dask\.yaml|cluster\.yaml|requirements\.in)"
 )

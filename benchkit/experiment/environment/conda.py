@@ -19,8 +19,6 @@ from benchkit.experiment.environment.python import conda_python, uv_command
 from benchkit.measure.arguments import list_of
 from benchkit.measure.secrets import remember_secrets
 
-__all__ = ["conda_content", "conda_tool", "create_conda"]
-
 _CONDA_TOOLS = ("mamba", "micromamba", "conda", "pixi")
 
 

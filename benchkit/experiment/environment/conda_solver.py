@@ -13,8 +13,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-__all__ = ["main"]
-
 #: Channels that the name "defaults" stands for.
 _DEFAULTS = ("https://repo.anaconda.com/pkgs/main", "https://repo.anaconda.com/pkgs/r")
 

@@ -13,8 +13,6 @@ from pathlib import Path
 import yaml
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
-__all__ = ["CondaRequirement", "translate_conda_spec"]
-
 #: Names on the package index, and conda packages that are no Python packages.
 _PACKAGES = yaml.safe_load(
     Path(__file__).with_name("conda_packages.yaml").read_text(encoding="utf-8")

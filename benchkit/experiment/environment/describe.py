@@ -21,8 +21,6 @@ from benchkit.measure.provenance import effective_config
 from benchkit.measure.secrets import redact
 from benchkit.values import flatten
 
-__all__ = ["differences", "environment_rows", "show_rows"]
-
 
 def environment_rows(folders: Sequence[Path], *, check: bool = False) -> list[dict[str, Any]]:
     """Return a row per environment of these folders; the environment of benchkit is first."""

@@ -15,8 +15,6 @@ from benchkit.measure.secrets import redact
 from benchkit.table import Table
 from benchkit.values import flatten
 
-__all__ = ["CURRENT", "Environment"]
-
 #: The environment that benchkit runs in, with Dask's configuration as it is.
 CURRENT = "current"
 

@@ -19,8 +19,6 @@ from packaging.version import Version
 from benchkit.errors import InvalidEnvironmentError, did_you_mean
 from benchkit.experiment.environment.requirements import parse_requirement, python_specifier
 
-__all__ = ["EnvironmentFile", "describe_yaml_error", "read_environment_file"]
-
 _KEYS = (
     "extends",
     "description",

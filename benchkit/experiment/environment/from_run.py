@@ -12,8 +12,6 @@ from benchkit.experiment.environment.environment import Environment
 from benchkit.experiment.environment.requirements import OWN_NAMES, git_address, parse_requirement
 from benchkit.measure.secrets import REDACTED
 
-__all__ = ["environment_of_run"]
-
 #: Packages that each kernel gets anyway, or that are not on an index.
 _NOT_PINNED = (*OWN_NAMES, "pip", "setuptools", "wheel", "uv")
 

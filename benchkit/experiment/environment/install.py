@@ -14,8 +14,6 @@ from benchkit.errors import EnvironmentBuildError, InvalidEnvironmentError
 from benchkit.experiment.environment.python import Interpreter, uv_command, venv_python
 from benchkit.experiment.environment.requirements import DASK, Requirement, redacted
 
-__all__ = ["ALWAYS", "failure", "install", "newest_release", "resolve", "run_tool"]
-
 #: Packages that every arm needs in addition to those of its file.
 ALWAYS = ("distributed", "ipykernel")
 #: Compiled packages that are never built from source: pip silently builds an old NumPy on a new

@@ -14,8 +14,6 @@ from benchkit.experiment.paths import folders_of
 from benchkit.measure.cluster.spec import LOCAL_CLUSTER
 from benchkit.measure.secrets import redact
 
-__all__ = ["as_environment", "environment_files", "find_environment", "list_environments"]
-
 
 def environment_files(folders: Sequence[Path]) -> list[Path]:
     """Return the environment files of folders, in their order."""

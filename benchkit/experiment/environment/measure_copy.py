@@ -16,8 +16,6 @@ from benchkit.measure.data.recipe import shipped_recipes
 from benchkit.whole_file import drafted
 from benchkit.working_folder import cache_folder
 
-__all__ = ["measured_folder"]
-
 
 def measured_folder() -> Path:
     """Return a folder with only the packages of benchkit that run in other environments.

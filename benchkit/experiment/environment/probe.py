@@ -16,8 +16,6 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-__all__ = ["inspect_environment", "settings"]
-
 #: Module to import -> packages that it needs; without them it is not checked.
 CHECKED_MODULES = {
     "distributed": (),

@@ -13,8 +13,6 @@ from benchkit.experiment.environment.environment import CURRENT, Environment
 from benchkit.experiment.environment.measure_copy import measured_folder
 from benchkit.measure.data.other_python import HELPER_VARIABLE
 
-__all__ = ["process_variables"]
-
 #: Variables that belong to one Python environment and break the Python of another.
 _PYTHON_VARIABLES = (
     "PYTHONHOME",

@@ -19,15 +19,6 @@ from benchkit.captured_process import run_captured
 from benchkit.errors import EnvironmentBuildError, InvalidEnvironmentError
 from benchkit.experiment.environment.requirements import python_specifier
 
-__all__ = [
-    "Interpreter",
-    "choose_python",
-    "conda_python",
-    "find_pythons",
-    "uv_command",
-    "venv_python",
-]
-
 #: Variable, default folder and pattern of the interpreters of version managers, which uv does not
 #: search.
 _MANAGED = (

@@ -23,18 +23,6 @@ from benchkit.captured_process import run_captured
 from benchkit.errors import EnvironmentBuildError, InvalidEnvironmentError
 from benchkit.measure.secrets import redact_text, remember_secrets
 
-__all__ = [
-    "DASK",
-    "OWN_NAMES",
-    "Requirement",
-    "as_of",
-    "git_address",
-    "parse_requirement",
-    "python_specifier",
-    "redacted",
-    "source_states",
-]
-
 #: A release that is older by this than the Dask of this interpreter is resolved as of its own
 #: date: numpy 2 and pandas 3 broke releases that had no upper bound on them.
 OLD_RELEASE_DAYS = 365

@@ -18,8 +18,6 @@ from benchkit.experiment.environment.environment import Environment
 from benchkit.measure.cluster.check import cluster_problems
 from benchkit.measure.cluster.spec import LOCAL_CLUSTER
 
-__all__ = ["check_clusters", "check_environment", "check_settings", "own_settings"]
-
 #: Other projects with settings in Dask's configuration, which are not checked.
 _OTHER_PROJECTS = {
     "benchkit",

@@ -33,8 +33,6 @@ from benchkit.formatting import counted
 from benchkit.measure.provenance import host_name
 from benchkit.store.store import Store
 
-__all__ = ["Confirmation", "Progress", "confirm", "judge_events"]
-
 #: Number of workloads that represent the suspects of a night and machine: they are measured first,
 #: and if none of them is confirmed, the machine caused all. On real series half of the suspects are
 #: of nights on which a tenth of the machine's series rose.

@@ -22,8 +22,6 @@ from benchkit.formatting import MISSING
 from benchkit.store.run import Run
 from benchkit.store.store import Store
 
-__all__ = ["bisect_command", "diagnose"]
-
 #: Largest number of changes of task groups in an explanation.
 GROUPS_NAMED = 4
 #: Arm of a re-run -> side of the comparison.

@@ -13,8 +13,6 @@ from benchkit.store.store import Store
 from benchkit.whole_file import write_whole
 from benchkit.working_folder import store_cache_file
 
-__all__ = ["read_group_totals"]
-
 
 def read_group_totals(
     store: Store, ids: Iterable[str]

@@ -20,8 +20,6 @@ from benchkit.table import Table
 from benchkit.text import html_text
 from benchkit.values import decode_json
 
-__all__ = ["Night", "read_night"]
-
 #: Kinds of events that `Night.changes` returns, most important first; other kinds are internal.
 CHANGE_KINDS = (
     "opened",

@@ -39,8 +39,6 @@ from benchkit.measure.workloads import Variant
 from benchkit.store.filters import parse_moment
 from benchkit.store.store import Store
 
-__all__ = ["judge_and_record", "nightly"]
-
 #: Counts of suspects in the event of a night, by the result of their confirmation.
 _FATES = ("n_confirmed", "n_dismissed", "n_undecided", "n_not_measured")
 

@@ -10,8 +10,6 @@ from benchkit.errors import UsageError
 from benchkit.experiment.paths import notebook_path
 from benchkit.whole_file import write_whole
 
-__all__ = ["create_project"]
-
 
 def create_project(folder: Path) -> tuple[list[Path], list[Path]]:
     """Write the files of a new project; existing files stay as they are."""

@@ -21,8 +21,6 @@ from benchkit.experiment.virtual.inputs import GRAPHS
 from benchkit.measure.arguments import list_of
 from benchkit.store.store import Store
 
-__all__ = ["ab", "split_names"]
-
 
 def ab(
     environments: Sequence[str | Environment],

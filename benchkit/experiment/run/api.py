@@ -28,16 +28,6 @@ from benchkit.measure.workloads import Variant
 from benchkit.store.run import Run
 from benchkit.store.store import Store
 
-__all__ = [
-    "Selection",
-    "check_options",
-    "plan_experiment",
-    "resume_experiment",
-    "run",
-    "with_parameters",
-    "workloads",
-]
-
 
 def run(
     *names: str,

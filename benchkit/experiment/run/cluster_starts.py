@@ -16,8 +16,6 @@ from benchkit.experiment.run.kernel import KernelError
 from benchkit.experiment.run.plan import Arm
 from benchkit.measure.cluster.spec import ClusterSpec
 
-__all__ = ["ClusterStarts"]
-
 #: Measurements in turn whose cluster did not open, after which no more are tried.
 MAX_FAILURES = 2
 

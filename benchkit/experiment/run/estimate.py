@@ -20,16 +20,6 @@ from benchkit.measure.settings import setting
 from benchkit.measure.workloads import Variant
 from benchkit.store.store import Store
 
-__all__ = [
-    "WORKER_PRICE_KEY",
-    "Estimate",
-    "cluster_memory",
-    "known_durations",
-    "size_law",
-    "size_text",
-    "worker_price",
-]
-
 #: Seconds in addition to each workload: a new cluster, imports on its workers, the end of the
 #: recording, the check. Measured on two cores; replaced by measured values after
 #: the first run.

@@ -8,16 +8,6 @@ from typing import Any, TypeAlias
 
 from benchkit.experiment.run.plan import Measurement
 
-__all__ = [
-    "PROGRESS_LOG",
-    "Event",
-    "Finished",
-    "Planned",
-    "Skipped",
-    "Started",
-    "finished_records",
-]
-
 #: Name of the logger for what happens within a measurement, such as how many workers connected.
 PROGRESS_LOG = "benchkit.progress"
 

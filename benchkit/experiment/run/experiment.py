@@ -54,8 +54,6 @@ from benchkit.store.storage import RECORDINGS
 from benchkit.store.store import Store
 from benchkit.table import Table
 
-__all__ = ["Experiment"]
-
 #: Extra seconds before the kernel is killed, for steps without a deadline of their own (prepare,
 #: check, cleanup): a process that the watchdog inside of it cannot end.
 GRACE_S = 180.0

@@ -13,8 +13,6 @@ from benchkit.measure.recording import RecordingWriter
 from benchkit.measure.workloads import Variant
 from benchkit.whole_file import write_whole
 
-__all__ = ["write_failure", "write_tail"]
-
 
 def write_failure(
     folder: Path, metadata: Mapping[str, Any], variant: Variant, error: KernelError

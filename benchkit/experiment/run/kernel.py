@@ -39,8 +39,6 @@ from benchkit.measure.secrets import redact_file, redact_text, remember_secrets
 from benchkit.private_folder import private_folder
 from benchkit.whole_file import write_whole
 
-__all__ = ["KernelError", "MeasuringKernel"]
-
 #: Limit for the start of a kernel in seconds.
 START_TIMEOUT_S = 60.0
 #: Limit for ending the connections to a kernel in seconds.

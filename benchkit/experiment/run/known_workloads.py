@@ -18,8 +18,6 @@ from benchkit.analysis.run.noise import run_noise
 from benchkit.errors import UsageError
 from benchkit.store.store import Store
 
-__all__ = ["FILE", "KnownWorkload", "known_noise", "load_known", "noise_table"]
-
 #: Name of the file.
 FILE = "facts.json"
 

@@ -10,8 +10,6 @@ from benchkit.experiment.run.estimate import worker_price
 from benchkit.experiment.run.plan import Arm, Measurement
 from benchkit.measure.run_ids import new_id
 
-__all__ = ["run_metadata"]
-
 
 def run_metadata(
     experiment: str, arm: Arm, entry: Measurement, built: Built, tags: Mapping[str, str]

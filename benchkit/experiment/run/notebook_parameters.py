@@ -23,8 +23,6 @@ from benchkit.errors import InvalidNotebookError, did_you_mean
 from benchkit.measure.secrets import redact
 from benchkit.whole_file import write_whole
 
-__all__ = ["Parameter", "checked_parameters", "declared_parameters", "publish_executed"]
-
 
 @dataclass(frozen=True)
 class Parameter:

@@ -23,19 +23,6 @@ from benchkit.measure.secrets import redact, redact_text
 from benchkit.measure.workloads import Variant
 from benchkit.store.store import Store
 
-__all__ = [
-    "NULL_ARM",
-    "ORDERS",
-    "Arm",
-    "Measurement",
-    "format_size",
-    "plan_measurements",
-    "plan_name",
-    "read_plan",
-    "read_plans",
-    "write_plan",
-]
-
 #: Name of the null arm: the baseline measured a second time.
 NULL_ARM = "null"
 #: Allowed orders of the arms in a block.

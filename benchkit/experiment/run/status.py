@@ -25,8 +25,6 @@ from benchkit.measure.run_ids import id_time
 from benchkit.store.storage import RECORDINGS
 from benchkit.store.store import Store
 
-__all__ = ["DONE", "FAILED", "OPEN", "RUNNING", "Status", "latest_running", "read_status"]
-
 #: States of a planned measurement.
 OPEN, RUNNING, DONE, FAILED = "planned", "running", "done", "failed"
 #: Seconds without a write after which an experiment has stopped: a running one writes each second.

@@ -18,8 +18,6 @@ from benchkit.errors import UsageError
 from benchkit.experiment.run.estimate import Estimate
 from benchkit.experiment.run.plan import NULL_ARM, Measurement
 
-__all__ = ["LOOKS", "MIN_BLOCKS", "StopPolicy", "blocks_within", "parse_budget"]
-
 #: Seconds of a unit of time.
 _UNIT_SECONDS = {"s": 1, "m": 60, "min": 60, "h": 3600}
 #: Blocks that a comparison needs at least; the budget never skips them.

@@ -14,8 +14,6 @@ from benchkit.experiment.environment.environment import Environment
 from benchkit.experiment.run.plan import Arm
 from benchkit.values import split_at_commas
 
-__all__ = ["expand", "parse_sweeps"]
-
 #: Parts of an environment that a sweep may set, and parameters of workloads.
 _PARTS = ("cluster", "dask", "param", "variables")
 

@@ -36,8 +36,6 @@ from benchkit.store.run import Run
 from benchkit.store.store import Store
 from benchkit.table import Table
 
-__all__ = ["MAX_REPLAY_ERROR", "Simulation", "Simulator", "graph_of_name", "simulate"]
-
 #: Relative error of the replay above which nothing is predicted.
 MAX_REPLAY_ERROR = 0.15
 #: Share of the time in which the scheduler is busy above which it limits the duration.

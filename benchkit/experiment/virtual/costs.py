@@ -14,8 +14,6 @@ from benchkit.errors import UsageError
 from benchkit.store.run import Run
 from benchkit.store.store import Store
 
-__all__ = ["costs_of_workload"]
-
 #: Number of newest runs to use, and of values to keep for each prefix.
 MAX_RUNS = 5
 MAX_VALUES = 200

@@ -26,8 +26,6 @@ from benchkit.simulation.model import Model
 from benchkit.store.run import Run
 from benchkit.whole_file import write_whole
 
-__all__ = ["FittedModel", "fit_model", "model_path", "read_model", "write_model"]
-
 SUFFIX = ".model.yaml"
 #: Transfers from this size in B on show the bandwidth, below it the latency.
 LARGE_B = 1_000_000

@@ -14,8 +14,6 @@ from benchkit.simulation.refusals import UnsupportedGraph, check_graph
 from benchkit.store.run import Run
 from benchkit.store.task_graph import TaskGraph
 
-__all__ = ["UnsupportedRun", "graph_of_run", "shape_of_run"]
-
 #: Options of tasks that the simulation does not follow.
 _OPTIONS = ("actor", "priority", "resources", "workers")
 

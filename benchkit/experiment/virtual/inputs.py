@@ -18,8 +18,6 @@ from benchkit.measure.workloads import Variant
 from benchkit.simulation.synthetic import make_graph
 from benchkit.store.store import Store
 
-__all__ = ["GRAPHS", "VirtualInput"]
-
 #: Folder of the workloads that are synthetic graphs.
 GRAPHS = Path(benchkit.simulation.graphs.__file__).parent
 

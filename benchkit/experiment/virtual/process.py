@@ -17,8 +17,6 @@ from benchkit.experiment.environment.process_variables import process_variables
 from benchkit.private_folder import private_folder
 from benchkit.simulation.model import ClusterShape, Model
 
-__all__ = ["SimulationProcessError", "VirtualSpec", "parse_shape", "simulate_in_environment"]
-
 #: Limit for one simulation in s.
 TIMEOUT_S = 3600.0
 

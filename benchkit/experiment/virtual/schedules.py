@@ -7,8 +7,6 @@ from typing import Any
 
 from benchkit.store.store import Store
 
-__all__ = ["describe_schedules"]
-
 
 def describe_schedules(store: Store, records: Iterable[Mapping[str, Any]]) -> str:
     """Return in how many cases the arms of an experiment have the same schedule."""

@@ -13,8 +13,6 @@ from benchkit.errors import UsageError
 from benchkit.experiment.virtual.process import VirtualSpec
 from benchkit.simulation.model import Model
 
-__all__ = ["sweep_grid"]
-
 
 def sweep_grid(
     base: VirtualSpec,

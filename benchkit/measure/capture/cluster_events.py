@@ -10,8 +10,6 @@ from distributed.metrics import time
 
 from benchkit.measure.capture.columns import text
 
-__all__ = ["EventLog"]
-
 MAX_ERRORS = 100
 MAX_EVENTS = 100_000
 

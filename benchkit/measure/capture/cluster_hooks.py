@@ -13,8 +13,6 @@ from benchkit.measure.capture.cluster_events import EventLog
 from benchkit.measure.capture.columns import text
 from benchkit.measure.capture.task_stream import TaskStream
 
-__all__ = ["ClusterHooks", "listen", "stop_listening"]
-
 MAX_ERRORS = 20
 
 

@@ -5,24 +5,6 @@ from __future__ import annotations
 from struct import error, pack
 from typing import Any
 
-__all__ = [
-    "ACTIONS",
-    "EVENT_COLUMNS",
-    "GRAPH_COLUMNS",
-    "HELD_COLUMNS",
-    "MEMORY_COLUMNS",
-    "NAN",
-    "ROW",
-    "SAMPLE_COLUMNS",
-    "SAMPLE_PATHS",
-    "SCHEDULER_COLUMNS",
-    "SCHEDULER_PATHS",
-    "TASK_COLUMNS",
-    "look_up",
-    "pack_columns",
-    "text",
-]
-
 NAN = float("nan")
 TEXT_CHARS = 4096
 ACTIONS = ("compute", "transfer", "disk-read", "disk-write", "deserialize", "other")

@@ -6,8 +6,6 @@ import asyncio
 from collections.abc import Callable
 from time import time
 
-__all__ = ["LAG_TICK_S", "LoopLag"]
-
 #: Seconds between measurements: 20 callbacks a second have no measurable cost.
 LAG_TICK_S = 0.05
 

@@ -14,14 +14,6 @@ from distributed.metrics import time
 from benchkit.measure.capture.columns import NAN
 from benchkit.measure.capture.loop_lag import LAG_TICK_S
 
-__all__ = [
-    "MIN_INTERVAL_S",
-    "POINTS_PER_HEARTBEAT",
-    "MemorySampler",
-    "machine_number",
-    "process_number",
-]
-
 #: Samples that a heartbeat carries; heartbeats are 0.5 s apart, on large clusters some seconds.
 POINTS_PER_HEARTBEAT = 10
 #: Samples that are kept: half a minute.

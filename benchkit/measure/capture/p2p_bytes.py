@@ -8,8 +8,6 @@ from typing import Any
 
 import distributed
 
-__all__ = ["P2P_OTHERS", "P2P_OWN", "count_p2p_bytes", "stop_counting_p2p_bytes"]
-
 #: Activities of the fine metrics for the bytes of messages to other workers, and of a worker to
 #: itself. Together they are Dask's activity "process" of ("p2p", "background-comms").
 P2P_OTHERS, P2P_OWN = "process-others", "process-own"

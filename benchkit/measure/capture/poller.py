@@ -26,8 +26,6 @@ from benchkit.measure.capture.columns import text
 from benchkit.measure.capture.scattered_data import ScatteredData
 from benchkit.measure.capture.task_groups import TaskGroups, row_of
 
-__all__ = ["SchedulerPoller", "topic_log"]
-
 TOPICS = ("all", "stealing", "worker-fail-hard", "worker-restart-memory")
 #: Seconds; a smaller rest comes from rounding each duration to a microsecond.
 MIN_REST_S = 1e-3

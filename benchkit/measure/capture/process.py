@@ -18,19 +18,6 @@ from benchkit.measure.capture.columns import text
 from benchkit.measure.capture.loop_lag import LoopLag
 from benchkit.measure.capture.memory_sampler import machine_number, process_number
 
-__all__ = [
-    "CLOCK_STEP_S",
-    "GIL_DELAY_S",
-    "MONITOR_GAP_S",
-    "ClockWatch",
-    "ErrorTimes",
-    "GcPauses",
-    "GilWaits",
-    "LoopWatch",
-    "cpu_between",
-    "process_cpu",
-]
-
 #: A blocked loop is recorded from this many seconds on; also the time between two checks.
 BLOCKED_S = 0.1
 #: Innermost frames of a stack that are kept.

@@ -12,8 +12,6 @@ from typing import Any
 
 from benchkit.measure.capture.columns import NAN, text
 
-__all__ = ["RunningTasks"]
-
 _COMPUTE = "compute"
 #: Attribute of the scheduler: the instances by capture name, because several clients may measure.
 _INSTANCES = "benchkit_running_tasks"

@@ -15,8 +15,6 @@ from benchkit.measure.capture.loop_lag import LoopLag
 from benchkit.measure.capture.process import GcPauses
 from benchkit.measure.capture.task_groups import TaskGroups
 
-__all__ = ["Samples"]
-
 #: Samples of the bytes by task group take at most this share of the time.
 HELD_SHARE = 0.005
 #: Seconds between two such samples, as between heartbeats.

@@ -10,8 +10,6 @@ from distributed.utils import key_split_group
 
 from benchkit.measure.capture.cluster_hooks import listen, stop_listening
 
-__all__ = ["ScatteredData"]
-
 
 class ScatteredData:
     """Bytes of scattered data, and numbers of their keys by the names of prefix and group."""

@@ -34,8 +34,6 @@ from benchkit.measure.capture.worker_reports import (
     read_fine_metrics,
 )
 
-__all__ = ["CapturePlugin"]
-
 #: Seconds to wait for heartbeats and for pending replies; with the final reports and the removal of
 #: the worker plugins they fit into the client's call timeout.
 HEARTBEAT_TIMEOUT_S = 4.0

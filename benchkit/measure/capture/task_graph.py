@@ -21,8 +21,6 @@ from benchkit.measure.capture.columns import GRAPH_COLUMNS, NAN, pack_columns, t
 from benchkit.measure.capture.poller import topic_log
 from benchkit.measure.capture.task_groups import TaskGroups
 
-__all__ = ["TaskGraph"]
-
 #: Attribute of the scheduler with the wrappers, because several clients may measure.
 _HOOKS = "benchkit_task_graphs"
 _SUBMIT, _RELEASE = "update-graph", "client-releases-keys"

@@ -6,8 +6,6 @@ from typing import Any
 
 from benchkit.measure.capture.columns import NAN, text
 
-__all__ = ["TaskGroups", "row_of"]
-
 
 class TaskGroups:
     """Number the task groups of a run in the order of their first use.

@@ -25,8 +25,6 @@ from benchkit.measure.capture.columns import (
 from benchkit.measure.capture.task_groups import TaskGroups
 from benchkit.measure.capture.transition_table import Wrapper, ignores_extra_arguments
 
-__all__ = ["TaskStream"]
-
 #: With more tasks than this the stream stops and counts dropped tasks; group sums stay exact.
 MAX_TASKS = 5_000_000
 #: A task is released for other reasons too; these prefixes of stimulus ids mark a failure.

@@ -15,8 +15,6 @@ from typing import Any, TypeAlias
 
 import distributed
 
-__all__ = ["Wrapper", "is_supported", "ignores_extra_arguments", "install", "remove"]
-
 #: States that follow "processing" when a task ends.
 _END_STATES = ("memory", "erred", "released")
 

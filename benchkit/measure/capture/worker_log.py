@@ -14,8 +14,6 @@ from distributed.metrics import time
 
 from benchkit.measure.capture.columns import NAN, text
 
-__all__ = ["IGNORED_LEVELS", "MAX_LOG_LINES", "WorkerLog", "warnings_of"]
-
 #: A transfer takes 48 B of memory in its worker: 24 MB at the limit.
 MAX_TRANSFERS = 500_000
 MAX_LOG_LINES = 1000

@@ -32,8 +32,6 @@ from benchkit.measure.capture.process import (
 )
 from benchkit.measure.capture.worker_log import WorkerLog
 
-__all__ = ["CaptureWorkerPlugin"]
-
 #: Seconds between two heartbeats of a worker on a small cluster.
 HEARTBEAT_S = 0.5
 #: Seconds that the final report waits for receivers to acknowledge what they have received.

@@ -14,13 +14,6 @@ from benchkit.measure.capture.columns import NAN, look_up, text
 from benchkit.measure.capture.task_groups import TaskGroups
 from benchkit.measure.capture.worker_log import IGNORED_LEVELS, MAX_LOG_LINES, warnings_of
 
-__all__ = [
-    "WorkerReportPoller",
-    "collect_final_reports",
-    "fine_metric_rows",
-    "read_fine_metrics",
-]
-
 #: At most this many requests per second, over all workers.
 MAX_REQUESTS_PER_S = 20.0
 #: Minimum interval as a share of the run so far, longer than 5 s after five minutes: in a run of

@@ -10,8 +10,6 @@ from typing import Any
 from benchkit.measure.cluster.spec import ClusterSpec
 from benchkit.measure.errors import InvalidClusterError
 
-__all__ = ["cluster_problems"]
-
 
 def cluster_problems(
     cluster: Mapping[str, Any], clusters: Mapping[str, Mapping[str, Any]]

@@ -11,8 +11,6 @@ from distributed import Client
 from benchkit.measure.errors import error_summary
 from benchkit.measure.secrets import redact
 
-__all__ = ["describe", "worker_infos"]
-
 
 def worker_infos(client: Client) -> dict[str, dict[str, Any]]:
     """Return the scheduler's information about each worker, by address.

@@ -7,8 +7,6 @@ import threading
 from importlib import import_module
 from types import ModuleType
 
-__all__ = ["import_cluster_module"]
-
 
 def import_cluster_module(name: str) -> ModuleType:
     """Import a module; handlers of signals stay as they are.

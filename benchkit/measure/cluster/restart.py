@@ -9,8 +9,6 @@ import dask
 if TYPE_CHECKING:
     from distributed import Client
 
-__all__ = ["restart_workers"]
-
 #: Name of the delay after which a cluster closes the nanny of a worker that is absent.
 _LOST_WORKER_TIMEOUT = "distributed.deploy.lost-worker-timeout"
 

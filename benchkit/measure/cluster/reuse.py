@@ -15,8 +15,6 @@ from benchkit.measure.cluster.restart import restart_workers
 from benchkit.measure.cluster.running import RunningCluster, open_cluster
 from benchkit.measure.cluster.spec import ClusterSpec
 
-__all__ = ["close_reused_clusters", "reused_cluster"]
-
 RESTART_TIMEOUT_S = 120.0
 _clusters: dict[str, tuple[ExitStack, RunningCluster]] = {}
 

@@ -21,8 +21,6 @@ from benchkit.measure.cluster.waiting import DeployErrors, await_workers
 from benchkit.measure.deadline import deadline
 from benchkit.measure.errors import ClusterError, error_summary
 
-__all__ = ["RunningCluster", "open_cluster"]
-
 CLOSE_TIMEOUT_S = 30.0
 
 

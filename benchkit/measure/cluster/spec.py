@@ -25,8 +25,6 @@ from distributed.system import MEMORY_LIMIT
 from benchkit.measure.cluster.imports import import_cluster_module
 from benchkit.measure.errors import InvalidClusterError, did_you_mean
 
-__all__ = ["LOCAL_CLUSTER", "ClusterSpec", "takes_option"]
-
 LOCAL_CLUSTER = "dask.distributed.LocalCluster"
 _RUNNING = "a running scheduler is given by `address`, which takes the scheduler file, too"
 #: Options that workers or LocalCluster accept, but that a cluster ignores or waits on for ever.

@@ -18,8 +18,6 @@ from benchkit.measure.cluster.spec import ClusterSpec, takes_option
 from benchkit.measure.deadline import call_with_timeout
 from benchkit.measure.errors import ClusterError
 
-__all__ = ["WAITING", "DeployErrors", "await_workers", "requested_workers"]
-
 #: Beginning of the lines that report progress on stderr.
 WAITING = "waiting for workers"
 #: Seconds until the first such line; each next one follows after twice the time, at most a minute.

@@ -42,8 +42,6 @@ from benchkit.measure.settings import setting
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Dataset", "clear", "data_folder", "dataset", "list_datasets"]
-
 MANIFEST = "manifest.json"
 
 

@@ -18,8 +18,6 @@ try:
 except ImportError:  # Windows has no such lock; the rename is still atomic
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["dataset_lock"]
-
 #: The largest recipe takes minutes; a longer wait means that the other process hangs.
 LOCK_TIMEOUT_S = 3600.0
 LOCK_POLL_S = 0.1

@@ -10,8 +10,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-__all__ = ["ANSWER", "HELPER_VARIABLE", "MAKE", "run_elsewhere"]
-
 #: Path of the Python of benchkit, which has the packages that make datasets.
 HELPER_VARIABLE = "BENCHKIT_PYTHON"
 #: Script that makes a dataset: `folder` of all datasets, `file` and `name` of the recipe, `params`.

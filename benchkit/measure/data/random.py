@@ -11,8 +11,6 @@ from typing import Any
 
 from benchkit.measure.errors import InvalidParameterError
 
-__all__ = ["DATA_MODES", "WIDE", "frame_maker", "random_array", "random_frame"]
-
 #: Compressibility of arrays: none, or that of real data with lz4 (42 %).
 DATA_MODES = ("uncompressible", "compressible")
 #: Columns of the wide time series, 25 of each kind.

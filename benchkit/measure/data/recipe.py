@@ -19,8 +19,6 @@ from typing import Any
 
 from benchkit.measure.errors import InvalidParameterError, MissingPackage, UsageError, did_you_mean
 
-__all__ = ["Recipe", "find_recipe", "need", "recipe", "shipped_recipes", "versions_of"]
-
 _NAME = re.compile(r"[a-z][a-z0-9_]*\Z")
 
 

@@ -10,8 +10,6 @@ from typing import Any
 from benchkit.measure.errors import DatasetError, error_summary
 from benchkit.measure.settings import setting
 
-__all__ = ["data_url", "upload_dataset"]
-
 #: URLs of datasets that are complete. Uploaded datasets never change.
 _UPLOADED: set[str] = set()
 

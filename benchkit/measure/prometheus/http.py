@@ -16,8 +16,6 @@ from typing import Any
 
 from distributed.comm.addressing import get_address_host
 
-__all__ = ["Endpoint", "HttpError", "find_endpoints", "request", "without_login"]
-
 IDENTITY_TIMEOUT_S = 10.0
 #: Largest response in B, which limits the memory of the measuring process.
 MAX_RESPONSE_BYTES = 512 * 2**20

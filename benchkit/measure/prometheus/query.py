@@ -18,8 +18,6 @@ from distributed.metrics import time
 
 from benchkit.measure.prometheus.http import HttpError, request
 
-__all__ = ["read_range", "selector_of"]
-
 STEP_S = 1.0
 #: Limit of the server for one series.
 MAX_POINTS_PER_SERIES = 11_000

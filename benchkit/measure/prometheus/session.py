@@ -22,8 +22,6 @@ from benchkit.measure.prometheus.http import Endpoint, HttpError, find_endpoints
 from benchkit.measure.prometheus.query import read_range, selector_of
 from benchkit.measure.recording import RecordingWriter
 
-__all__ = ["MATCH_VARIABLE", "VARIABLE", "Prometheus", "record_prometheus"]
-
 VARIABLE = "BENCHKIT_PROMETHEUS"
 MATCH_VARIABLE = "BENCHKIT_PROMETHEUS_MATCH"
 #: Limit in s for all requests to a server together.

@@ -14,8 +14,6 @@ from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 
-__all__ = ["find_secrets", "is_secret_name"]
-
 #: Words in a name of which the value is a secret.
 _SECRET_WORDS = frozenset(
     "auth authorization bearer cookie cookies cred creds credential credentials dsn pass passcode"

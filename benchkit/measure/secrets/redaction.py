@@ -17,15 +17,6 @@ from urllib.parse import quote, quote_plus, unquote
 
 from benchkit.measure.secrets.forms import find_secrets, is_secret_name
 
-__all__ = [
-    "REDACTED",
-    "has_secret",
-    "redact",
-    "redact_file",
-    "redact_text",
-    "remember_secrets",
-]
-
 REDACTED = "(not recorded)"
 #: What replaces a secret inside a text.
 _STARS = "***"

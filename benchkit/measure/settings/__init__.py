@@ -10,8 +10,6 @@ import dask
 
 from benchkit.measure.errors import UsageError, did_you_mean
 
-__all__ = ["SETTINGS", "setting"]
-
 #: Keys below ``benchkit`` in Dask's configuration -> environment variable that has priority.
 SETTINGS = {
     "store": "BENCHKIT_STORE",

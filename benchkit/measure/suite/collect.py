@@ -16,18 +16,6 @@ from typing import Any
 from benchkit.measure.errors import UnknownWorkload, UsageError
 from benchkit.measure.workloads import Workload
 
-__all__ = [
-    "InProcess",
-    "PREFIX",
-    "TestWorkload",
-    "absolute_folder",
-    "collect_tests",
-    "error_line",
-    "is_suite",
-    "node_arguments",
-    "run_pytest",
-]
-
 PREFIX = "pytest:"
 #: Marks that are no property of a test to select by.
 _BUILT_IN_MARKS = ("filterwarnings", "parametrize", "skipif", "usefixtures")

@@ -26,8 +26,6 @@ from benchkit.measure.suite.collect import (
 )
 from benchkit.measure.workloads import Variant
 
-__all__ = ["PLUGIN_NAME", "ArmEnvironment", "execute_test"]
-
 #: Name under which the plugin of pytest is registered that measures a test.
 PLUGIN_NAME = "benchkit-arm"
 

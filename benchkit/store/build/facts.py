@@ -10,8 +10,6 @@ from benchkit.measure.capture import SAMPLE_COLUMNS
 from benchkit.measure.capture.process import CLOCK_STEP_S
 from benchkit.measure.recording import Recording
 
-__all__ = ["CaptureFacts"]
-
 
 @dataclass(frozen=True)
 class CaptureFacts:

@@ -35,8 +35,6 @@ from benchkit.store.build.worker_reports import assemble_worker_reports
 from benchkit.store.variables import ACTIVITIES
 from benchkit.values import clean_text
 
-__all__ = ["RecomputedTask", "Window", "assemble_groups", "recomputed_tasks"]
-
 #: Maximum number of events for recomputed tasks; a lost worker may hold a million results.
 MAX_RECOMPUTED = 10_000
 #: Activities that fine metrics know per prefix.

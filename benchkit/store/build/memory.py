@@ -16,8 +16,6 @@ from numpy.typing import NDArray
 
 from benchkit.store.build.processes import process_ids, rows_by_process
 
-__all__ = ["MIN_SAMPLED", "cluster_memory", "mean_uncertainty", "sampled_share"]
-
 Array = NDArray[np.float64]
 
 #: Points of time at which the processes' memory is added up; a run with more samples has a coarser

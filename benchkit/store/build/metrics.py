@@ -27,8 +27,6 @@ from benchkit.store.build.processes import (
 from benchkit.store.build.restarts import messages_of, restarted_workers
 from benchkit.store.schema import METRICS
 
-__all__ = ["biggest_group", "compute_metrics"]
-
 #: Seconds between two samples of Dask's system monitor.
 MONITOR_S = 0.5
 #: Share of the threads' time by which tasks may overlap, by errors of clocks, before idle time is

@@ -8,17 +8,6 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-__all__ = [
-    "add_up_memory",
-    "increases",
-    "increases_by_worker",
-    "monitored_seconds",
-    "held_seconds",
-    "process_ids",
-    "rows_by_process",
-    "share_processes",
-]
-
 
 def process_ids(workers: xr.Dataset) -> NDArray[np.int64]:
     """Return the number of each worker's process; where it is unknown, one for each worker."""

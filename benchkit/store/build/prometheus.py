@@ -22,8 +22,6 @@ from benchkit.store.build.shape import Window
 from benchkit.store.variables import COORDINATES
 from benchkit.values import clean_text
 
-__all__ = ["assemble_prometheus", "unit_of"]
-
 #: Suffix of a metric's name -> unit, as Prometheus' naming rules define it (base units).
 _UNITS = {
     "seconds": "s",

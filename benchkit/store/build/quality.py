@@ -22,8 +22,6 @@ from benchkit.store.build.processes import (
 )
 from benchkit.store.schema import METRICS
 
-__all__ = ["BY_WALL_CLOCK", "Note", "as_rows", "kinds_by_metric", "quality_notes", "simulated_note"]
-
 #: A bound or a part that is not measured is mentioned above this share of the whole.
 MENTIONED = 0.03
 #: Seconds between two samples of a process's memory above which the gap is mentioned.

@@ -10,8 +10,6 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-__all__ = ["messages_of", "restarted_workers"]
-
 #: Seconds that ending all workers takes at most; before 2024 a restart is logged after that.
 RESTART_S = 5.0
 

@@ -26,8 +26,6 @@ from benchkit.store.build.quality import (
 from benchkit.store.schema import METRICS, RECORD_FIELDS, RUN_FORMAT
 from benchkit.values import clean_text
 
-__all__ = ["run_from_recording"]
-
 #: Values of a recording that become attributes of the run file, in addition to the record.
 _TEXTS = ("description", "source", "traceback")
 _OBJECTS = (

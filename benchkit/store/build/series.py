@@ -20,8 +20,6 @@ from benchkit.store.build.shape import Window, first_finite, shaped
 from benchkit.store.build.worker_reports import trimmed_memory
 from benchkit.values import clean_text
 
-__all__ = ["assemble_held", "assemble_memory", "assemble_scheduler", "assemble_workers"]
-
 
 def assemble_workers(recording: Recording, window: Window) -> xr.Dataset:
     """Align heartbeats on one time axis: a value holds until the next heartbeat of the worker."""

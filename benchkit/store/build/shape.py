@@ -17,8 +17,6 @@ from benchkit.measure.recording import Recording
 from benchkit.store.variables import COORDINATES, GROUPS, Variable
 from benchkit.values import clean_text
 
-__all__ = ["Window", "columns_of", "first_finite", "shaped"]
-
 
 class Window:
     """Start and end of the measured time, in Unix s of the scheduler's clock."""

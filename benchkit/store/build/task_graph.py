@@ -11,8 +11,6 @@ from benchkit.measure.recording import Recording
 from benchkit.store.build.shape import Window, shaped
 from benchkit.store.task_graph import encode_rows
 
-__all__ = ["assemble_graph"]
-
 #: Phases of the client, by column of the rows in the tail of a recording.
 _CALLS = ("optimised", "serialised", "sent")
 _TIMES = ("received", "materialized", "ordered", "started")

@@ -19,8 +19,6 @@ from benchkit.measure.recording import Recording
 from benchkit.store.build.shape import Window, columns_of, shaped
 from benchkit.values import clean_text
 
-__all__ = ["assemble_worker_reports", "trimmed_memory"]
-
 #: Index of a peer that is not a worker: the client, or the scheduler on its behalf.
 OUTSIDE = -1
 

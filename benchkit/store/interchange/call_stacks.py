@@ -13,8 +13,6 @@ import pandas as pd
 from benchkit.errors import UsageError
 from benchkit.store.run import Run
 
-__all__ = ["write_pprof", "write_speedscope"]
-
 _SCHEMA = "https://www.speedscope.app/file-format-schema.json"
 
 

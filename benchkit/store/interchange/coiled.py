@@ -31,16 +31,6 @@ from benchkit.store.store import Store
 from benchkit.store.tables import read_table
 from benchkit.values import decode_json
 
-__all__ = [
-    "TABLES",
-    "ImportReport",
-    "import_sqlite",
-    "parse_time",
-    "run_tree",
-    "workload_of_test",
-    "write_sqlite",
-]
-
 #: Columns of each table, with their SQL types; newer files have more columns than older files.
 TABLES: dict[str, dict[str, str]] = {}
 for _row in read_table("coiled_columns"):

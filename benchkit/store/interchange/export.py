@@ -23,8 +23,6 @@ from benchkit.store.run import Run
 from benchkit.store.store import Store
 from benchkit.whole_file import drafted
 
-__all__ = ["RUN_FORMATS", "STORE_FORMATS", "export_run", "export_runs"]
-
 #: Formats of many runs: name -> suffixes that select it; the first is the usual one.
 STORE_FORMATS = {
     "sqlite": (".db", ".sqlite"),

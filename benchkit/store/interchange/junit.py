@@ -9,8 +9,6 @@ from xml.etree import ElementTree
 
 import pandas as pd
 
-__all__ = ["write_junit"]
-
 #: Outcome -> element of the test case; other outcomes than `ok` are failures.
 _ELEMENTS = {"infrastructure": "error", "skipped": "skipped"}
 #: Characters that XML 1.0 cannot hold.

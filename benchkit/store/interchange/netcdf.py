@@ -21,8 +21,6 @@ from benchkit.store.runfile import check_size, encode_run, is_whole, open_run
 from benchkit.store.store import Store
 from benchkit.whole_file import drafted
 
-__all__ = ["import_netcdf"]
-
 #: CPU seconds to read one file of up to 10 MB; larger files get more in proportion.
 MAX_CPU_S = 10
 #: Seconds of wall time for each CPU second: the machine may be busy.

@@ -13,8 +13,6 @@ import pandas as pd
 
 from benchkit.store.schema import METRICS
 
-__all__ = ["write_openmetrics"]
-
 #: Labels of a sample.
 _LABELS = ("workload", "environment", "host", "cluster", "arm")
 #: Unit -> suffix of the metric's name and factor to the base unit of Prometheus.

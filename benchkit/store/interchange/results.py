@@ -29,8 +29,6 @@ from benchkit.store.interchange.coiled import (
 from benchkit.store.interchange.netcdf import import_netcdf
 from benchkit.store.store import Store
 
-__all__ = ["import_results"]
-
 #: Prefix of an asv benchmark -> metric; other benchmarks become extra metrics.
 _ASV_METRICS = {"time": "duration", "timeraw": "duration", "peakmem": "memory_peak"}
 #: Files of asv that hold no results.

@@ -18,8 +18,6 @@ import pandas as pd
 from benchkit.errors import UsageError
 from benchkit.formatting import counted
 
-__all__ = ["write_asv", "write_github_benchmark", "write_pytest_benchmark"]
-
 _SERIES = ["workload", "environment", "host", "cluster"]
 _BUILD = ["git_commit", "packages_hash"]
 

@@ -24,8 +24,6 @@ from benchkit.errors import UnreadableRun
 from benchkit.store.run import Run, worker_names
 from benchkit.store.task_graph import event_actions, has_task_graph
 
-__all__ = ["write_trace"]
-
 #: Process of the scheduler and of rows whose worker is unknown; worker 0 is process 1.
 _SCHEDULER = 0
 #: Number of the first lane of activities; threads of tasks have the numbers below.

@@ -5,8 +5,6 @@ from __future__ import annotations
 import csv
 from pathlib import Path
 
-__all__ = ["read_table"]
-
 
 def read_table(name: str) -> list[dict[str, str]]:
     """Return the rows of a table."""
