@@ -29,7 +29,7 @@ from validation.simulated_groups import frame_arms, group_report, score_groups  
 import benchkit  # noqa: E402
 from validation.docs_tables import show_table  # noqa: E402
 from validation.nights.windows import HISTORY, NIGHTS, WITHIN  # noqa: E402
-from benchkit.analysis.compare.frames import find_frame  # noqa: E402
+from benchkit.analysis.compare.run_groups import find_frame  # noqa: E402
 from benchkit.analysis.regression.lasting_changes import find_lasting_changes  # noqa: E402
 from benchkit.analysis.compare.compare_runs import DEFAULT_METRICS  # noqa: E402
 from benchkit.analysis.compare.composition import compare_groups  # noqa: E402

@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from benchkit.analysis.compare.frames import FrameSamples
-from benchkit.analysis.compare.group_cells import GroupRuns
+from benchkit.analysis.compare.composition import GroupRuns
 from benchkit.analysis.compare.group_totals import GroupTotals
+from benchkit.analysis.compare.run_groups import FrameSamples
 
 
 def group_report(

@@ -5,6 +5,6 @@ clock, the network, event loops, threads and batches of messages (`model.Model` 
 The package runs in that environment, like `benchkit.measure`, and writes a recording: it needs
 Dask and the standard library only.
 
-From the bottom up: `graph` and `synthetic` (task graphs), `model`, `event_queue`, `spilling`,
-`worker`, `client`, `cluster`, `recording`, `workload_graph`, `entrypoint`.
+From the bottom up: `graph` and `synthetic` (task graphs), `model`, `event_queue`, `worker`,
+`cluster`, `recording`, `workload_graph`, `entrypoint`.
 """

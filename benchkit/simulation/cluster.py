@@ -5,21 +5,209 @@ from __future__ import annotations
 import asyncio
 import gc
 import hashlib
-from collections import Counter
+import pickle
+from collections import Counter, deque
 from collections.abc import Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple, TypeVar
 
 from benchkit._compat.distributed_internals import CLIENT, EPOCH, Internals, check_internals
-from benchkit.simulation.client import SimulationError, VirtualClient
+from benchkit.measure.errors import error_summary
 from benchkit.simulation.event_queue import EventLoop, EventQueue, HandlerCost, MessageStream
-from benchkit.simulation.graph import StableText, VirtualGraph, stable_key
+from benchkit.simulation.graph import StableText, Submission, VirtualGraph, check_graph, stable_key
 from benchkit.simulation.model import ClusterShape, Model
-from benchkit.simulation.refusals import check_graph
-from benchkit.simulation.samples import Samples
 from benchkit.simulation.worker import VirtualWorker
 
-__all__ = ["VirtualCluster", "new_scheduler", "run_to_end", "simulate_graph"]
+__all__ = ["SimulationError", "VirtualCluster", "new_scheduler", "run_to_end", "simulate_graph"]
+
+
+class SimulationError(RuntimeError):
+    """A simulation cannot continue."""
+
+
+class VirtualClient:
+    """Submit the graph of a cluster, one submission after the other."""
+
+    def __init__(self, cluster: Any) -> None:
+        self.cluster, self.queue = cluster, cluster.queue
+        #: Arrival of each submission, and time at which the scheduler had handled it.
+        self.submitted: list[tuple[float, float]] = []
+        self.is_done = False
+        self._packer = cluster.internals.new_client()
+        self._submissions: deque[Submission] = deque(cluster.graph.submissions)
+        self._wanted: set[Any] = set()
+        self._in_memory: set[Any] = set()
+        self._is_submitting = False
+
+    def submit_next(self) -> None:
+        """Send the next submission to the scheduler."""
+        cluster = self.cluster
+        self._is_submitting = True
+        if len(self.submitted) == cluster.graph.n_before:
+            cluster.started = self.queue.now
+        submission = self._submissions.popleft()
+        delay = submission.delay_s + cluster.model.latency
+        self.queue.after(delay, cluster.loop.submit, cluster.cost, self._update_graph, submission)
+
+    def _update_graph(self, submission: Submission) -> None:
+        cluster, all_keys = self.cluster, self.cluster.keys
+        self._is_submitting = False
+        seconds = submission.handling_s
+        if seconds is None:
+            seconds = cluster.model.update_per_task * len(submission.tasks)
+        self.submitted.append((self.queue.now, self.queue.now + seconds))
+        cluster.loop.extra += seconds
+        keys = [all_keys[index] for index in submission.tasks]
+        wanted = [all_keys[index] for index in submission.wanted]
+        self._wanted.update(wanted)
+        if keys or wanted:
+            dependencies = cluster.graph.dependencies
+            graph = cluster.internals.new_graph(
+                keys,
+                {
+                    all_keys[index]: [all_keys[other] for other in dependencies[index]]
+                    for index in submission.tasks
+                },
+                {all_keys[index] for index in cluster.graph.producers},
+            )
+            self._packer.get(graph, wanted, sync=False)
+            message = self._packer.messages.pop()
+            message.pop("op")
+            # A coroutine from 2023.5 on.
+            update_graph = cluster.scheduler.stream_handlers["update-graph"]
+            Internals.call_handler(update_graph, client=CLIENT, **message)
+        if submission.released:
+            cluster.scheduler.client_releases_keys(
+                keys=[all_keys[index] for index in submission.released],
+                client=CLIENT,
+                stimulus_id=f"release-{self.queue.now}",
+            )
+        if self._submissions and self._submissions[0].overlaps:
+            self.submit_next()
+        else:
+            self.queue.after(0.0, self.notify_client, ())
+
+    def notify_client(self, messages: Any) -> None:
+        """Receive messages of the scheduler to the client."""
+        for message in messages:
+            if message["op"] == "key-in-memory":
+                self._in_memory.add(message["key"])
+            elif message["op"] in ("task-erred", "cancelled-keys", "lost-data"):
+                raise SimulationError(f"the scheduler sent {message['op']}: {_error_of(message)}")
+        if not self._is_submitting and self._wanted <= self._in_memory:
+            if self._submissions:
+                self.submit_next()
+            else:
+                self.is_done = True
+
+    def send(self, *messages: dict[str, Any]) -> None:
+        """Deliver messages after the latency of the network; the scheduler calls it."""
+        self.queue.after(self.cluster.model.latency, self.notify_client, messages)
+
+
+def _error_of(message: Mapping[str, Any]) -> str:
+    """Return the tasks and the error that a message of the scheduler names."""
+    keys = message.get("keys") or [message.get("key")]
+    text = ", ".join(map(str, keys))
+    if "exception" not in message:
+        return text
+    try:
+        error = pickle.loads(message["exception"])  # of the scheduler in this process
+    except Exception:
+        return text
+    return f"{text}: {error_summary(error)}"
+
+
+#: Seconds between two samples at first; doubled whenever there are more than `MAX_SAMPLES`.
+INTERVAL_S = 0.05
+MAX_SAMPLES = 200
+#: Largest number of samples of workers, over all workers.
+MAX_WORKER_SAMPLES = 40_000
+
+
+class WorkerSample(NamedTuple):
+    """State of a worker."""
+
+    managed: int
+    spilled: int
+    peak: int
+    executing: int
+    ready: int
+    in_memory: int
+    n_received: int
+
+
+class Sample(NamedTuple):
+    """State of the scheduler and of its workers at a virtual time in s."""
+
+    time: float
+    lag: float
+    busy: float
+    n_tasks: int
+    queued: int
+    occupancy: float
+    n_transitions: int
+    workers: list[WorkerSample]
+
+
+class Samples:
+    """Take samples of a cluster; their number is limited."""
+
+    def __init__(self, cluster: Any) -> None:
+        self.cluster = cluster
+        self.rows: list[Sample] = []
+        self.interval = INTERVAL_S
+        self.limit = max(20, min(MAX_SAMPLES, MAX_WORKER_SAMPLES // len(cluster.workers)))
+
+    def start(self) -> None:
+        """Take the first sample, and then one per interval."""
+        self.take()
+        self.cluster.queue.at(self.cluster.queue.now + self.interval, self.start)
+
+    def take(self) -> None:
+        """Take a sample; if there are too many, keep each second one."""
+        cluster, scheduler = self.cluster, self.cluster.scheduler
+        now = cluster.queue.now
+        workers = []
+        for worker in cluster.workers.values():
+            state = worker.state
+            peak, worker.peak = max(worker.peak, state.nbytes), state.nbytes
+            spilled = worker.spilled
+            workers.append(
+                WorkerSample(
+                    state.nbytes - spilled,
+                    spilled,
+                    peak,
+                    len(state.executing),
+                    len(state.ready),
+                    len(worker.data),
+                    worker.n_received,
+                )
+            )
+        self.rows.append(
+            Sample(
+                now,
+                max(0.0, cluster.loop.free - now),
+                cluster.loop.busy,
+                len(scheduler.tasks),
+                len(getattr(scheduler, "queued", ())),
+                sum(ws.occupancy for ws in scheduler.workers.values()),
+                scheduler.transition_counter,
+                workers,
+            )
+        )
+        if len(self.rows) > self.limit:
+            kept = self.rows[::2]
+            for before, after in zip(self.rows[1::2], kept[1:], strict=False):
+                highest = [
+                    sample._replace(peak=max(sample.peak, other.peak))
+                    for sample, other in zip(after.workers, before.workers, strict=True)
+                ]
+                after.workers[:] = highest
+                # `lag` of the removed sample: the larger one stays known.
+            self.rows = kept
+            self.interval *= 2
+
 
 T = TypeVar("T")
 #: Ratio by which the phase of periodic callbacks changes from draw to draw.

@@ -19,10 +19,9 @@ import dask
 from benchkit._compat.distributed_internals import UnsupportedRelease
 from benchkit.measure.errors import error_summary
 from benchkit.simulation.cluster import VirtualCluster
-from benchkit.simulation.graph import VirtualGraph
+from benchkit.simulation.graph import UnsupportedGraph, VirtualGraph
 from benchkit.simulation.model import ClusterShape, Model
 from benchkit.simulation.recording import open_recording, write_results
-from benchkit.simulation.refusals import UnsupportedGraph
 
 __all__ = ["simulate_request"]
 

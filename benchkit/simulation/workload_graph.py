@@ -11,9 +11,8 @@ from benchkit.measure.entrypoint import find_variant
 from benchkit.measure.runner import wait_for_result
 from benchkit.measure.scale import Scale
 from benchkit.simulation.cluster import new_scheduler, run_to_end
-from benchkit.simulation.graph import Submission, VirtualGraph
+from benchkit.simulation.graph import Submission, UnsupportedGraph, VirtualGraph
 from benchkit.simulation.model import ClusterShape
-from benchkit.simulation.refusals import UnsupportedGraph
 
 __all__ = ["workload_graph"]
 

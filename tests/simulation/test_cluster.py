@@ -6,11 +6,9 @@ from dataclasses import fields, replace
 import pytest
 
 from benchkit.simulation import synthetic
-from benchkit.simulation.client import SimulationError
-from benchkit.simulation.cluster import run_to_end, simulate_graph
-from benchkit.simulation.graph import Submission, VirtualGraph
+from benchkit.simulation.cluster import SimulationError, run_to_end, simulate_graph
+from benchkit.simulation.graph import Submission, UnsupportedGraph, VirtualGraph
 from benchkit.simulation.model import ClusterShape, Model
-from benchkit.simulation.refusals import UnsupportedGraph
 from benchkit.simulation.synthetic import SHAPES, independent, make_graph
 
 #: Handlers, messages and transfers take no time.

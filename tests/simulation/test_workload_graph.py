@@ -1,7 +1,7 @@
 import pytest
 
+from benchkit.simulation.graph import UnsupportedGraph
 from benchkit.simulation.model import ClusterShape
-from benchkit.simulation.refusals import UnsupportedGraph
 from benchkit.simulation.workload_graph import workload_graph
 
 WORKLOADS = """

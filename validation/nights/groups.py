@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from benchkit.analysis.compare.group_cells import MIN_SHARE
+from benchkit.analysis.compare.composition import MIN_SHARE
 from validation.nights.windows import NIGHTS, is_quiet
 
 MIN_GROUPS, MAX_GROUPS = 4, 12

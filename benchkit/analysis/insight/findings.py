@@ -13,12 +13,10 @@ import pandas as pd
 import xarray as xr
 from numpy.typing import ArrayLike
 
-from benchkit.analysis.insight.answer import Prediction
 from benchkit.analysis.insight.blame import most_threads
-from benchkit.analysis.insight.contention import MAX_WAITS, Contention
+from benchkit.analysis.insight.contention import MAX_WAITS, Contention, is_new_heartbeat
 from benchkit.analysis.insight.limits import Limits, run_limits, seconds_covered
-from benchkit.analysis.insight.processor_use import is_new_heartbeat
-from benchkit.analysis.insight.whatif import WhatIf
+from benchkit.analysis.insight.whatif import Prediction, WhatIf
 from benchkit.errors import NotRecorded, UsageError
 from benchkit.store.run import Run
 

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import pandas as pd
 
-from benchkit.analysis.compare.group_cells import SAME, UNITS, WHOLE_RUN, exact_change
+from benchkit.analysis.compare.composition import SAME, UNITS, WHOLE_RUN, exact_change
 from benchkit.analysis.compare.group_totals import GroupTotals
 
 __all__ = ["Amounts", "find_count_changes", "new_build"]

@@ -17,8 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchkit.analysis.changepoints import ChangePoint, detect_many
-from benchkit.analysis.compare.composition import SHARES
-from benchkit.analysis.compare.group_cells import MIN_SHARE, SAME, UNITS
+from benchkit.analysis.compare.composition import MIN_SHARE, SAME, SHARES, UNITS
 from benchkit.analysis.compare.group_totals import (
     GroupTotals,
     describe_group_change,

@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 
 from benchkit.errors import UsageError
-from benchkit.simulation.graph import Submission, VirtualGraph
+from benchkit.simulation.graph import Submission, UnsupportedGraph, VirtualGraph, check_graph
 from benchkit.simulation.model import ClusterShape
-from benchkit.simulation.refusals import UnsupportedGraph, check_graph
 from benchkit.store.run import Run
 from benchkit.store.task_graph import TaskGraph
 

@@ -14,12 +14,10 @@ import panel as pn
 from panel.viewable import Viewable
 
 from benchkit._compat.bokeh_serializer import install_fast_serializer
-from benchkit.show.dashboard import live
-from benchkit.show.dashboard.compare import page as compare_page
+from benchkit.show.dashboard import compare, live, pair
 from benchkit.show.dashboard.components import ui
 from benchkit.show.dashboard.lists import environments, runs, workloads
 from benchkit.show.dashboard.nights import history, overview, regressions
-from benchkit.show.dashboard.pair import page as pair_page
 from benchkit.show.dashboard.run import page as run_page
 from benchkit.show.dashboard.web.template import page, style_widgets
 
@@ -31,9 +29,9 @@ VIEWS: dict[str, ModuleType] = {
     "history": history,
     "runs": runs,
     "run": run_page,
-    "pair": pair_page,
+    "pair": pair,
     "follow": live,
-    "compare": compare_page,
+    "compare": compare,
     "workloads": workloads,
     "environments": environments,
 }

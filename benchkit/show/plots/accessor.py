@@ -13,12 +13,12 @@ from benchkit.show.plots.run_metrics import (
     memory_by_worker,
     scheduler_load,
     task_group_bars,
+    worker_heat,
     worker_load,
 )
 from benchkit.show.plots.task_stream import task_stream
 from benchkit.show.plots.thread_activity import busy_threads, limits_over_time
 from benchkit.show.plots.transfers import transfer_matrix
-from benchkit.show.plots.worker_heat import worker_heat
 from benchkit.store.run import Run
 
 __all__ = ["RunPlots"]

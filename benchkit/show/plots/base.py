@@ -26,6 +26,7 @@ from bokeh.resources import Resources
 from benchkit.errors import UsageError
 from benchkit.show.theme import OTHER
 from benchkit.store.run import Run
+from benchkit.store.schema import METRICS
 
 __all__ = [
     "INK",
@@ -37,10 +38,13 @@ __all__ = [
     "has",
     "load_bokeh",
     "make_figure",
+    "metric_label",
     "place_legend",
     "read_group",
     "read_script",
     "retitle",
+    "row_labels",
+    "shorten",
     "to_tree",
 ]
 
@@ -235,3 +239,25 @@ def to_tree(run: Run | xr.DataTree) -> xr.DataTree:
     if not isinstance(tree, xr.DataTree):
         raise UsageError(f"plots take a Run, not {run!r}: open runs with Store.open")
     return tree
+
+
+def shorten(name: str, most: int) -> str:
+    """Cut the middle of a name that is too long for a label.
+
+    Examples
+    --------
+    >>> shorten("array.basic_sum[kind=fast-thin]", 16)
+    'array.b…st-thin]'
+    """
+    return name if len(name) <= most else f"{name[: (most - 1) // 2]}…{name[-(most // 2) :]}"
+
+
+def row_labels(names: Iterable[str], most: int) -> list[str]:
+    """Return distinct labels of rows, because the factors of a range must be distinct."""
+    labels = [shorten(name, most) for name in names]
+    return [label + "\u200b" * labels[:i].count(label) for i, label in enumerate(labels)]
+
+
+def metric_label(name: str) -> str:
+    """Return the name of a metric in words."""
+    return METRICS[name].long_name if name in METRICS else name.replace("_", " ")

@@ -9,8 +9,7 @@ from bokeh.plotting import figure
 
 from benchkit.experiment.bisect.replay import OUTCOME
 from benchkit.experiment.bisect.result import BisectionResult
-from benchkit.show.plots.base import INK, empty_figure, make_figure, place_legend
-from benchkit.show.plots.labels import metric_label
+from benchkit.show.plots.base import INK, empty_figure, make_figure, metric_label, place_legend
 from benchkit.show.theme import BETTER, UNCHANGED, WORSE
 
 __all__ = ["bisection_steps"]

@@ -15,8 +15,15 @@ from bokeh.plotting import figure
 from bokeh.resources import INLINE
 
 from benchkit.analysis.compare.comparison import Comparison
-from benchkit.show.plots.base import INK, add_glyph, empty_figure, make_figure, place_legend
-from benchkit.show.plots.labels import metric_label, shorten
+from benchkit.show.plots.base import (
+    INK,
+    add_glyph,
+    empty_figure,
+    make_figure,
+    metric_label,
+    place_legend,
+    shorten,
+)
 from benchkit.show.theme import SERIES
 from benchkit.whole_file import write_whole
 

@@ -23,9 +23,9 @@ from benchkit.show.plots.base import (
     has,
     make_figure,
     place_legend,
+    shorten,
     to_tree,
 )
-from benchkit.show.plots.labels import shorten
 from benchkit.show.theme import OTHER, distinct_colours
 from benchkit.store.run import Run
 

@@ -24,7 +24,6 @@ from benchkit.analysis.regression.regression import Regression, read_ledger, ser
 from benchkit.analysis.regression.status import improvements, reported_change, series_label
 from benchkit.errors import UnreadableRun
 from benchkit.formatting import format_change
-from benchkit.show.site.numbers import distinct_rows, seconds, short_number, short_numbers
 from benchkit.store.filters import workload_matcher
 from benchkit.store.marks import active_marks
 from benchkit.store.runfile import read_attribute, run_name
@@ -33,6 +32,35 @@ from benchkit.store.store import Store
 from benchkit.values import json_safe
 
 __all__ = ["SITE_METRICS", "SiteData", "collect_site", "page_name"]
+
+
+def distinct_rows(table: pd.DataFrame) -> tuple[list[list[Any]], list[int]]:
+    """Return the distinct rows of a table and, for each row, the index of its distinct row."""
+    # places: For each row of `table`, its position in `rows`.
+    rows = [tuple(json_safe(value) for value in row) for row in table.itertuples(index=False)]
+    distinct = list(dict.fromkeys(rows))
+    places = {row: place for place, row in enumerate(distinct)}
+    return [list(row) for row in distinct], [places[row] for row in rows]
+
+
+def short_numbers(values: Any) -> list[float | None]:
+    """Return values with five digits."""
+    numbers = np.asarray(pd.to_numeric(pd.Series(values), errors="coerce"), float)
+    return [short_number(value) for value in numbers.tolist()]
+
+
+def short_number(value: float, digits: int = 5) -> float | None:
+    """Return a value with few digits, whole numbers as integers."""
+    if value is None or not math.isfinite(value):
+        return None
+    short = float(f"{value:.{digits}g}")
+    return int(short) if short.is_integer() and abs(short) < 1e15 else short
+
+
+def seconds(time: np.datetime64) -> int:
+    """Return a moment as seconds since 1970."""
+    return int(time.astype("datetime64[s]").astype(int))
+
 
 #: Metrics with a separate figure on the page of a workload.
 SITE_METRICS = (

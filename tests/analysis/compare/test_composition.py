@@ -4,8 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from benchkit.analysis.compare.composition import compare_groups
-from benchkit.analysis.compare.group_cells import GroupRuns
+from benchkit.analysis.compare.composition import GroupRuns, compare_groups
 from benchkit.analysis.compare.group_totals import (
     GroupTotals,
     describe_group_change,

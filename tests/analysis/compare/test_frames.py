@@ -5,9 +5,8 @@ import pandas as pd
 import pytest
 import xarray as xr
 
-from benchkit.analysis.compare.frames import find_frame, frame_samples
 from benchkit.analysis.compare.group_totals import changed_rows, describe_group_change
-from benchkit.analysis.compare.run_groups import compare_run_groups
+from benchkit.analysis.compare.run_groups import compare_run_groups, find_frame, frame_samples
 from benchkit.errors import UnreadableRun
 from benchkit.store.run import Run
 from validation.run_trees import profile_group, runs_with_stacks

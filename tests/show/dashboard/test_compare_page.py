@@ -12,10 +12,8 @@ from playwright.sync_api import expect
 from benchkit.analysis.compare.explain import CauseChanges
 from benchkit.experiment.run.status import DONE, OPEN, Status
 from benchkit.measure.run_ids import new_id
-from benchkit.show.dashboard.compare import explanation
-from benchkit.show.dashboard.compare import page as compare_page
-from benchkit.show.dashboard.compare import table as compare_table
-from benchkit.show.dashboard.compare.page import EXAMPLES
+from benchkit.show.dashboard import compare as compare_page
+from benchkit.show.dashboard.compare import EXAMPLES
 from benchkit.show.dashboard.components.ui import guard
 from benchkit.store.filters import parse_selection
 from benchkit.store.store import Store
@@ -176,7 +174,7 @@ def test_compare_table_orders_rows():
     )  # fmt: skip
 
     orders = {
-        order: compare_table._ordered(frame, order)["workload"] for order in ("", "name", "noise")
+        order: compare_page._ordered(frame, order)["workload"] for order in ("", "name", "noise")
     }
 
     assert {order: "".join(names) for order, names in orders.items()} == {
@@ -187,8 +185,8 @@ def test_compare_table_orders_rows():
 def test_pair_link_puts_baseline_first():
     first = {"baseline": "b-first", "new": "n-first"}
 
-    assert "a=b-first&amp;b=n-2" in explanation._pair_link(first, "new", "n-2")
-    assert "a=b-2&amp;b=n-first" in explanation._pair_link(first, "baseline", "b-2")
+    assert "a=b-first&amp;b=n-2" in compare_page._pair_link(first, "new", "n-2")
+    assert "a=b-2&amp;b=n-first" in compare_page._pair_link(first, "baseline", "b-2")
 
 
 @pytest.mark.parametrize("state", [OPEN, DONE])
@@ -208,10 +206,10 @@ def test_explanation_splits_memory_by_kind():
          "baseline": [2**30], "contender": [2**31]}
     )  # fmt: skip
 
-    text = text_of(pn.Column(*explanation._memory(kinds)))
+    text = text_of(pn.Column(*compare_page._memory_parts(kinds)))
 
     assert all(part in text for part in ("+1.00 GiB", "+512 MiB to +2.00 GiB", "2.00 GiB"))
-    assert explanation._memory(kinds.iloc[:0]) == []
+    assert compare_page._memory_parts(kinds.iloc[:0]) == []
 
 
 def test_explanation_splits_difference_by_cause():
@@ -221,8 +219,8 @@ def test_explanation_splits_difference_by_cause():
     )  # fmt: skip
     changes = CauseChanges(causes, pd.DataFrame())
 
-    text = text_of(pn.Column(*explanation._causes(changes)))
+    text = text_of(pn.Column(*compare_page._part_causes(changes)))
 
     parts = ("waiting for transfers", "sum", "+1.25 s", "+1.00 s to +1.50 s", "500 ms", "1.75 s")
     assert all(part in text for part in parts)
-    assert explanation._causes(None) == []
+    assert compare_page._part_causes(None) == []

@@ -9,8 +9,7 @@ from helpers.running_experiment import EXPERIMENT
 
 from benchkit.analysis.run.timeline import TaskTimeline
 from benchkit.measure.run_ids import new_id
-from benchkit.show.dashboard.pair import page as pair_page
-from benchkit.show.dashboard.pair import task_groups as pair_groups
+from benchkit.show.dashboard import pair as pair_page
 from benchkit.show.dashboard.state.time_window import PairWindow
 from benchkit.store.run import Run
 from validation.dashboard_server import (
@@ -33,20 +32,20 @@ def test_pair_table_uses_whole_runs_without_task_times(a_run):
     left, right = window.whole
     window.range.update(start=(left + right) / 2, end=right)
 
-    shown = pair_groups.group_table(window)[1][0].value
+    shown = pair_page.group_table(window)[1][0].value
 
     assert window.part is not None
     assert shown["A (s)"].sum() > 0
     assert shown["B (s)"].tolist() == pytest.approx(shown["A (s)"].tolist())
     assert shown["B − A (s)"].tolist() == pytest.approx([0] * len(shown))
-    text = pair_groups.about_groups(window)
+    text = pair_page.about_groups(window)
     assert "of the whole runs" in text
     assert "Task times of B were not recorded" in text
 
 
 def test_pair_table_divides_seconds_by_tasks(a_run):
     window = pair_window([a_run, with_record(a_run, id=new_id())], per="task")
-    choice, place = pair_groups.group_table(window)
+    choice, place = pair_page.group_table(window)
     per_task = place[0].value
     choice.value = ""
     seconds = place[0].value

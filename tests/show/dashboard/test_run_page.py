@@ -15,7 +15,7 @@ from playwright.sync_api import expect
 
 from benchkit.analysis.run.timeline import TaskTimeline
 from benchkit.show.dashboard.run import page as run_page
-from benchkit.show.dashboard.run.conclusion import conclusion
+from benchkit.show.dashboard.run.overview import conclusion
 from benchkit.show.dashboard.state import cache, nights
 from benchkit.show.dashboard.state.time_window import Window
 from benchkit.store.schema import METRICS

@@ -12,8 +12,8 @@ from bokeh.models import CrosshairTool
 
 from benchkit import plots
 from benchkit.analysis.run.timeline import TaskTimeline
-from benchkit.show.dashboard.run.longest_tasks import longest_tasks
 from benchkit.show.dashboard.run.overview import group_table
+from benchkit.show.dashboard.run.page import longest_tasks
 from benchkit.show.dashboard.run.task_groups import GroupTable
 from benchkit.show.dashboard.run.transfers import transfers
 from benchkit.show.dashboard.state.time_window import NO_TIMES, Window

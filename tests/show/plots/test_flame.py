@@ -10,7 +10,7 @@ from playwright.sync_api import expect
 
 from benchkit import plots
 from benchkit.analysis.run.timeline import TaskTimeline
-from benchkit.show.dashboard.pair import page as pair
+from benchkit.show.dashboard import pair
 from benchkit.show.dashboard.run import call_stacks as stacks
 from benchkit.show.plots.flame import flame_frames, merged_frames
 from benchkit.show.plots.transfers import TransferMatrix

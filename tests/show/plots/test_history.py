@@ -11,7 +11,7 @@ from bokeh.models import HoverTool, Label
 
 from benchkit import plots
 from benchkit.analysis.regression.history import build_history
-from benchkit.show.dashboard.lists import workload
+from benchkit.show.dashboard.lists import workloads
 
 NIGHTS = 60
 
@@ -191,8 +191,8 @@ def workload_page(history, monkeypatch):
         "newest_attributes": lambda runs: {},
     }
     for name, made in known.items():
-        monkeypatch.setattr(workload, name, made)
-    return workload.view({"name": "array.sum"})
+        monkeypatch.setattr(workloads, name, made)
+    return workloads.view({"name": "array.sum"})
 
 
 def test_workload_page_history_links_to_runs(workload_page):

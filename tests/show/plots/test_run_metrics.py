@@ -15,8 +15,8 @@ from IPython.core.formatters import DisplayFormatter
 from benchkit import Store, plots
 from benchkit.analysis.run.timeline import TaskTimeline
 from benchkit.errors import UsageError
-from benchkit.show.dashboard.pair import page as pair
-from benchkit.show.dashboard.run.problems import problems
+from benchkit.show.dashboard import pair
+from benchkit.show.dashboard.run.page import problems
 from benchkit.show.dashboard.state.time_window import PairWindow
 from benchkit.show.plots import base
 from benchkit.show.plots.thread_activity import mark_events, window_strip

@@ -35,7 +35,6 @@ from benchkit.show.dashboard.components.widgets import (
 from benchkit.show.dashboard.nights.parts import no_nights, series_sparkline
 from benchkit.show.dashboard.nights.regressions import DAYS
 from benchkit.show.dashboard.state.cache import open_store
-from benchkit.show.dashboard.state.debounce import Debounced
 from benchkit.show.dashboard.state.nights import (
     left_out_nights,
     nights_of_workload,
@@ -43,7 +42,7 @@ from benchkit.show.dashboard.state.nights import (
     series_statuses_of,
     shown_metrics,
 )
-from benchkit.show.dashboard.state.url import address, history_address, write_address
+from benchkit.show.dashboard.state.url import Debounced, address, history_address, write_address
 from benchkit.show.plots.history import history_plot
 from benchkit.store.marks import active_marks
 from benchkit.store.schema import METRICS

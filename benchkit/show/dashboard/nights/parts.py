@@ -13,7 +13,7 @@ from benchkit.analysis.regression.status import SeriesStatus
 from benchkit.formatting import format_change
 from benchkit.show.dashboard.components import ui
 from benchkit.show.dashboard.components.markup import NO_FAILURE, Markup
-from benchkit.show.plots.sparkline import sparkline
+from benchkit.show.plots.history import sparkline
 
 __all__ = [
     "SPARK_NIGHTS",

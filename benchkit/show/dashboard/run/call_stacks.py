@@ -10,8 +10,8 @@ from panel.viewable import Viewable
 
 from benchkit.show.dashboard.components import ui
 from benchkit.show.dashboard.components.widgets import filtered
-from benchkit.show.dashboard.state.debounce import Debounced
 from benchkit.show.dashboard.state.time_window import Window
+from benchkit.show.dashboard.state.url import Debounced
 from benchkit.show.plots.base import has
 from benchkit.show.plots.flame import flame_difference, flame_graph
 from benchkit.store.run import Run

@@ -6,41 +6,244 @@ The selected window and task group apply to the whole page; see
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import panel as pn
 from bokeh.plotting import figure
 from panel.viewable import Viewable
 
+from benchkit.analysis.run.timeline import TaskTimeline
 from benchkit.errors import BenchkitError
-from benchkit.formatting import MISSING, format_quantity, short_names
-from benchkit.show.dashboard.components import ui
+from benchkit.formatting import MIB, MISSING, format_bytes, format_quantity, short_names
+from benchkit.show.dashboard.components import tables, ui
 from benchkit.show.dashboard.components.mark_form import mark_run
-from benchkit.show.dashboard.components.markup import outcome_text
+from benchkit.show.dashboard.components.markup import code, outcome_text
 from benchkit.show.dashboard.components.widgets import window_controls
 from benchkit.show.dashboard.run.call_stacks import stacks
-from benchkit.show.dashboard.run.details import details
-from benchkit.show.dashboard.run.longest_tasks import longest_tasks
 from benchkit.show.dashboard.run.overview import group_table, overview
-from benchkit.show.dashboard.run.problems import problems
 from benchkit.show.dashboard.run.task_groups import choose_group
 from benchkit.show.dashboard.run.transfers import transfers
 from benchkit.show.dashboard.state.cache import load_run, open_store
-from benchkit.show.dashboard.state.time_window import Window
-from benchkit.show.dashboard.state.url import address, history_address
+from benchkit.show.dashboard.state.time_window import NO_TIMES, Window
+from benchkit.show.dashboard.state.url import Debounced, address, history_address
 from benchkit.show.dashboard.web.template import TABS_STYLES
+from benchkit.show.event_text import format_event
 from benchkit.show.grafana import grafana_link
 from benchkit.show.plots.base import has
 from benchkit.show.plots.run_metrics import scheduler_load, worker_load
 from benchkit.show.plots.task_stream import TaskStream, task_stream
-from benchkit.show.run_summary import KEY_FIGURES
-from benchkit.store.run import Run
+from benchkit.show.run_summary import KEY_FIGURES, metadata_table
+from benchkit.store.run import Run, worker_names
 from benchkit.store.schema import METRICS
+from benchkit.values import decode_json
 
-__all__ = ["TITLE", "head", "live_figures", "view"]
+__all__ = ["TITLE", "head", "live_figures", "longest_tasks", "problems", "view"]
+
+#: Number of complete tracebacks; repeating the same error gives no further information.
+MAX_TRACEBACKS = 5
+#: Prefix of Dask's log lines; other columns of the table contain its values.
+_LINE_HEAD = re.compile(r"^[\d-]+ [\d:,.]+ - (?:distributed\.)?(?P<logger>[\w.-]+) - [A-Z]+ - ")
+
+
+def problems(run: Run) -> pn.Column:
+    """Return errors, tracebacks, warnings and all events of the cluster."""
+    names = pd.Series(worker_names(run.tree), dtype=object)
+    return ui.column(
+        ui.paragraph("Of the whole run, for any window and task group."),
+        _summary(run),
+        *_tracebacks(run, names),
+        *_logs(run, names),
+        *_events(run, names),
+    )
+
+
+def _summary(run: Run) -> Viewable:
+    frame = run.problems()
+    if frame.empty:
+        return ui.message("No problems", "No error, no lost worker.")
+    frame["time (s)"] = frame["time (s)"].round(3)
+    frame["message"] = frame["message"].map(format_event)
+    return tables.table(frame.set_index("what"), "what", long="message")
+
+
+def _tracebacks(run: Run, names: pd.Series) -> list[Viewable]:
+    content: list[Viewable] = []
+    trace = str(run.tree.attrs.get("traceback") or "")
+    if trace:
+        content += [ui.heading("Traceback"), ui.code_block(trace)]
+    errors = run.errors()
+    if errors.empty or "traceback" not in errors:
+        return content
+    distinct = errors[errors["traceback"].astype(str) != ""].drop_duplicates("traceback")
+    for error in distinct.head(MAX_TRACEBACKS).itertuples():
+        worker = names.get(error.worker, MISSING)
+        where = f"{error.exception} on worker {worker}, {error.time:.3f} s"
+        content += [
+            ui.heading(f"Task {error.key} raised", where),
+            ui.code_block(error.traceback),
+        ]
+    if len(distinct) > MAX_TRACEBACKS:
+        n_hidden = len(distinct) - MAX_TRACEBACKS
+        content.append(ui.paragraph(f"{n_hidden} other tracebacks are not shown."))
+    return content
+
+
+def _logs(run: Run, names: pd.Series) -> list[Viewable]:
+    logs = run.logs()
+    if logs.empty:
+        return []
+    logs["time"] = logs["time"].round(3)
+    logs["worker"] = logs["worker"].map(names).fillna(MISSING).astype(object)
+    logs["text"] = [_LINE_HEAD.sub(r"\g<logger>: ", str(text)) for text in logs["text"]]
+    shown = logs.rename(columns={"time": "time (s)"}).set_index("server")
+    return [
+        ui.heading("Warnings of scheduler and workers"),
+        tables.table(shown[["time (s)", "level", "worker", "text"]], "server", long="text"),
+    ]
+
+
+def _events(run: Run, names: pd.Series) -> list[Viewable]:
+    events = run.events()
+    if events.empty:
+        return []
+    counts = events["topic"].value_counts()
+    summary = ", ".join(f"{count} × {topic}" for topic, count in counts.items())
+    shown = pd.DataFrame(
+        {
+            "event": events["topic"].to_numpy(),
+            "time (s)": events["time"].round(3).to_numpy(),
+            "worker": events["worker"].map(names).fillna(MISSING).astype(object).to_numpy(),
+            "what": events["message"].map(format_event).to_numpy(),
+        }
+    )
+    shown = shown.set_index("event")
+    return [ui.heading("Events", summary), tables.table(shown, "event", long="what")]
+
+
+#: Largest size of a file in bytes for download; of larger files the page shows the path.
+MAX_BYTES = 200 * 2**20
+MAX_FILES = 20
+
+
+def details(run: Run, files: Sequence[Path] = ()) -> pn.Column:
+    """Return the metadata of a run, most frequently needed first."""
+    attrs = run.tree.attrs
+    content = [
+        ui.heading("What was measured"),
+        tables.facts(metadata_table(run).to_dict()),
+        *_downloads(files),
+    ]
+    if attrs.get("source"):
+        content += [ui.heading("Source"), ui.code_block(attrs["source"])]
+    for name, title in (
+        ("environment_spec", "Environment"),
+        ("cluster_description", "Cluster"),
+        ("variables", "Environment variables"),
+        ("config", "Dask configuration"),
+        ("packages", "Packages"),
+    ):
+        value = decode_json(attrs.get(name))
+        if value:
+            content += [ui.heading(title), ui.json_block(value)]
+    return ui.column(*content)
+
+
+def _downloads(files: Sequence[Path]) -> list[Viewable]:
+    """Return download buttons for the stored files; no file name comes from the address."""
+    files = [path for path in files if path.exists()]  # deleted by pruning after the page opened
+    if not files:
+        return []
+    content: list[Viewable] = [
+        ui.heading(
+            "Files",
+            "The run as NetCDF; if requested: performance report, cluster dump, memray profiles.",
+        )
+    ]
+    for path in files[:MAX_FILES]:
+        size = path.stat().st_size
+        if size > MAX_BYTES:
+            content.append(ui.paragraph(f"{path.name} ({format_bytes(size)}): {path}"))
+        else:
+            label = f"{path.name} ({format_bytes(size)})"
+            content.append(tables.download_button(path.name, partial(path.open, "rb"), label))
+    if len(files) > MAX_FILES:
+        content.append(ui.paragraph(f"{len(files) - MAX_FILES} more in {files[0].parent}"))
+    return content
+
+
+MAX_TASKS = 20
+_TITLES = ("key", "worker", "thread", "start (s)", "duration (s)", "result (MiB)", "ended")
+
+
+def longest_tasks(window: Window) -> pn.Column:
+    """Return the tasks of the selected group, longest first; updates with window and group."""
+    place = ui.column(margin=0)
+    shown_group = ""
+
+    def fill() -> None:
+        nonlocal shown_group
+        shown_group = window.group
+        place[:] = _longest_table(window) if window.group else []
+
+    # Reading the keys of 1 M tasks takes some 0.1 s: update after a drag, not at each step.
+    fill_later = Debounced(fill, lambda: window.range)
+
+    def update() -> None:
+        if shown_group != window.group:
+            fill()
+        elif window.group:
+            fill_later()
+
+    window.subscribe(update, now=True)
+    return place
+
+
+def _longest_table(window: Window) -> list[Viewable]:
+    timeline = window.timeline
+    tasks = timeline.inside(*(window.part or timeline.whole))
+    tasks = tasks[timeline.group[tasks] == timeline.groups.index(window.group)]
+    title = f"Tasks of {short_names(timeline.groups)[window.group]}"
+    if not window.has_times:
+        return [ui.heading(title, NO_TIMES)]
+    if not len(tasks):
+        return [ui.heading(title, "No task of the group ran within the window.")]
+    below = f"The longest {min(MAX_TASKS, len(tasks))} of {len(tasks)} within the window."
+    cells = _longest_cells(window, _longest(timeline, tasks))
+    return [ui.heading(title, below), tables.html_table(_TITLES, cells, tight=True)]
+
+
+def _longest(timeline: TaskTimeline, tasks: np.ndarray) -> np.ndarray:
+    duration = timeline.stop[tasks] - timeline.start[tasks]
+    longest = np.argsort(-duration, kind="stable")[:MAX_TASKS]
+    return tasks[longest]
+
+
+def _longest_cells(window: Window, chosen: np.ndarray) -> list[list[str]]:
+    timeline, run = window.timeline, window.run
+    rows = timeline.row[chosen]
+    tasks = run.tree["tasks"].to_dataset()
+    names = dict(enumerate(worker_names(run.tree)))
+    nbytes, ok, workers = (tasks[name].values[rows] for name in ("nbytes", "ok", "worker"))
+    keys = run.task_keys(rows)
+    return [
+        [
+            code(keys[i]),
+            str(names.get(int(workers[i]), MISSING)),
+            str(int(timeline.threads[timeline.lane[task]])),
+            f"{timeline.start[task]:.3f}",
+            f"{timeline.stop[task] - timeline.start[task]:.4f}",
+            f"{nbytes[i] / MIB:.3f}" if nbytes[i] >= 0 else MISSING,
+            "ok" if ok[i] else "raised",
+        ]
+        for i, task in enumerate(chosen)
+    ]
+
 
 TITLE = "Run"
 

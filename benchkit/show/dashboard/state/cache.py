@@ -6,6 +6,7 @@ of the index files, which never change either.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import hashlib
 import logging
@@ -42,8 +43,10 @@ __all__ = [
     "SHOWN_COLUMNS",
     "STORE_VARIABLE",
     "RunPage",
+    "attributes_of",
     "cached",
     "load_run",
+    "newest_attributes",
     "newest_since",
     "noise_of",
     "open_run",
@@ -247,3 +250,30 @@ class _CacheKey:
 @pn.cache(max_items=1)
 def _results(path: str, version: str) -> Callable[[_CacheKey], Any]:
     return lru_cache(maxsize=100)(lambda key: key.makers.pop()())
+
+
+#: Number of newest run files to try, in case files are damaged.
+MAX_FILES = 3
+
+
+def attributes_of(run_id: str) -> dict[str, Any]:
+    """Return the attributes of a run file; do not modify."""
+    return _attributes_of(str(open_store().path), open_store().resolve(run_id))
+
+
+# Packages and configuration of a run are 40 kB of text; the groups of the file are not read.
+@pn.cache(max_items=200, policy="LRU")
+def _attributes_of(path: str, run_id: str) -> dict[str, Any]:
+    tree = Store(path, create=False).open(run_id).tree
+    try:
+        return {str(name): value for name, value in tree.attrs.items()}
+    finally:
+        tree.close()
+
+
+def newest_attributes(runs: pd.DataFrame) -> dict[str, Any]:
+    """Return the attributes of the newest readable run file."""
+    for run_id in runs["id"].head(MAX_FILES) if len(runs) else ():
+        with contextlib.suppress(BenchkitError):
+            return attributes_of(str(run_id))
+    return {}

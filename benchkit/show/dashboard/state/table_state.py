@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 import panel as pn
 
-from benchkit.show.dashboard.state.debounce import Debounced
+from benchkit.show.dashboard.state.url import Debounced
 from benchkit.show.dashboard.web.template import TABLE_STYLES
 
 __all__ = ["page_of", "scripted_table", "stateful_table"]

@@ -20,8 +20,7 @@ from bokeh.plotting import figure
 
 from benchkit.analysis.run.timeline import TaskTimeline
 from benchkit.formatting import short_group
-from benchkit.show.dashboard.state.debounce import Debounced
-from benchkit.show.dashboard.state.url import write_address
+from benchkit.show.dashboard.state.url import Debounced, write_address
 from benchkit.show.plots.base import INK
 from benchkit.show.plots.thread_activity import whole_time
 from benchkit.store.run import Run

@@ -1,1 +1,0 @@
-"""Page that compares arms or selections."""
