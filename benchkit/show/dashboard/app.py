@@ -13,7 +13,6 @@ from types import ModuleType
 import panel as pn
 from panel.viewable import Viewable
 
-from benchkit._compat.bokeh_serializer import install_fast_serializer
 from benchkit.show.dashboard import compare, live, pair
 from benchkit.show.dashboard.components import ui
 from benchkit.show.dashboard.lists import environments, runs, workloads
@@ -82,5 +81,4 @@ def _state() -> dict[str, str]:
 
 
 if pn.state.served:  # by `panel serve` on this file
-    install_fast_serializer()
     application().servable()

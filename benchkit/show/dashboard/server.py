@@ -69,7 +69,6 @@ def serve(
     with needs_extra("show"):
         import panel as pn
 
-        from benchkit._compat.bokeh_serializer import install_fast_serializer
         from benchkit._compat.panel import login_arguments, tornado_application
         from benchkit.show.dashboard.app import application
         from benchkit.show.dashboard.components.mark_form import MARKS_VARIABLE
@@ -121,7 +120,6 @@ def serve(
     # Before the first session: Panel inspects sys.modules while it makes a page, and collecting
     # workloads removes modules from there.
     workload_catalogue()
-    install_fast_serializer()
     server.start()
     if not task_id():  # the first or only process
         ready(url)
