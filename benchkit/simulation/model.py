@@ -26,8 +26,8 @@ class Model:
     """Constants of the hardware and of the software around the state machines.
 
     Each field has metadata: unit, meaning, source of the default, and how it is fitted (empty: it
-    is not). `constants` returns them as a table.
-    """  # the section "Parameters" follows below
+    is not).
+    """
 
     bandwidth: float = _constant(
         1e9, "B/s", "each way of a worker's network link", _LOOPBACK,
@@ -99,17 +99,6 @@ class Model:
     def to_dict(self) -> dict[str, float]:
         """Return the values by name."""
         return asdict(self)
-
-
-Model.__doc__ = (
-    str(Model.__doc__)
-    + "\n    Parameters\n    ----------\n"
-    + "".join(
-        f"    {entry.name} : float, default {entry.default:g}\n"
-        f"        {entry.metadata['meaning'].capitalize()}, in {entry.metadata['unit']}.\n"
-        for entry in fields(Model)
-    )
-)
 
 
 @dataclass(frozen=True)
