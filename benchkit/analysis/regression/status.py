@@ -19,6 +19,7 @@ from benchkit.analysis.regression.regression import FAILING, Regression, read_le
 from benchkit.formatting import OUTCOME_WORDS
 
 __all__ = [
+    "QUIET",
     "STATES",
     "SeriesStatus",
     "improvements",
@@ -38,6 +39,8 @@ STATES = {
     "short": ("…", "too few nights"),
     "absent": ("–", "not measured"),
 }
+#: States that need no attention.
+QUIET = ("unchanged", "short", "absent")
 #: Half the width of a 95 % interval in standard deviations.
 _HALF = 1.96
 

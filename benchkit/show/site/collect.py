@@ -21,7 +21,14 @@ from benchkit.analysis.regression.history import History, build_history, night_n
 from benchkit.analysis.regression.level_events import worse_direction
 from benchkit.analysis.regression.nights import is_reported
 from benchkit.analysis.regression.regression import Regression, read_ledger, series_name
-from benchkit.analysis.regression.status import improvements, reported_change, series_label
+from benchkit.analysis.regression.status import (
+    QUIET,
+    STATES,
+    improvements,
+    reported_change,
+    series_label,
+    series_statuses,
+)
 from benchkit.errors import UnreadableRun
 from benchkit.formatting import format_change
 from benchkit.store.filters import workload_matcher
@@ -177,36 +184,29 @@ class SiteData:
 
     def overview(self) -> dict[str, Any]:
         """Return the data of the overview."""
-        latest = self.history.latest_night()
-        opened = {
-            series_name(regression.about): regression
-            for regression in reversed(self.regressions)
-            if regression.is_open
-        }
         last = len(self.history.times) - 1
         rows: dict[int, dict[str, Any]] = {}
-        for place, about in enumerate(self.history.series.to_dict("records")):
+        statuses = series_statuses(self.history, self.events, self.marks)
+        for status in sorted(statuses, key=lambda status: status.row):
+            about, regression = status.about, status.regression
             key, metric = int(about["key"]), str(about["metric"])
             row = rows.setdefault(key, {**self._about(key), "page": page_name(about["workload"])})
-            values = self.history.values[place, -SPARK_NIGHTS:]
-            changes = self.history.changes[place]
-            regression = opened.get(series_name(about))
-            ratio, units = float(latest.ratio[place]), float(latest.units[place])
-            if regression is not None and math.isfinite(units) and units and ratio != 1:
-                units *= math.log(regression.ratio) / math.log(ratio)
-                ratio = regression.ratio
+            values = self.history.values[status.row, -SPARK_NIGHTS:]
+            changes = self._reported(status.row)
             row.setdefault("metrics", {})[metric] = {
+                "state": status.state,
+                "label": f"{STATES[status.state][0]} {status.label}",
                 "spark": short_numbers(values),
                 "steps": [
                     [change.index - (last + 1 - values.size), change.direction]
                     for change in changes
                     if change.index > last - values.size
                 ],
-                "now": short_number(float(self.history.values[place, -1])),
-                "ratio": short_number(ratio),
-                "units": short_number(units, 2),
-                "change": self._last_change(about, self._reported(place)[-1]) if changes else None,
-                "regression": regression.id if regression else None,
+                "now": short_number(status.value),
+                "ratio": short_number(status.ratio),
+                "units": short_number(status.units, 2),
+                "change": self._last_change(about, changes[-1]) if changes else None,
+                "regression": regression.id if regression and regression.is_open else None,
                 "worse": worse_direction(metric),
             }
             row["outcome"] = str(self.history.outcomes[key, -1])
@@ -214,6 +214,8 @@ class SiteData:
         return {
             "rows": sorted(rows.values(), key=lambda row: (row["workload"], row["environment"])),
             "metrics": _metric_terms(name for name in self.metrics if name in names),
+            "states": list(STATES),
+            "quiet": QUIET,
         }
 
     def improvements(self) -> list[dict[str, str]]:

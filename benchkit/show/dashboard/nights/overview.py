@@ -14,7 +14,7 @@ from markupsafe import Markup
 from panel.viewable import Viewable
 
 from benchkit.analysis.regression.history import SERIES_FIELDS, History, night_name
-from benchkit.analysis.regression.status import STATES, SeriesStatus, series_label
+from benchkit.analysis.regression.status import QUIET, STATES, SeriesStatus, series_label
 from benchkit.formatting import MISSING, counted, format_change, format_quantity
 from benchkit.show.dashboard.components import tables, ui
 from benchkit.show.dashboard.components.markup import NO_FAILURE, link, metric_term, span
@@ -48,8 +48,6 @@ MIN_NIGHTS = 3
 _NIGHTS = {"60 nights": "", "30 nights": "30", "120 nights": "120", "365 nights": "365"}
 #: Label of a smallest change -> value in the address, in percent.
 _SIZES = {"of any size": "", "1 % or more": "1", "5 % or more": "5", "10 % or more": "10"}
-#: States that need no attention.
-QUIET = ("unchanged", "short", "absent")
 _TERMS = {
     "change": "of a new level against the previous level, else of the night against its reference",
     "in noise units": "the change in standard deviations of the noise of the series",

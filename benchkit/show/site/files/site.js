@@ -20,7 +20,7 @@
   function digits(value) {
     if (value === 0) return "0";
     const size = Math.abs(value);
-    return size >= 1000 ? value.toFixed(0) : value.toPrecision(3);
+    return size >= 999.5 ? value.toFixed(0) : value.toPrecision(3);
   }
   // Returns the divisor and the name of the unit for a value of this size.
   function scaled(value, unit) {
@@ -134,23 +134,14 @@
     if ([...size.options].some((option) => option.value === recall("size"))) size.value = recall("size");
     for (const row of data.rows) row.text = `${row.workload} ${row.label} ${row.outcome} ${row.owner}`.toLowerCase();
     const of = (row) => row.metrics[choose.value];
-    const isLarge = (row) => size.value === "0" || BAD.includes(row.outcome) || 100 * Math.abs((of(row)?.ratio ?? 1) - 1) >= Number(size.value);
-    const state = (row) => {
-      if (BAD.includes(row.outcome)) return ["✕", row.outcome.replace("_", " "), "worse", 0];
-      const metric = of(row);
-      if (!metric) return ["", "not measured", "soft", 9];
-      if (metric.regression) return ["▲", "regression", "worse", 1];
-      if (metric.now === null) return ["", "not measured", "soft", 9];
-      const recent = metric.steps.filter(([place]) => place >= metric.spark.length - 7);
-      if (recent.some(([, direction]) => direction === -metric.worse)) return ["▼", "better", "better", 2];
-      if (metric.units !== null && Math.abs(metric.units) >= 6) return ["?", "unusual night", "warn", 3];
-      return metric.units === null ? ["", "not judged", "soft", 6] : ["=", "as usual", "soft", 5];
-    };
+    const state = (row) => of(row)?.state ?? "absent";
+    const isLarge = (row) => size.value === "0" || state(row) === "failed" || 100 * Math.abs((of(row)?.ratio ?? 1) - 1) >= Number(size.value);
+    const tones = { failed: "worse", regressed: "worse", unsure: "warn", improved: "better" };
     const columns = [
       { name: "workload", cell: (row) => make("a", { href: `${root}w/${row.page}.html#metric=${choose.value}` }, row.workload), sort: (row) => row.workload },
       { name: "environment", cell: (row) => row.label, sort: (row) => row.label },
-      { name: "state", cell: (row) => { const [symbol, word, kind] = state(row); return make("span", { class: kind }, `${symbol} ${word}`); }, sort: (row) => state(row)[3] },
-      { name: "last night", number: true, cell: (row) => BAD.includes(row.outcome) ? "failed" : quantity(of(row)?.now, data.metrics[choose.value].unit), sort: (row) => of(row)?.now ?? null },
+      { name: "state", cell: (row) => make("span", { class: tones[state(row)] ?? "soft" }, of(row)?.label ?? "not measured"), sort: (row) => data.states.indexOf(state(row)) },
+      { name: "last night", number: true, cell: (row) => state(row) === "failed" ? "failed" : quantity(of(row)?.now, data.metrics[choose.value].unit), sort: (row) => of(row)?.now ?? null },
       { name: "against usual", number: true, cell: (row) => percent(of(row)?.ratio), sort: (row) => of(row)?.ratio ?? null },
       { name: "in noise units", number: true, cell: (row) => signed(of(row)?.units), sort: (row) => { const units = of(row)?.units; return units === null || units === undefined ? null : Math.abs(units); } },
       { name: "last change", cell: (row) => { const change = of(row)?.change; return change ? `${percent(change.ratio)} on ${change.night}${change.machine ? ", caused by the machine" : ""}` : ""; }, sort: (row) => of(row)?.change?.night ?? null },
@@ -159,7 +150,7 @@
     ];
     const show = table(byId("overview"), columns, data.rows, {
       find: byId("find"),
-      keep: (row) => isLarge(row) && (filter.value === "all" || state(row)[3] < 5),
+      keep: (row) => isLarge(row) && (filter.value === "all" || !data.quiet.includes(state(row))),
       hidden: byId("hidden"),
       by: 2,
     });
