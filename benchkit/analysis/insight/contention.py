@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 import numpy as np
 import xarray as xr
@@ -128,6 +129,10 @@ N_ITERATIONS = 10
 SHORTEST_S = 1e-9
 
 
+#: Number of workers and threads of each, seconds of all tasks together, and duration in s.
+Load: TypeAlias = "tuple[int, int, float, float]"
+
+
 @dataclass(frozen=True)
 class Contention:
     """What the tasks of a run share."""
@@ -176,11 +181,11 @@ class Contention:
             held=_measured_share(run, n_workers, cpu, loops),
         )
         seconds = cpu + waits if is_known else np.inf
-        shape = n_workers, nthreads, seconds, duration
+        load = n_workers, nthreads, seconds, duration
         if nthreads > 1 and is_known:
             # Threads wait for the GIL, and for locks of memory; what more they wait is their own.
-            stretch = np.array([found.stretch(*shape, gil) for gil in GIL_SHARES])
-            n_running = _mean_running(nthreads, seconds / n_workers, duration)
+            stretch = np.array([found.stretch(load, gil) for gil in GIL_SHARES])
+            n_running = _mean_running((1, nthreads, seconds / n_workers, duration))
             stretch /= found._more_seconds(np.array(n_running), GIL_SHARES)
             gil = float(GIL_SHARES[np.abs(stretch * found.computing - 1.0).argmin()])
             return replace(found, gil=gil, gil_range=(gil, gil))
@@ -190,54 +195,37 @@ class Contention:
             return replace(found, gil=gil, gil_range=(least, most))
         computing = min(1.0, seconds / (n_workers * duration)) * found.computing
         is_late, n_ticks = late_beats(workers, duration, computing)
-        if not len(is_late) or found.stretch(*shape, 0.0) > FEW_PROCESSORS:
+        if not len(is_late) or found.stretch(load, 0.0) > FEW_PROCESSORS:
             return replace(found, gil=USUAL_SHARE)
         missed = (1 - GIL_SHARES)[:, None] ** n_ticks
         likelihood = np.where(is_late, 1 - missed, missed).prod(axis=1)
         held = min(1.0, float(np.average(GIL_SHARES, weights=likelihood)) / LATE_SHARE)
         return replace(found, gil=MIN_SHARE + (1 - MIN_SHARE) * held)
 
-    def stretch(
-        self, n_workers: int, nthreads: int, seconds: float, duration: float, gil: float
-    ) -> float:
+    def stretch(self, load: Load, gil: float) -> float:
         """Return how many times as long as on a free machine tasks compute."""
-        n_running = _mean_running(n_workers * nthreads, seconds, duration)
-        curve = self.curve(n_workers, nthreads, seconds, duration, gil)
-        return float(np.interp(n_running, np.arange(len(curve)), curve))
+        curve = self.curve(load, gil)
+        return float(np.interp(_mean_running(load), np.arange(len(curve)), curve))
 
-    def curve(
-        self,
-        n_workers: int,
-        nthreads: int,
-        seconds: float,
-        duration: float,
-        gil: float,
-        sent: float = 0.0,
-    ) -> np.ndarray:
+    def curve(self, load: Load, gil: float, sent: float = 0.0) -> np.ndarray:
         """Return how many times as long as on a free machine tasks compute, by how many run."""
-        response, processors = self._parts(n_workers, nthreads, seconds, duration, gil, sent)
+        response, processors = self._parts(load, gil, sent)
         stretch: np.ndarray = response * processors
         return stretch
 
-    def between_tasks(
-        self,
-        n_workers: int,
-        nthreads: int,
-        seconds: float,
-        duration: float,
-        gil: float,
-        sent: float = 0.0,
-    ) -> float:
+    def between_tasks(self, load: Load, gil: float, sent: float = 0.0) -> float:
         """Return how many times as long as on a free machine it takes from a task to the next.
 
         Scheduler and event loops wait for processors, and the loop of a worker for the GIL.
         """
-        n_threads = n_workers * nthreads
-        parts = self._parts(n_workers, nthreads, seconds, duration, gil, sent)
-        n_running = _mean_running(n_threads, seconds, duration)
+        n_workers, nthreads, seconds, duration = load
+        parts = self._parts(load, gil, sent)
+        n_running = _mean_running(load)
         shared, waits = (np.interp(n_running, np.arange(len(part)), part) for part in parts)
         # A thread waits while others hold the GIL: not while they sleep.
-        busy = min(1.0, self.computing * shared) * min(1.0, seconds / (n_threads * duration))
+        busy = min(1.0, self.computing * shared) * min(
+            1.0, seconds / (n_workers * nthreads * duration)
+        )
         held = (nthreads - 1) * busy * self._share_held(gil)
         return float(waits / (1 - min(MAX_LOAD, held)))
 
@@ -251,16 +239,9 @@ class Contention:
         factor: np.ndarray = 1 + MORE_SECONDS * self._share_held(gil) * np.log2(n_running)
         return factor
 
-    def _parts(
-        self,
-        n_workers: int,
-        nthreads: int,
-        seconds: float,
-        duration: float,
-        gil: float,
-        sent: float,
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def _parts(self, load: Load, gil: float, sent: float) -> tuple[np.ndarray, np.ndarray]:
         """Return how many times as long tasks take by the GIL, and by processors, as `curve`."""
+        n_workers, nthreads, seconds, duration = load
         n_threads = n_workers * nthreads
         n_running = np.arange(n_threads + 1)
         if n_threads > 2 * MAX_OTHERS:  # the values between these are almost on a line
@@ -283,7 +264,7 @@ class Contention:
             return _at_all(n_running, response), np.ones(n_threads + 1)
         # Scheduler and client, transfers, and the event loops, which work while threads are idle.
         rest = self.background + max(0.0, self.others - self.loops + moved) / duration
-        load = min(MAX_LOAD * self.cores, rest)
+        rest = min(MAX_LOAD * self.cores, rest)
         n_idle = n_threads - n_running
         loops = min(1.0, self.loops / max(n_threads * duration - seconds, SHORTEST_S)) * n_idle
         count = np.arange(MAX_OTHERS)
@@ -297,7 +278,7 @@ class Contention:
         stretch = np.ones(len(n_running))
         # Others wait for processors as tasks do: the more wait, the more there are at a time.
         for _ in range(N_ITERATIONS):
-            n_rest = np.minimum(load * stretch, n_workers + OTHER_PROCESSES)
+            n_rest = np.minimum(rest * stretch, n_workers + OTHER_PROCESSES)
             n_rest += np.minimum(loops * stretch, n_idle)
             rest_pmf = stats.poisson.pmf(count, n_rest[:, None])
             stretch = np.einsum("ki,kj,ij->k", tasks, rest_pmf, waits)
@@ -329,8 +310,10 @@ def _at_all(numbers: np.ndarray, values: np.ndarray) -> np.ndarray:
     return found
 
 
-def _mean_running(n_threads: int, seconds: float, duration: float) -> float:
+def _mean_running(load: Load) -> float:
     """Return how many tasks run while one runs, on average."""
+    n_workers, nthreads, seconds, duration = load
+    n_threads = n_workers * nthreads
     return 1 + (n_threads - 1) * min(1.0, seconds / (n_threads * duration))
 
 

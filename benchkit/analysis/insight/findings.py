@@ -153,7 +153,7 @@ class Case:
         """
         seconds = self.metric("compute_time")
         shape = self.workers.sizes["worker"], round(float(self.workers["nthreads"].mean()))
-        stretch = Contention.of(self.run).stretch(*shape, seconds, self.duration, 0.0)
+        stretch = Contention.of(self.run).stretch((*shape, seconds, self.duration), 0.0)
         return MAX_WAITS * (stretch - 1)
 
     @property

@@ -217,7 +217,7 @@ class WhatIf:
     def _recorded(self, gil: float) -> tuple[float, np.ndarray]:
         """Return the share of the tasks' seconds that sharing can change, and by what it did."""
         shape = self.n_workers, self.nthreads
-        curve = self.contention.curve(*shape, self.given.seconds.sum(), self.duration, gil)
+        curve = self.contention.curve((*shape, self.given.seconds.sum(), self.duration), gil)
         stretch = stretch_of_tasks(curve, self.graph.start, self.graph.stop)
         mean = _mean(stretch, self.given.seconds)
         return min(1.0, self.contention.computing * mean), stretch
@@ -253,16 +253,15 @@ class WhatIf:
         if shape == (self.n_workers, self.nthreads):
             return schedule.duration
         computing, recorded = self._recorded(gil)
-        before = self.contention.between_tasks(
-            self.n_workers, self.nthreads, self.given.seconds.sum(), self.duration, gil
-        )
+        recorded_load = self.n_workers, self.nthreads, self.given.seconds.sum(), self.duration
+        before = self.contention.between_tasks(recorded_load, gil)
         for _ in range(rounds):  # the shorter the run, the more the scheduler computes in it
             wall = schedule.duration * self.duration / self.base.duration
             sent = schedule.fetched - self.base.fetched
             busy = float((schedule.stop - schedule.start).sum())
-            curve = self.contention.curve(*shape, busy, wall, gil, sent)
+            curve = self.contention.curve((*shape, busy, wall), gil, sent)
             stretch = stretch_of_tasks(curve, schedule.start, schedule.stop)
-            more = self.contention.between_tasks(*shape, busy, wall, gil, sent) / before
+            more = self.contention.between_tasks((*shape, busy, wall), gil, sent) / before
             changed = replace(
                 given,
                 seconds=given.seconds * (1 + computing * (stretch / recorded - 1)),
