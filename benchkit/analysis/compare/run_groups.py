@@ -1,7 +1,8 @@
 """Compare what the runs of two arms consist of, from their files: task groups, then functions.
 
 `benchkit.analysis.compare.composition` compares totals of task groups; in the groups that changed,
-`benchkit.analysis.compare.frames` looks for the function that changed.
+this module looks for the function that changed. Samples of a run are not independent of each other:
+the unit of the test is the run, and samples give each run's shares.
 """
 
 from __future__ import annotations

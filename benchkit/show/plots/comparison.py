@@ -1,6 +1,7 @@
-"""Figures of a comparison: effects with intervals, probabilities of a change, and single runs.
+"""Figures of a comparison: effects, probabilities of a change, single runs, and parts of a change.
 
-Input: a `Comparison`; output: a Bokeh figure. The three figures can share one y axis of workloads.
+Input: a `Comparison`, or an `Explanation`; output: a Bokeh figure. The first three figures can
+share one y axis of workloads.
 Worse is red and up, better is blue and down: position and symbol show it in addition to colour.
 """
 

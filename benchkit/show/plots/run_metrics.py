@@ -1,4 +1,4 @@
-"""Figures of runs over time and by task group: memory, load, thread-seconds.
+"""Figures of runs over time, by worker and by task group: memory, load, thread-seconds.
 
 Input: a run, or two for the overlay of their memory; output: a Bokeh figure.
 """

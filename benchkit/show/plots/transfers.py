@@ -1,6 +1,6 @@
 """Matrices of the transfers between pairs of workers, and of their difference between two runs.
 
-Input: runs; output: a Bokeh figure.
+Input: runs; output: a Bokeh figure, in which dozens of workers are boxes, and hundreds an image.
 """
 
 from __future__ import annotations

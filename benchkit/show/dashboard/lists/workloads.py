@@ -1,4 +1,4 @@
-"""Page with the list of workloads: median, noise and failures of each."""
+"""Pages of workloads: the list with median, noise and failures of each, and one workload."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Page of one run: outcome and key figures, then plots and tables of one time window.
+"""Page of one run: outcome and key figures, then plots and tables of one time window in tabs.
 
 The selected window and task group apply to the whole page; see
 `benchkit.show.dashboard.state.time_window`. A tab is created when it is first opened.
