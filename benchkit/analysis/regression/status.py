@@ -61,10 +61,8 @@ class SeriesStatus:
     low: float
     high: float
     units: float  # The change in noise units (standard deviations of the series)
-    noise: float  # Standard deviation of the series as a share: 0.02 is 2 %.
     since: str  # First night of the new level, ISO 8601; empty without a change of level
     regression: Regression | None  # The latest regression of the series in the ledger
-    n_nights: int  # Nights with a value
 
     @property
     def severity(self) -> tuple[int, float]:
@@ -194,10 +192,8 @@ def series_statuses(
                 float(low),
                 float(high),
                 units,
-                noise,
                 since,
                 regression,
-                int(np.isfinite(history.values[row]).sum()),
             )
         )
     return sorted(statuses, key=lambda status: (*status.severity, str(status.about["workload"])))
