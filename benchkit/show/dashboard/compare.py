@@ -82,9 +82,7 @@ def cause_of_change(
             f"{workload}: {arm} against {baseline}",
             lines=[_verdict_line(row) for row in rows.to_dict("records")],
         ),
-        tables.glossary(
-            {name: metric_term(name) for name in rows["metric"]}, "What the metrics mean"
-        ),
+        ui.glossary({name: metric_term(name) for name in rows["metric"]}, "What the metrics mean"),
         ui.link_line("See also", {back: "the whole comparison"}),
         ui.deferred(
             lambda: _cause_content(store, comparison, runs, workload, arm),
@@ -116,7 +114,7 @@ def _cause_content(
         ui.heading("Where the time went", explanation.sentence),
         ui.figure(waterfall(explanation)),
         tables.html_table(_PART_TITLES, parts, tight=True),
-        tables.glossary(_PART_TERMS),
+        ui.glossary(_PART_TERMS),
         *_part_causes(explanation.causes),
         *_memory_parts(explanation.memory),
         *memory_by_group(explanation.memory_groups),
@@ -167,7 +165,7 @@ def _part_causes(changes: CauseChanges | None) -> list[Viewable]:
     return [
         ui.heading("What the runs waited for", below),
         tables.html_table(titles, rows, tight=True),
-        tables.glossary({CAUSES_SHORT[name]: text for name, text in CAUSES.items()}),
+        ui.glossary({CAUSES_SHORT[name]: text for name, text in CAUSES.items()}),
     ]
 
 
@@ -347,7 +345,7 @@ def _body(
         tables.html_table(*_rows(shown, keys), tight=True, visible_rows=VISIBLE_ROWS),
         *([ui.paragraph(_notes_text(shown.frame))] if shown.frame["note"].any() else []),
         tables.download_button("comparison.csv", lambda: shown.frame, "These rows as CSV", 160),
-        tables.glossary(
+        ui.glossary(
             {**_TERMS, **{name: metric_term(name) for name in comparison.metrics}},
             "What the columns and metrics mean",
         ),

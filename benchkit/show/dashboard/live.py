@@ -218,6 +218,6 @@ def _interim(status: Status) -> list[Viewable]:
     return [
         ui.heading(title, "All measurements are done." if is_finished else ui.INTERIM_WARNING),
         tables.table(pd.DataFrame(rows).set_index("workload"), "workload", sortable=False),
-        tables.glossary(metric_terms(DEFAULT_METRICS), "What the metrics mean"),
+        ui.glossary(metric_terms(DEFAULT_METRICS), "What the metrics mean"),
         ui.link_line("See also", {address("compare", experiment=status.id): text}),
     ]

@@ -295,7 +295,7 @@ def _key_figures(runs: list[Run]) -> list[Viewable]:
     return [
         ui.heading("Key figures"),
         tables.table(table, "metric", sortable=False),
-        tables.glossary(metric_terms(runs[0].metrics), "What the metrics mean"),
+        ui.glossary(metric_terms(runs[0].metrics), "What the metrics mean"),
     ]
 
 

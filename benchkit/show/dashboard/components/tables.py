@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import IO, Any
 
 import pandas as pd
@@ -21,8 +21,6 @@ from benchkit.table import columns_of_numbers
 
 __all__ = [
     "download_button",
-    "facts",
-    "glossary",
     "html_table",
     "memory_by_group",
     "table",
@@ -34,11 +32,6 @@ RELEASE_MS = 1000
 ROW_HEIGHT_REM = 1.9
 #: Largest number of task groups in the table of their memory.
 MAX_GROUPS = 30
-
-
-def facts(rows: Mapping[str, Any]) -> pn.pane.HTML:
-    """Return names and values as a table of two columns."""
-    return ui.html_pane(ui.ELEMENTS.facts(rows))
 
 
 def html_table(
@@ -58,11 +51,6 @@ def html_table(
     texts = [[re.sub(r"<[^<>]*>", "", str(cell)) for cell in row] for row in rows]
     numbers = columns_of_numbers(texts)
     return ui.html_pane(ui.ELEMENTS.table(titles, rows, numbers, kind, height))
-
-
-def glossary(terms: Mapping[str, str], title: str = "What the columns mean") -> pn.pane.HTML:
-    """Return a collapsed list of terms and definitions."""
-    return ui.html_pane(ui.ELEMENTS.glossary(terms, title))
 
 
 def table(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import panel as pn
@@ -28,8 +28,10 @@ __all__ = [
     "column_list",
     "deferred",
     "error_message",
+    "facts",
     "figure",
     "form",
+    "glossary",
     "guard",
     "guard_parts",
     "heading",
@@ -69,9 +71,23 @@ def html_pane(markup: str) -> pn.pane.HTML:
     )
 
 
-def paragraph(text: str, *, kind: str = "soft") -> pn.pane.HTML:
-    """Return a paragraph; text in backquotes is shown as code."""
-    return html_pane(ELEMENTS.paragraph(text, kind))
+def _element(name: str) -> Callable[..., pn.pane.HTML]:
+    """Return a function that makes a pane from a macro of ``elements.html``, with its arguments."""
+    macro = getattr(ELEMENTS, name)
+    return lambda *values, **options: html_pane(macro(*values, **options))
+
+
+code_block = _element("code_block")
+column_list = _element("column_list")
+facts = _element("facts")
+form = _element("form")
+glossary = _element("glossary")
+heading = _element("heading")
+link_line = _element("link_line")
+link_list = _element("link_list")
+message = _element("message")
+page_head = _element("page_head")
+paragraph = _element("paragraph")
 
 
 def set_paragraph(pane: pn.pane.HTML, text: str) -> None:
@@ -79,60 +95,9 @@ def set_paragraph(pane: pn.pane.HTML, text: str) -> None:
     pane.object = str(ELEMENTS.paragraph(text, "soft"))
 
 
-def heading(text: str, below: str = "") -> pn.pane.HTML:
-    """Return the title of a section."""
-    return html_pane(ELEMENTS.heading(text, below))
-
-
-def page_head(
-    title: str,
-    *,
-    state: str = "",
-    good: bool = True,
-    lines: Sequence[str] = (),
-    error: str = "",
-    figures: Mapping[str, str] | None = None,
-    usual: Mapping[str, str] | None = None,
-) -> pn.pane.HTML:
-    """Return the head of a view."""
-    return html_pane(
-        ELEMENTS.page_head(title, state, good, lines, error, figures or {}, usual or {})
-    )
-
-
-def link_line(title: str, targets: Mapping[str, str]) -> pn.pane.HTML:
-    """Return a line of links."""
-    return html_pane(ELEMENTS.link_line(title, targets))
-
-
-def link_list(targets: Mapping[str, str]) -> pn.pane.HTML:
-    """Return links in as many columns as fit."""
-    return html_pane(ELEMENTS.link_list(targets))
-
-
-def form(view: str, fields: Mapping[str, tuple[str, str]], button: str) -> pn.pane.HTML:
-    """Return a form that opens a view."""
-    return html_pane(ELEMENTS.form(view, fields, button))
-
-
-def code_block(text: str, title: str = "") -> pn.pane.HTML:
-    """Return text without formatting, in a fixed-width font."""
-    return html_pane(ELEMENTS.code_block(text, title))
-
-
 def json_block(value: Any, title: str = "") -> pn.pane.HTML:
     """Return a value as JSON with sorted keys."""
     return code_block(json.dumps(value, indent=1, sort_keys=True), title)
-
-
-def column_list(items: Sequence[str]) -> pn.pane.HTML:
-    """Return short items as a list in as many columns as fit."""
-    return html_pane(ELEMENTS.column_list(items))
-
-
-def message(title: str, text: str, command: str = "", *, back: bool = False) -> pn.pane.HTML:
-    """Return a message shown in place of data: what is missing and how to get it."""
-    return html_pane(ELEMENTS.message(title, text, command, back))
 
 
 def error_message(title: str, error: Exception) -> pn.pane.HTML:

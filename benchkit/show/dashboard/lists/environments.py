@@ -138,7 +138,7 @@ def _version(side: Mapping[str, Any], name: str) -> str:
 
 def _details(attributes: Mapping[str, Any], spec: Mapping[str, Any]) -> list[Viewable]:
     packages = decode_json(attributes.get("packages"))
-    content: list[Viewable] = [ui.heading("Cluster"), tables.facts(_cluster(attributes))]
+    content: list[Viewable] = [ui.heading("Cluster"), ui.facts(_cluster(attributes))]
     own = {
         "Dask configuration it sets": spec.get("dask"),
         "Environment variables it sets": spec.get("variables"),
@@ -231,7 +231,7 @@ def _list(runs: pd.DataFrame, names: list[str]) -> pn.Column:
     content: list[Viewable] = [
         ui.page_head(counted(len(names), "environment"), lines=[line]),
         tables.html_table(_TITLES, [_cells(name, groups[name]) for name in newest], tight=True),
-        tables.glossary(_TERMS),
+        ui.glossary(_TERMS),
     ]
     if len(newest) > 1:
         selects = _selects(names, newest[0], newest[1])

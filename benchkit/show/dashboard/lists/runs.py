@@ -77,7 +77,7 @@ def first_page() -> Viewable:
 
 
 def _glossary() -> Viewable:
-    return tables.glossary({title: metric_term(name) for name, (title, *_) in _NUMBERS.items()})
+    return ui.glossary({title: metric_term(name) for name, (title, *_) in _NUMBERS.items()})
 
 
 def view(state: dict[str, str]) -> Viewable:

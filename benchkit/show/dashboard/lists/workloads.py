@@ -170,7 +170,7 @@ def _head(
     return [
         ui.page_head(name, state=state, good=good, lines=[f"category {category}"], figures=figures),
         *(ui.paragraph(text, kind="") for text in paragraphs),
-        tables.facts(_facts(runs, variant, attributes)),
+        ui.facts(_facts(runs, variant, attributes)),
     ]
 
 
@@ -224,7 +224,7 @@ def _measured(name: str, runs: pd.DataFrame, metric: str) -> list[Viewable]:
         "the runs of a row have the same workload, source, scale, machine, cluster and capture, "
         "and are therefore comparable"
     )
-    return [*content, tables.glossary({**NOISE_TERMS, "where": where})]
+    return [*content, ui.glossary({**NOISE_TERMS, "where": where})]
 
 
 def _set_cells(row: Mapping[str, Any], metric: str) -> list[str]:
@@ -464,7 +464,7 @@ def _body(values: Mapping[str, str]) -> list[Viewable]:
     return [
         head,
         tables.html_table(_TITLES, [_cells(row, metric, nightly) for row in shown], tight=True),
-        tables.glossary(terms),
+        ui.glossary(terms),
     ]
 
 

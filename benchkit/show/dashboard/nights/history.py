@@ -246,7 +246,7 @@ def _body(
         *content,
         small,
         *_runs(history, series, metric),
-        tables.glossary(metric_terms([metric, *others]), "What the metrics mean"),
+        ui.glossary(metric_terms([metric, *others]), "What the metrics mean"),
         ui.link_list(links),
     ]
 
@@ -262,7 +262,7 @@ def _regression(regression: Regression) -> pn.Column:
     }
     return ui.column(
         ui.paragraph(f"▲ {regression.title}", kind="bad"),
-        tables.facts({name: value for name, value in rows.items() if value}),
+        ui.facts({name: value for name, value in rows.items() if value}),
     )
 
 

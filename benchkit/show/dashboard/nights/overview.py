@@ -139,7 +139,7 @@ def _body(values: Mapping[str, str]) -> list[Viewable]:
         ui.page_head(f"Night of {_minute(night_name(history.times[-1]))} UTC", lines=lines),
         ui.link_line("Over time", {address("regressions", days="30"): _last_month()}),
         table,
-        tables.glossary({**_TERMS, value: metric_term(metric)}),
+        ui.glossary({**_TERMS, value: metric_term(metric)}),
     ]
 
 

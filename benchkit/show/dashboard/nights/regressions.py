@@ -95,7 +95,7 @@ def _body(values: Mapping[str, str]) -> list[Viewable]:
         tables.html_table(titles, rows, empty="No regressions."),
         ui.heading("Improvements"),
         tables.html_table(better_titles, better, empty="No improvements."),
-        tables.glossary(_TERMS),
+        ui.glossary(_TERMS),
     ]
 
 

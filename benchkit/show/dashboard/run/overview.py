@@ -55,7 +55,7 @@ def conclusion(window: Window) -> list[Viewable]:
             ui.figure(strip),
             ui.paragraph(HOW_COMPUTED),
             _causes(diagnosis.limits),
-            tables.glossary({**BOUNDS, **CAUSES}),
+            ui.glossary({**BOUNDS, **CAUSES}),
         ]
     return content
 
@@ -137,7 +137,7 @@ def _below_memory(window: Window, baseline: pd.DataFrame | None) -> pn.Column:
         [
             ui.heading("Is that usual?", below),
             tables.table(baseline, "metric", sortable=False),
-            tables.glossary(metric_terms(window.run.metrics), "What the metrics mean"),
+            ui.glossary(metric_terms(window.run.metrics), "What the metrics mean"),
         ]
     )
     return content

@@ -136,7 +136,7 @@ def details(run: Run, files: Sequence[Path] = ()) -> pn.Column:
     attrs = run.tree.attrs
     content = [
         ui.heading("What was measured"),
-        tables.facts(metadata_table(run).to_dict()),
+        ui.facts(metadata_table(run).to_dict()),
         *_downloads(files),
     ]
     if attrs.get("source"):
