@@ -25,7 +25,7 @@ sys.path[:0] = [str(HERE.parent)]
 import numpy as np  # noqa: E402
 from validation.graph_runs import MadeTask, graph_run  # noqa: E402
 
-from benchkit.analysis.insight.critical_path import critical_path  # noqa: E402
+from benchkit.analysis.insight.blame import critical_path  # noqa: E402
 from benchkit.analysis.insight.limits import run_limits  # noqa: E402
 from benchkit.analysis.insight.replay import replay  # noqa: E402
 from benchkit.analysis.insight.whatif import WhatIf  # noqa: E402

@@ -19,7 +19,7 @@ from benchkit.measure.errors import InvalidSelectionError
 from benchkit.measure.expression import matcher
 from benchkit.measure.secrets.redaction import redact, redact_text
 from benchkit.measure.workloads import Workload
-from benchkit.show.event_text import format_event
+from benchkit.show.plots.thread_activity import format_event
 from benchkit.store.filters import (
     Selection,
     matching,

@@ -1,6 +1,6 @@
 import pytest
 
-from benchkit.show.event_text import format_event
+from benchkit.show.plots.thread_activity import format_event
 
 
 @pytest.mark.parametrize(

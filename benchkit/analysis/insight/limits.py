@@ -10,8 +10,7 @@ import pandas as pd
 import xarray as xr
 from numpy.typing import ArrayLike
 
-from benchkit.analysis.insight.blame import CAUSES, blame_walk, most_threads
-from benchkit.analysis.insight.critical_path import critical_path
+from benchkit.analysis.insight.blame import CAUSES, blame_walk, critical_path, most_threads
 from benchkit.errors import NotRecorded
 from benchkit.formatting import format_quantity
 from benchkit.store.run import Run

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from dask.utils import parse_timedelta
 
-from benchkit.analysis.insight.critical_path import largest_dependency
+from benchkit.analysis.insight.blame import largest_dependency
 from benchkit.analysis.insight.replay import ReplayInput, most_tasks, root_tasks
 from benchkit.store.run import Run
 from benchkit.store.task_graph import TaskGraph, event_actions

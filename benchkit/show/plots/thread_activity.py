@@ -5,6 +5,8 @@ Input: a run; output: a Bokeh figure.
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -27,8 +29,7 @@ from bokeh.plotting import figure
 from benchkit.analysis.insight.limits import Limits, run_limits
 from benchkit.analysis.run.timeline import TaskTimeline
 from benchkit.errors import NotRecorded
-from benchkit.formatting import GIB, format_seconds
-from benchkit.show.event_text import format_event
+from benchkit.formatting import GIB, format_bytes, format_seconds
 from benchkit.show.plots.base import (
     INK,
     add_glyph,
@@ -45,8 +46,48 @@ from benchkit.show.theme import ACTIVITY_COLOURS, CAUSE_COLOURS
 from benchkit.store.run import Run, worker_names
 
 __all__ = [
-    "BusyThreads", "busy_threads", "limits_over_time", "mark_events", "whole_time", "window_strip",
-]  # fmt: skip
+    "BusyThreads",
+    "busy_threads",
+    "format_event",
+    "limits_over_time",
+    "mark_events",
+    "whole_time",
+    "window_strip",
+]
+
+
+def format_event(message: str) -> str:
+    """Return the readable text of an event that is stored as JSON.
+
+    Examples
+    --------
+    >>> format_event('{"n_lost": 1, "expected": false}'), format_event('{"rss": 1035849728}')
+    ('1 lost, not expected', '988 MiB in use')
+    """
+    try:
+        fields = json.loads(message)
+    except (ValueError, RecursionError):  # deeply nested JSON
+        return message
+    if not isinstance(fields, dict):
+        return message
+    if fields.keys() == {"status", "before"}:
+        return f"from {fields['before']} to {fields['status']}"
+    return ", ".join(_field_text(name, value) for name, value in fields.items())
+
+
+def _field_text(name: str, value: Any) -> str:
+    """Return one field of an event as text: counts, sizes and boolean values."""
+    words = name.replace("_", " ")
+    if isinstance(value, bool):
+        return words if value else f"not {words}"
+    if name == "rss" and isinstance(value, int | float):
+        return f"{format_bytes(value)} in use"
+    if name.startswith("n_"):
+        return f"{value} {words[2:]}"
+    if isinstance(value, Mapping | list):
+        return f"{words} {json.dumps(value)}"
+    return f"{words} {value}"
+
 
 #: Cause -> legend, short enough for the width of the legends of other figures over time.
 CAUSE_LABELS = {

@@ -7,8 +7,8 @@ import time
 import numpy as np
 import pytest
 
-from benchkit.analysis.insight import critical_path as module
-from benchkit.analysis.insight.critical_path import critical_path, finish_times, largest_dependency
+from benchkit.analysis.insight import blame as module
+from benchkit.analysis.insight.blame import critical_path, finish_times, largest_dependency
 
 
 def graph(*dependencies):

@@ -33,11 +33,11 @@ from benchkit.show.dashboard.state.cache import load_run, open_store
 from benchkit.show.dashboard.state.time_window import NO_TIMES, Window
 from benchkit.show.dashboard.state.url import Debounced, address, history_address
 from benchkit.show.dashboard.web.template import TABS_STYLES
-from benchkit.show.event_text import format_event
 from benchkit.show.grafana import grafana_link
 from benchkit.show.plots.base import has
 from benchkit.show.plots.run_metrics import scheduler_load, worker_load
 from benchkit.show.plots.task_stream import TaskStream, task_stream
+from benchkit.show.plots.thread_activity import format_event
 from benchkit.show.run_summary import KEY_FIGURES, metadata_table
 from benchkit.store.run import Run, worker_names
 from benchkit.store.schema import METRICS
