@@ -153,7 +153,7 @@ def compare(
         warnings=(
             *warnings,
             *limits,
-            *_warnings(baseline, sets, null, name=names[0], null_name=NULL_ARM, blocked=blocked),
+            *_warnings(baseline, sets, null, name=names[0], blocked=blocked),
         ),
         level=level,
         same=same,
@@ -170,7 +170,7 @@ def _why_no_rows(
     measured = set(baseline["workload"])
     if not any(measured & set(runs["workload"]) for runs in sets.values()):
         return f"{arms} have no workload in common"
-    reasons = _warnings(baseline, sets, null, name=name, null_name=NULL_ARM, blocked=True)
+    reasons = _warnings(baseline, sets, null, name=name, blocked=True)
     failed = [text for text in reasons if " left out: " in text]
     return "; ".join([f"{arms} have no workload in common that ended ok", *failed])
 
@@ -522,11 +522,10 @@ def _warnings(
     null: pd.DataFrame | None,
     *,
     name: str,
-    null_name: str,
     blocked: bool,
 ) -> list[str]:
     """Return warnings about the runs of a comparison."""
-    nulls = {} if null is None else {null_name: null}
+    nulls = {} if null is None else {NULL_ARM: null}
     warnings = []
     for arm, runs in {name: baseline, **sets, **nulls}.items():
         if runs.empty:

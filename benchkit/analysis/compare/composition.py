@@ -88,12 +88,12 @@ class GroupChange(NamedTuple):
     baseline: float  # baseline, contender_value: Values of the arms
     contender_value: float
     ratio: float  # Of contender to baseline, with its interval `low` to `high`
-    low: float
-    high: float
-    p: float  # p, q: NaN if it was not tested
-    q: float
-    exact: bool  # Whether the value is the same in all runs of an arm
-    verdict: str  # "more", "less", "same" or "undecided"
+    low: float = np.nan
+    high: float = np.nan
+    p: float = np.nan  # p, q: NaN if it was not tested
+    q: float = np.nan
+    exact: bool = False  # Whether the value is the same in all runs of an arm
+    verdict: str = "undecided"  # Or "more", "less" or "same"
 
 
 @dataclass(frozen=True)
@@ -158,26 +158,10 @@ class GroupCells:
         distance = np.abs(change - np.nanmedian(change)) + 1e-6 * np.abs(change)
         return dict(zip(members.tolist(), distance.tolist(), strict=True))
 
-    def row(
-        self,
-        group: str,
-        metric: str,
-        baseline: float,
-        contender_value: float,
-        ratio: float,
-        *,
-        low: float = np.nan,
-        high: float = np.nan,
-        p: float = np.nan,
-        q: float = np.nan,
-        exact: bool = False,
-        verdict: str = "undecided",
-    ) -> GroupChange:
-        """Return the row of the table about a group."""
-        return GroupChange(
-            self.about.contender, self.about.workload, group, metric, UNITS[metric],
-            baseline, contender_value, ratio, low, high, p, q, exact, verdict,
-        )  # fmt: skip
+    def row(self, group: str, metric: str, *values: float, **more: Any) -> GroupChange:
+        """Return the row of the table about a group: values of both arms, their ratio, and more."""
+        about = (self.about.contender, self.about.workload, group, metric, UNITS[metric])
+        return GroupChange(*about, *values, **more)
 
 
 def amounts(cell: GroupCells) -> list[tuple[str, str, dict[str, Array]]]:
