@@ -14,9 +14,10 @@ PLANTED = """
 from distributed.scheduler import SchedulerState
 SchedulerState.worker_objective = lambda self, ts, ws: (-len(ws.processing), -ws.nbytes)
 """
+#: Imports the package at the start of Python. Debian's Python has a `sitecustomize` of its own.
 FILES = """
 [tool.hatch.build.targets.wheel.force-include]
-"sitecustomize.py" = "sitecustomize.py"
+"naplib.pth" = "naplib.pth"
 """
 N_COMMITS, SLOW = 6, 4
 TREE = "graph.tree[n=256,seconds=0.05,workers=4]"
@@ -131,8 +132,9 @@ def test_bisect_virtual_finds_a_planted_regression(tmp_path):
     shas = []
     for number in range(N_COMMITS):
         (package / "pyproject.toml").write_text(PROJECT + FILES)
-        (package / "naplib" / "__init__.py").write_text(f"COMMIT = {number}\n")
-        (package / "sitecustomize.py").write_text(PLANTED if number >= SLOW else "")
+        code = f"COMMIT = {number}\n" + (PLANTED if number >= SLOW else "")
+        (package / "naplib" / "__init__.py").write_text(code)
+        (package / "naplib.pth").write_text("import naplib\n")
         git(package, "add", ".")
         git(package, "commit", "-qm", f"commit {number}")
         log = subprocess.run(
