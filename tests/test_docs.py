@@ -170,6 +170,10 @@ def steps(page):
 RUN = [page for page in PAGES if any(not FILE.match(body) for _, body in steps(page))]
 
 
+#: No page: reports are tested elsewhere.
+SHORTER = {"ab": ("--no-report",), "nightly": ("--no-report",)}
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("page", RUN)
@@ -196,7 +200,8 @@ def test_code_of_page_runs(page, tmp_path):
                 if command == "cd":
                     folder = folder / words[0]
                 else:
-                    run("-m", {"benchkit": "benchkit", "pytest": "pytest"}[command], *words)
+                    run("-m", {"benchkit": "benchkit", "pytest": "pytest"}[command], *words,
+                        *SHORTER.get(words[0], ()))  # fmt: skip
 
 
 @pytest.mark.slow

@@ -28,7 +28,6 @@ def project(tmp_path_factory):
             folder / "project",
             mark,
             a=cluster,
-            b=cluster,
             options={**cluster, "nthreads": 3},
             wrong={**cluster, "threads": 3},
             no_workers={**cluster, "address": no_workers, "timeout": f"{WAIT_S} s"},
@@ -48,10 +47,6 @@ def test_gateway_run_measures_all_workers(project):
 
 def test_gateway_run_passes_options_of_the_gateway(project):
     project.assert_run_uses("options", n_workers=2, memory=2 * WORKER_MEMORY, threads=6)
-
-
-def test_gateway_ab_ends_with_verdict(project):
-    project.assert_ab_has_verdict("a", "b", "--no-null", "--no-report", n_workers=2)
 
 
 @pytest.mark.parametrize(
