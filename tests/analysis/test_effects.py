@@ -64,6 +64,18 @@ def test_compare_of_swapped_arms_inverts_ratio(rng):
     np.testing.assert_allclose(there.p, back.p)
 
 
+@pytest.mark.parametrize("blocked", [False, True])
+def test_compare_factor_of_an_arm_moves_intervals_only(rng, blocked):
+    a, null, b = lognormal(rng, (3, 40, 5))
+
+    found = compare(a, b, null=null, blocked=blocked)
+    moved = compare(a, 1.1 * b, null=null, blocked=blocked)
+
+    for name in ("ratio", "low", "high"):
+        np.testing.assert_allclose(getattr(moved, name), 1.1 * getattr(found, name))
+    np.testing.assert_allclose(moved.se, found.se)
+
+
 def test_compare_is_independent_of_unit(rng):
     a, b = lognormal(rng, (40, 5)), lognormal(rng, (40, 5))
     unit = 10 ** rng.uniform(-6, 12, (40, 1))
