@@ -42,7 +42,9 @@ async def visit(
     """
     sizes = [] if sizes is None else sizes
     began = time.perf_counter()
-    response = await AsyncHTTPClient().fetch(f"{site}?{query}", request_timeout=timeout_s)
+    # Tornado's own limits are 20 s, also for the opening of a websocket.
+    limits = {"connect_timeout": timeout_s, "request_timeout": timeout_s}
+    response = await AsyncHTTPClient().fetch(f"{site}?{query}", **limits)
     page_s = time.perf_counter() - began
     match = re.search(rb'"token":"([^"]+)"', response.body)
     assert match, "page without a session token"
@@ -50,6 +52,7 @@ async def visit(
     request = HTTPRequest(
         f"{site.replace('http', 'ws', 1)}ws",
         headers={"Sec-WebSocket-Protocol": f"bokeh, {token}", "Origin": site.rstrip("/")},
+        **limits,
     )
     connection = await websocket_connect(
         request, subprotocols=["bokeh", token], max_message_size=2**28
