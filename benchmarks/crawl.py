@@ -22,7 +22,7 @@ sys.path[:0] = [str(HERE.parent)]
 from playwright.sync_api import Error, Page, sync_playwright  # noqa: E402
 
 from benchkit.show.site import build_site  # noqa: E402
-from validation.dashboard_server import READY, served  # noqa: E402
+from validation.dashboard_server import READY, running_dashboard  # noqa: E402
 from validation.hostile_store import PAYLOADS, hostile_store  # noqa: E402
 
 VIEWS = ("runs", "workloads", "environments", "history", "compare", "run", "live", "regressions")
@@ -116,7 +116,7 @@ def main() -> int:
         store = hostile_store(Path(temporary))
         print(f"{len(store.runs())} runs, {len(PAYLOADS)} payloads", flush=True)
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-        with served(store.path) as address:
+        with running_dashboard(store.path) as (address, _):
             crawl = Crawl(browser.new_page(), address.split("?")[0].rstrip("/"))
             crawl.assert_sees_script()
             crawl.follow([address], given.pages, READY)

@@ -1,4 +1,4 @@
-"""Serve the dashboard during a test, and build runs for it to show."""
+"""Serve the dashboard, look at its pages in a browser, and build runs for it to show."""
 
 from __future__ import annotations
 
@@ -35,18 +35,6 @@ def running_dashboard(store, *options, port=0) -> Iterator[tuple[str, psutil.Pro
     finally:
         server.terminate()
         server.wait(20)
-
-
-@contextmanager
-def served(store, *options, port=0, page=None) -> Iterator[str]:
-    """Serve the dashboard of a store; yield its URL.
-
-    Leave `page` before the server ends: the page may still be loading its styles.
-    """
-    with running_dashboard(store, *options, port=port) as (url, _):
-        yield url
-        if page is not None:
-            page.goto("about:blank")
 
 
 def with_record(tree, **fields):

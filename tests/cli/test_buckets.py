@@ -12,10 +12,11 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from helpers.dashboards import served
 
 from benchkit.cli.main import benchkit as main
 from benchkit.store.store import Store
-from validation.dashboard_server import open_page, sees, served
+from validation.dashboard_server import open_page, sees
 
 WORKLOADS = """import time
 from benchkit import workload

@@ -19,21 +19,23 @@ __all__ = ["CommandServer", "import_commands"]
 
 
 class CommandServer:
-    """A process that forks itself for each command."""
+    """A process that forks itself for each command, with further modules that it has imported."""
 
-    def __init__(self) -> None:
+    #: Processor time in s of the commands that have ended, with what they started.
+    cpu_s = 0.0
+
+    def __init__(self, *modules: str) -> None:
+        self._modules = modules
         self._lock = threading.Lock()
         self._process: subprocess.Popen[str] | None = None
-        #: Processor time in s of the commands that have ended, with what they started.
-        self.cpu_s = 0.0
 
     def start(self, words: list[str], folder: str, variables: dict[str, str], output: str) -> int:
         """Start `python -m` with arguments; return the id of the process."""
         with self._lock:
             if self._process is None or self._process.poll() is not None:
                 self._process = subprocess.Popen(
-                    [sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                    text=True, start_new_session=True,
+                    [sys.executable, __file__, *self._modules], text=True,
+                    stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True,
                 )  # fmt: skip
             return int(self._ask(words=words, folder=folder, env=variables, output=output)["pid"])
 
@@ -41,7 +43,7 @@ class CommandServer:
         """Return the exit code of a command; None if it still runs after the time."""
         with self._lock:
             answer = self._ask(wait=pid, timeout_s=timeout_s)
-        self.cpu_s += answer["cpu_s"]
+        CommandServer.cpu_s += answer["cpu_s"]
         code: int | None = answer["code"]
         return code
 
@@ -130,9 +132,12 @@ def _become(request: dict[str, Any]) -> None:
 def main() -> None:
     """Serve until stdin ends, or run a command in a fork."""
     import gc
+    import importlib
     import runpy
 
     import_commands()
+    for name in sys.argv[1:]:
+        importlib.import_module(name)
     gc.freeze()
     request = _serve()
     if request is not None:

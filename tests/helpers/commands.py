@@ -27,18 +27,23 @@ _SERVER = CommandServer()
 
 
 def run_benchkit(
-    words: Sequence[str | Path], folder: Path, *, timeout_s: float = MAX_S, **variables: str
+    words: Sequence[str | Path],
+    folder: Path,
+    *,
+    timeout_s: float = MAX_S,
+    server: CommandServer = _SERVER,
+    **variables: str,
 ) -> subprocess.CompletedProcess[str]:
     """Run a command of benchkit in a folder, in a process that need not import it first."""
     if not hasattr(os, "fork"):
         return run_python(["-m", "benchkit", *words], folder, timeout_s=timeout_s, **variables)
     command = ["benchkit", *map(str, words)]
     with tempfile.TemporaryDirectory() as output:
-        pid = _SERVER.start(command, str(folder), _environment(variables), output)
-        code = _SERVER.wait(pid, timeout_s)
+        pid = server.start(command, str(folder), _environment(variables), output)
+        code = server.wait(pid, timeout_s)
         if is_late := code is None:
             _abort(pid)
-            code = _SERVER.wait(pid, timeout_s)
+            code = server.wait(pid, timeout_s)
         out, error = (Path(output, name).read_text("utf-8") for name in ("stdout", "stderr"))
     if is_late or code is None:
         _fail(pid, command, timeout_s, out, error)

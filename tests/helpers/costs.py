@@ -33,8 +33,8 @@ sys.addaudithook(_count_processes)
 
 def _now() -> list[float]:
     own, others = map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-    commands = sys.modules.get("helpers.commands")
-    forked = commands._SERVER.cpu_s if commands else 0.0
+    servers = sys.modules.get("helpers.command_server")
+    forked = servers.CommandServer.cpu_s if servers else 0.0
     return [
         own.ru_utime + own.ru_stime, others.ru_utime + others.ru_stime + forked, _started,
         time.perf_counter(),

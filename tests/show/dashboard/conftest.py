@@ -5,12 +5,10 @@ from __future__ import annotations
 import shutil
 
 import pytest
+from helpers.dashboards import served
 from helpers.running_experiment import in_progress
 
 from benchkit.store.store import Store
-from validation.dashboard_server import (
-    served,
-)
 from validation.history_data import fill
 
 

@@ -6,10 +6,11 @@ import re
 
 import pandas as pd
 import pytest
+from helpers.dashboards import served
 from playwright.sync_api import expect
 
 from benchkit.store.build.run_from_recording import run_from_recording
-from validation.dashboard_server import READY, open_page, sees, served
+from validation.dashboard_server import READY, open_page, sees
 from validation.history_data import SLOWER, fill
 from validation.synthetic_recordings import record, segment, stacks
 

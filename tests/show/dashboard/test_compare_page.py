@@ -7,6 +7,7 @@ import re
 import pandas as pd
 import panel as pn
 import pytest
+from helpers.dashboards import served
 from playwright.sync_api import expect
 
 from benchkit.analysis.compare.explain import CauseChanges
@@ -17,15 +18,7 @@ from benchkit.show.dashboard.compare import EXAMPLES
 from benchkit.show.dashboard.components.ui import guard
 from benchkit.store.filters import parse_selection
 from benchkit.store.store import Store
-from validation.dashboard_server import (
-    READY,
-    open_page,
-    sees,
-    served,
-    text_of,
-    wait_for_plots,
-    with_record,
-)
+from validation.dashboard_server import READY, open_page, sees, text_of, wait_for_plots, with_record
 
 #: JavaScript that returns the y position of the first row of each figure with rows, in pixels.
 PLACES = """() => [...Bokeh.documents[0]._all_models.values()]

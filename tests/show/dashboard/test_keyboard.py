@@ -6,10 +6,12 @@ import re
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
+from helpers.dashboards import served
 from playwright.sync_api import expect
 
-from validation.dashboard_server import READY, open_page, served
-from validation.history_data import SLOWER, fill
+from benchkit.store.store import Store
+from validation.dashboard_server import READY, open_page
+from validation.history_data import SLOWER
 
 #: JavaScript that returns the element with the focus, also inside a shadow root.
 FOCUSED = """(() => {
@@ -30,8 +32,8 @@ NO_STORAGE = """Object.defineProperty(window, "localStorage", {
 
 
 @pytest.fixture(scope="module")
-def store(tmp_path_factory, a_run):
-    return fill(tmp_path_factory.mktemp("keys") / "store", a_run, n_nights=12)
+def store(twelve_nights):
+    return Store(twelve_nights)
 
 
 @pytest.fixture(scope="module")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from helpers.dashboards import served
 from helpers.running_experiment import EXPERIMENT as RUNNING
 from helpers.running_experiment import arm_run
 from playwright.sync_api import expect
@@ -14,13 +15,7 @@ from playwright.sync_api import expect
 from benchkit.experiment.run.status import Status
 from benchkit.show.dashboard import live
 from benchkit.store.store import Store
-from validation.dashboard_server import (
-    HOSTILE,
-    open_page,
-    sees,
-    served,
-    with_record,
-)
+from validation.dashboard_server import HOSTILE, open_page, sees, with_record
 
 EXPERIMENT = "01a20f7d-3ece-729d-98cf-2e770a0e00d3"
 

@@ -9,16 +9,12 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 import pytest
+from helpers.dashboards import served
 from playwright.sync_api import expect
 from tornado.web import decode_signed_value
 
 from benchkit.store.store import Store
-from validation.dashboard_server import (
-    READY,
-    open_page,
-    sees,
-    served,
-)
+from validation.dashboard_server import READY, open_page, sees
 
 KEY, SECRET = "a-key", "a-secret"
 ADA = "ada@example.org"

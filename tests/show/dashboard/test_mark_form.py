@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import panel as pn
 import pytest
+from helpers.dashboards import served
 
 from benchkit.analysis.regression.history import SERIES_FIELDS
 from benchkit.show.dashboard.components import mark_form
 from benchkit.show.dashboard.state import cache, nights
 from benchkit.store.run import Run
 from benchkit.store.store import Store
-from validation.dashboard_server import (
-    HOSTILE,
-    open_page,
-    sees,
-    served,
-)
+from validation.dashboard_server import HOSTILE, open_page, sees
 from validation.history_data import SLOWER
 
 

@@ -8,6 +8,7 @@ from urllib.parse import parse_qs, urlsplit
 import numpy as np
 import pandas as pd
 import pytest
+from helpers.dashboards import served
 from playwright.sync_api import expect
 
 from benchkit.analysis.regression.history import build_history
@@ -16,7 +17,7 @@ from benchkit.formatting import MISSING
 from benchkit.show.dashboard.nights import history, overview
 from benchkit.show.dashboard.nights.parts import series_sparkline
 from benchkit.show.dashboard.state import cache, nights
-from validation.dashboard_server import HOSTILE, READY, served, text_of
+from validation.dashboard_server import HOSTILE, READY, text_of
 from validation.history_data import FAILING, FASTER, SLOWER, fill
 
 #: JavaScript that returns the position of a run in a history: its kind, and its index from the end.

@@ -7,13 +7,14 @@ import os
 import ssl
 
 import pytest
+from helpers.dashboards import served
 from helpers.event_loops import run_in_thread
 from helpers.nginx import free_port, nginx, program
 from tornado.httpclient import HTTPClientError, HTTPRequest
 from tornado.websocket import websocket_connect
 
 from benchkit.store.store import Store
-from validation.dashboard_server import READY, brush, sees, served
+from validation.dashboard_server import READY, brush, sees
 
 HOST = "bench.example.org"
 

@@ -10,6 +10,7 @@ from urllib.parse import parse_qsl, quote
 
 import panel as pn
 import pytest
+from helpers.dashboards import served
 from helpers.running_experiment import EXPERIMENT
 from playwright.sync_api import expect
 
@@ -27,7 +28,6 @@ from validation.dashboard_server import (
     many_tasks,
     open_page,
     sees,
-    served,
     text_of,
     wait_for_plots,
     zoom,

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from urllib.parse import urlsplit
 
 import pytest
+from helpers.dashboards import served
 from helpers.event_loops import run_in_thread
 from tornado.httpclient import HTTPClientError, HTTPRequest
 from tornado.httputil import HTTPHeaders
@@ -15,7 +16,6 @@ from tornado.websocket import websocket_connect
 
 from benchkit.show.dashboard.web.security import SecurityHeaders, host_of, own_names
 from benchkit.store.store import Store
-from validation.dashboard_server import served
 
 
 @pytest.mark.parametrize(

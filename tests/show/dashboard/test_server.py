@@ -11,13 +11,16 @@ from pathlib import Path
 
 import psutil
 import pytest
+from click.testing import CliRunner
+from helpers.commands import run_benchkit
+from helpers.dashboards import SERVER
 from helpers.event_loops import run_in_thread
 
 from benchkit.cli.main import benchkit as command
 from benchkit.errors import UsageError
 from benchkit.show.dashboard.server import _bind, account_filter
 from benchkit.store.store import Store
-from validation.dashboard_server import open_page, sees, served
+from validation.dashboard_server import open_page, running_dashboard, sees
 
 BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
 
@@ -69,13 +72,7 @@ def test_visits_at_once_cost_as_much_as_in_turn(tmp_path, a_run):
     store = Store(tmp_path / "store")
     query = f"view=run&id={store.add(a_run)}"
 
-    with served(store.path) as site:
-        (process,) = (
-            child
-            for child in psutil.Process().children()
-            # An ended child of an earlier test has no command line.
-            if child.status() != psutil.STATUS_ZOMBIE and str(store.path) in child.cmdline()
-        )
+    with running_dashboard(store.path) as (site, process):
 
         async def cpu_s(n_at_once):
             """Return the CPU seconds of the server for five visits."""
@@ -98,12 +95,7 @@ def test_visits_at_once_cost_as_much_as_in_turn(tmp_path, a_run):
 
 
 def test_missing_store_is_one_line_error(tmp_path):
-    done = subprocess.run(
-        [sys.executable, "-m", "benchkit", "dashboard", "--store", str(tmp_path / "none")],
-        capture_output=True,
-        text=True,
-        timeout=280,
-    )
+    done = run_benchkit(["dashboard", "--store", tmp_path / "none"], tmp_path)
 
     assert done.returncode == 2
     assert len(done.stderr.strip().splitlines()) == 1
@@ -120,10 +112,6 @@ def test_missing_store_is_one_line_error(tmp_path):
     ],
 )
 def test_invalid_options_are_rejected(tmp_path, a_run, options, message):
-    from click.testing import CliRunner
-
-    from benchkit.cli.main import benchkit as command
-
     Store(tmp_path / "s").add(a_run)
     done = CliRunner().invoke(command, ["dashboard", "--store", str(tmp_path / "s"), *options])
 
@@ -177,8 +165,6 @@ def test_account_filter_compares_verified_fields():
     ],
 )
 def test_unsafe_login_options_are_rejected(running_store, options, message):
-    from click.testing import CliRunner
-
     done = CliRunner().invoke(command, ["dashboard", "--store", str(running_store.path), *options])
 
     assert done.exit_code == 2
@@ -194,13 +180,10 @@ def test_unsafe_login_options_are_rejected(running_store, options, message):
         (["--cookie-secret", "c", "--oauth-expiry-days", "soon"], "invalid float value: 'soon'"),
     ],
 )
-def test_panel_rejects_its_login_options_in_one_line(running_store, options, message):
-    command = [sys.executable, "-m", "benchkit", "dashboard", "--store", str(running_store.path)]
+def test_panel_rejects_its_login_options_in_one_line(running_store, tmp_path, options, message):
+    command = ["dashboard", "--store", running_store.path, "--port", "0"]
 
-    done = subprocess.run(
-        [*command, "--port", "0", "--oauth-provider", "github", *options],
-        capture_output=True, text=True, timeout=280,
-    )  # fmt: skip
+    done = run_benchkit([*command, "--oauth-provider", "github", *options], tmp_path, server=SERVER)
 
     assert done.returncode == 2, done.stderr
     assert message in done.stderr

@@ -11,11 +11,12 @@ import pandas as pd
 import pytest
 import xarray as xr
 from axe_playwright_python.sync_playwright import Axe
+from helpers.dashboards import served
 from playwright.sync_api import expect
 
 from benchkit.analysis.run.noise import run_noise
 from benchkit.measure.run_ids import derived_id, new_id
-from validation.dashboard_server import HOSTILE, READY, served, with_record
+from validation.dashboard_server import HOSTILE, READY, with_record
 from validation.history_data import FAILING, NEW, SLOWER, fill
 
 NIGHTS = 30
@@ -205,10 +206,10 @@ def test_views_pass_axe_with_hostile_text(browser, site, store, artifacts):
         page.wait_for_timeout(200)
         assert page.evaluate("window.hacked") is None, address
         view = f"{number:02d}-{'-'.join(re.findall(r'(?:view|tab)=([a-z]+)', address))}"
+        page.screenshot(path=artifacts / f"view-{view}.png", full_page=True)
         # The dark theme changes only colours, so check only the contrast.
         for theme, options in (("light", {}), ("dark", {"runOnly": ["color-contrast"]})):
             page.emulate_media(color_scheme=theme)
-            page.screenshot(path=artifacts / f"view-{view}-{theme}.png", full_page=True)
             for violation in axe(page, **options):
                 if (
                     violation["impact"] in ("serious", "critical")
