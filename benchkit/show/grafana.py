@@ -18,16 +18,6 @@ from benchkit.measure.settings import setting
 from benchkit.store.run import Run
 from benchkit.text import escape
 
-__all__ = [
-    "ANNOTATION_TAG",
-    "LINK_VARIABLE",
-    "annotation",
-    "check_template",
-    "chosen_template",
-    "grafana_board",
-    "grafana_link",
-]
-
 #: Tag of annotations that represent runs; the dashboard shows annotations with this tag.
 ANNOTATION_TAG = "benchkit"
 LINK_VARIABLE = "BENCHKIT_GRAFANA"

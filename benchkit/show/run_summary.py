@@ -25,8 +25,6 @@ from benchkit.store.schema import METRICS
 from benchkit.table import Table
 from benchkit.text import markdown_text
 
-__all__ = ["KEY_FIGURES", "memory_parts", "metadata_table", "run_heading", "task_group_table"]
-
 #: Metrics at the top of a page about a run -> label.
 KEY_FIGURES = {
     "duration": "wall time",

@@ -15,8 +15,6 @@ from markupsafe import Markup
 
 from benchkit.text import html_text, markdown_block, markdown_code, markdown_text
 
-__all__ = ["load_macros", "render_template"]
-
 
 @lru_cache(maxsize=1)
 def _environment() -> Environment:

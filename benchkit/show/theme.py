@@ -7,19 +7,6 @@ from __future__ import annotations
 
 import hashlib
 
-__all__ = [
-    "ACTIVITY_COLOURS",
-    "BETTER",
-    "CAUSE_COLOURS",
-    "MEMORY_COLOURS",
-    "OTHER",
-    "SERIES",
-    "UNCHANGED",
-    "WORSE",
-    "distinct_colours",
-    "group_colour",
-]
-
 #: Grey of activities and groups without a colour.
 OTHER = "#bbbbbb"
 #: Activity of a thread -> colour.

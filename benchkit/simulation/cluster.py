@@ -18,8 +18,6 @@ from benchkit.simulation.graph import StableText, Submission, VirtualGraph, chec
 from benchkit.simulation.model import ClusterShape, Model
 from benchkit.simulation.worker import VirtualWorker
 
-__all__ = ["SimulationError", "VirtualCluster", "new_scheduler", "run_to_end", "simulate_graph"]
-
 
 class SimulationError(RuntimeError):
     """A simulation cannot continue."""

@@ -23,8 +23,6 @@ from benchkit.simulation.graph import UnsupportedGraph, VirtualGraph
 from benchkit.simulation.model import ClusterShape, Model
 from benchkit.simulation.recording import open_recording, write_results
 
-__all__ = ["simulate_request"]
-
 
 def simulate_request(request: Mapping[str, Any]) -> Path:
     """Simulate a run."""

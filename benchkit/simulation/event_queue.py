@@ -9,8 +9,6 @@ from typing import Any, NamedTuple
 
 from benchkit.simulation.model import Model
 
-__all__ = ["EventLoop", "EventQueue", "HandlerCost", "MessageStream"]
-
 Callback = Callable[..., Any]
 
 

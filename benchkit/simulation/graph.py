@@ -8,15 +8,6 @@ from dataclasses import asdict, dataclass, field
 from graphlib import TopologicalSorter
 from typing import Any
 
-__all__ = [
-    "StableText",
-    "Submission",
-    "UnsupportedGraph",
-    "VirtualGraph",
-    "check_graph",
-    "stable_key",
-]
-
 
 class StableText(str):
     """Text whose hash is the same in all processes and releases of Python.

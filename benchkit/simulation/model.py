@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
-__all__ = ["ClusterShape", "Model"]
-
 _LOOPBACK = "LocalCluster with 4 to 10 workers of one thread on a 2-core machine, Dask 2026.8"
 _DASK = "source of distributed"
 _FIT = "benchkit simulate --fit"

@@ -26,8 +26,6 @@ from benchkit.measure.provenance import collect_provenance
 from benchkit.measure.recording import RecordingWriter
 from benchkit.simulation.cluster import FinishedTask, VirtualCluster
 
-__all__ = ["VIRTUAL_CLUSTER", "open_recording", "write_results"]
-
 #: Name of the cluster of a simulated run, in place of a class.
 VIRTUAL_CLUSTER = "benchkit.VirtualCluster"
 

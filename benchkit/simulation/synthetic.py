@@ -14,9 +14,6 @@ from typing import Any
 
 from benchkit.simulation.graph import VirtualGraph
 
-__all__ = ["SHAPES", "make_graph", "run_graph"]
-
-
 #: Largest number of tasks and dependencies of a graph; a million tasks take 6 GB and ten minutes.
 MAX_TASKS = 1_000_000
 MAX_DEPENDENCIES = 10_000_000

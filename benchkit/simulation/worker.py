@@ -12,8 +12,6 @@ from typing import Any
 from benchkit._compat.distributed_internals import EPOCH
 from benchkit.simulation.event_queue import EventLoop, HandlerCost, MessageStream
 
-__all__ = ["VirtualWorker"]
-
 
 class SpillingResults(OrderedDict[Any, Any]):
     """Keep the most recently used results in memory, up to a limit."""

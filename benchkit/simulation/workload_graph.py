@@ -14,8 +14,6 @@ from benchkit.simulation.cluster import new_scheduler, run_to_end
 from benchkit.simulation.graph import Submission, UnsupportedGraph, VirtualGraph
 from benchkit.simulation.model import ClusterShape
 
-__all__ = ["workload_graph"]
-
 
 def workload_graph(
     workload: str,

@@ -27,8 +27,6 @@ from benchkit.formatting import counted
 from benchkit.store.schema import METRICS
 from benchkit.store.selector import pair_workloads
 
-__all__ = ["DEFAULT_METRICS", "compare", "compare_experiment", "stack"]
-
 DEFAULT_METRICS = ("duration", "memory_mean", "memory_peak")
 NULL_ARM = "null"
 #: Smallest log likelihood ratio of a change with which a metric supports the others.

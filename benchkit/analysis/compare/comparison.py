@@ -20,8 +20,6 @@ from benchkit.table import Table
 from benchkit.text import html_text
 from benchkit.values import json_safe
 
-__all__ = ["Comparison", "text_row"]
-
 #: Largest number of causes in Markdown, before the table; a comment on GitHub has limited space.
 CAUSES_SHOWN = 20
 

@@ -19,8 +19,6 @@ from benchkit.analysis.compare.group_totals import GroupTotals, renamed_groups
 from benchkit.analysis.effects import Effects, adjust
 from benchkit.analysis.effects import compare as compare_arrays
 
-__all__ = ["SAME", "SHARES", "UNITS", "WHOLE_RUN", "GroupRuns", "compare_groups", "exact_change"]
-
 #: Smallest share of the thread-seconds with which a group is tested: the time of smaller groups is
 #: that of few samples of the clock.
 MIN_SHARE = 0.005

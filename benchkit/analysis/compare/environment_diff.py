@@ -15,8 +15,6 @@ from benchkit.formatting import MISSING, format_quantity
 from benchkit.store.schema import METRICS
 from benchkit.values import decode_json, flatten
 
-__all__ = ["differences", "package_rank"]
-
 #: Counts and bytes that are compared without statistics.
 _COUNTS = (
     "n_tasks",

@@ -25,17 +25,6 @@ from benchkit.errors import BenchkitError, NotEnoughRuns, NotRecorded
 from benchkit.formatting import counted, format_bytes, format_quantity, short_group, signed_parts
 from benchkit.store.run import Run
 
-__all__ = [
-    "GROUPS_READ",
-    "IDLE",
-    "UNEXPLAINED",
-    "CauseChanges",
-    "Explanation",
-    "cause_changes",
-    "explain",
-    "with_causes",
-]
-
 #: Groups of a run that `explain` reads, in addition to the root.
 GROUPS_READ = (
     "task_groups",

@@ -13,15 +13,6 @@ import xarray as xr
 
 from benchkit.formatting import format_quantity, short_group
 
-__all__ = [
-    "GroupTotals",
-    "changed_rows",
-    "describe_group_change",
-    "group_totals",
-    "renamed_groups",
-    "run_amounts",
-]
-
 #: Activities that overlap with the tasks of a thread, or in which no thread is busy.
 _NOT_BUSY = ("transfer", "seceded")
 

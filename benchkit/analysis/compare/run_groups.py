@@ -25,17 +25,6 @@ from benchkit.errors import BenchkitError
 from benchkit.formatting import package_path
 from benchkit.store.run import Run
 
-__all__ = [
-    "FrameSamples",
-    "Load",
-    "compare_run_groups",
-    "find_frame",
-    "frame_row",
-    "frame_samples",
-    "read_frames",
-    "with_composition",
-]
-
 #: A function is tested if a run has this many samples inside it, and as many outside, on average.
 MIN_SAMPLES = 5.0
 #: A function is named instead of its callers if its change is this share of the largest or more.

@@ -14,16 +14,6 @@ import xarray as xr
 from benchkit.store.run import Run
 from benchkit.store.task_graph import TaskGraph, event_actions
 
-__all__ = [
-    "CAUSES",
-    "blame_walk",
-    "critical_path",
-    "finish_times",
-    "largest_dependency",
-    "most_threads",
-    "paused_spans",
-]
-
 #: Tasks whose dependencies outside of the block are looked up at once; those inside of it are
 #: looped over. Chosen with a million tasks: others take up to twice as long.
 BLOCK = 256

@@ -20,8 +20,6 @@ from scipy import stats
 from benchkit.store.build.processes import increases
 from benchkit.store.run import Run
 
-__all__ = ["MAX_WAITS", "Contention", "is_new_heartbeat", "stretch_of_tasks"]
-
 #: A thread that computes in Python gives the GIL away after 5 ms (`sys.getswitchinterval`): then
 #: the timer of the worker's event loop is late by more than this.
 GIL_LAG_S = 0.0045

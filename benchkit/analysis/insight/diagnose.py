@@ -13,8 +13,6 @@ from benchkit.store.run import Run
 from benchkit.table import Table
 from benchkit.text import html_text
 
-__all__ = ["Diagnosis", "diagnose"]
-
 
 @dataclass(frozen=True, eq=False)
 class Diagnosis:

@@ -20,8 +20,6 @@ from benchkit.analysis.insight.whatif import Prediction, WhatIf
 from benchkit.errors import NotRecorded, UsageError
 from benchkit.store.run import Run
 
-__all__ = ["MIN_S", "MIN_SHARE", "RULES", "Case", "Finding", "rule"]
-
 #: Findings that cost less than this share of the duration, or less than these seconds, are not
 #: reported. A single collection of garbage, a late heartbeat and an import take 0.1 s each.
 MIN_SHARE, MIN_S = 0.03, 0.2

@@ -17,8 +17,6 @@ from benchkit.store.run import Run
 from benchkit.store.task_graph import event_actions
 from benchkit.table import Table
 
-__all__ = ["BOUNDS", "CAUSES_SHORT", "Limits", "run_limits", "seconds_covered"]
-
 #: Limits -> what would have to change to lower them.
 BOUNDS = {
     "compute": "thread-seconds of all tasks / number of threads",

@@ -15,14 +15,6 @@ from benchkit.store.build.processes import share_processes
 from benchkit.store.run import Run, worker_names
 from benchkit.table import Table
 
-__all__ = [
-    "MemoryPeaks",
-    "bytes_as_text",
-    "memory_difference",
-    "memory_growth",
-    "memory_peaks",
-]
-
 #: Fewest runs that show growth.
 MIN_RUNS = 4
 #: Confidence of the interval of a growth.

@@ -21,8 +21,6 @@ import numpy as np
 
 from benchkit.store.task_graph import TaskGraph
 
-__all__ = ["ReplayInput", "Schedule", "most_tasks", "replay", "root_tasks"]
-
 #: Number of different times between two tasks of a thread: a table that fits the processor's cache.
 N_HANDOFFS = 4096
 

@@ -14,8 +14,6 @@ from benchkit.analysis.insight.replay import ReplayInput, most_tasks, root_tasks
 from benchkit.store.run import Run
 from benchkit.store.task_graph import TaskGraph, event_actions
 
-__all__ = ["event_seconds", "replay_input", "spilling_share"]
-
 #: Dask's defaults since 2025.2, for runs without configuration.
 STEAL_INTERVAL_S, SATURATION, SPILLING_SHARE = 1.0, 1.1, 0.6
 

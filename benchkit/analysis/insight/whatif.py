@@ -17,8 +17,6 @@ from benchkit.store.run import Run
 from benchkit.store.task_graph import TaskGraph
 from benchkit.table import Table
 
-__all__ = ["Prediction", "WhatIf", "what_if"]
-
 
 @dataclass(frozen=True)
 class Prediction:

@@ -20,8 +20,6 @@ from benchkit.show.dashboard.nights import history, overview, regressions
 from benchkit.show.dashboard.run import page as run_page
 from benchkit.show.dashboard.web.template import page, style_widgets
 
-__all__ = ["VIEWS", "application"]
-
 VIEWS: dict[str, ModuleType] = {
     "overview": overview,
     "regressions": regressions,

@@ -51,8 +51,6 @@ from benchkit.store.schema import METRICS
 from benchkit.store.selector import pair_workloads, select_sets
 from benchkit.store.store import Store
 
-__all__ = ["TITLE", "view"]
-
 #: Largest number of parts in the table; there may be hundreds, and small parts are no cause.
 MAX_PARTS = 40
 _PART_TITLES = ("part", "difference", "interval", "baseline", "contender", "runs")

@@ -34,8 +34,6 @@ from benchkit.show.templates import render_template
 from benchkit.store.run import Run
 from benchkit.text import escape
 
-__all__ = ["RunPanel"]
-
 #: Height of the toolbar above a figure, in pixels.
 TOOLBAR_HEIGHT = 10
 #: Height of a figure that sets none, in pixels.

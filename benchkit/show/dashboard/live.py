@@ -32,8 +32,6 @@ from benchkit.show.dashboard.state.url import address
 from benchkit.store.store import Store
 from benchkit.text import escape
 
-__all__ = ["FOLLOW_VARIABLE", "TITLE", "view"]
-
 TITLE = "Live"
 #: Environment variable with the experiment of `benchkit dashboard --follow`.
 FOLLOW_VARIABLE = "BENCHKIT_FOLLOW"

@@ -42,8 +42,6 @@ from benchkit.show.plots.transfers import transfer_difference
 from benchkit.show.theme import BETTER, UNCHANGED, WORSE
 from benchkit.store.run import Run
 
-__all__ = ["TITLE", "view"]
-
 #: Divisor of thread-seconds -> unit of the values, and factor from seconds to this unit.
 UNITS = {"": ("s", 1.0), "task": ("ms per task", 1e3), "GiB": ("s per GiB", 1.0)}
 _DIVISORS = {"of all threads": "", "for each task": "task", "for each GiB of results": "GiB"}

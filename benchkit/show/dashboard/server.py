@@ -26,8 +26,6 @@ from benchkit.show.dashboard.web.security import (
 )
 from benchkit.store.store import Store
 
-__all__ = ["account_filter", "serve"]
-
 #: Seconds between checks that the parent process is alive.
 PARENT_CHECK_S = 0.5
 #: Free ports that are tried.

@@ -19,8 +19,6 @@ from benchkit.show.templates import render_template
 from benchkit.store.schema import METRICS
 from benchkit.text import cut_markdown
 
-__all__ = ["LABEL", "Issue", "issue_body", "issue_title", "marker", "sync_issues"]
-
 #: Label of every issue that benchkit opens; issues without it are ignored.
 LABEL = "performance-regression"
 #: Maximum bytes of a body or comment: GitHub's limit is 65,536 characters, at least a byte each.

@@ -16,8 +16,6 @@ from benchkit.whole_file import write_whole
 if TYPE_CHECKING:
     import github
 
-__all__ = ["FileTracker", "TrackerError", "GitHubTracker", "tracker_for"]
-
 T = TypeVar("T")
 #: Environment variables of the token, of ``owner/name`` and of the URL of the API.
 TOKEN, REPOSITORY, API = "GITHUB_TOKEN", "GITHUB_REPOSITORY", "GITHUB_API_URL"

@@ -19,8 +19,6 @@ from benchkit.measure.secrets import remember_secrets
 from benchkit.text import chat_text
 from benchkit.values import json_safe
 
-__all__ = ["Webhook", "WebhookError", "webhook_for"]
-
 #: Variables with the URL, which is a secret, or with the name of a file that contains it.
 URL, URL_FILE = "BENCHKIT_WEBHOOK", "BENCHKIT_WEBHOOK_FILE"
 #: Largest message of a chat in characters: services fold longer ones, or refuse 2,000.

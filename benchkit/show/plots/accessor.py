@@ -13,8 +13,6 @@ from benchkit.show.plots import flame, run_metrics, thread_activity, transfers
 from benchkit.show.plots.task_stream import task_stream as draw_tasks
 from benchkit.store.run import Run
 
-__all__ = ["RunPlots"]
-
 T = TypeVar("T")
 
 

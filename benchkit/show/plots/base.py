@@ -28,26 +28,6 @@ from benchkit.show.theme import OTHER
 from benchkit.store.run import Run
 from benchkit.store.schema import METRICS
 
-__all__ = [
-    "INK",
-    "add_colour_bar",
-    "add_glyph",
-    "add_limit",
-    "add_stack",
-    "empty_figure",
-    "has",
-    "load_bokeh",
-    "make_figure",
-    "metric_label",
-    "place_legend",
-    "read_group",
-    "read_script",
-    "retitle",
-    "row_labels",
-    "shorten",
-    "to_tree",
-]
-
 #: Colour of text. Contrast 4.0 : 1 on white and 4.4 : 1 on the dark background of the pages.
 INK = "#748190"
 _LINES = "#8a95a2"

@@ -12,8 +12,6 @@ from benchkit.experiment.bisect.result import BisectionResult
 from benchkit.show.plots.base import INK, empty_figure, make_figure, metric_label, place_legend
 from benchkit.show.theme import BETTER, UNCHANGED, WORSE
 
-__all__ = ["bisection_steps"]
-
 #: Verdict -> colour and marker.
 _LOOKS = {
     "good": (BETTER, "circle"),

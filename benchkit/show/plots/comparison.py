@@ -46,8 +46,6 @@ from benchkit.show.plots.base import (
 )
 from benchkit.show.theme import ACTIVITY_COLOURS, BETTER, OTHER, UNCHANGED, WORSE
 
-__all__ = ["forest_plot", "heat_map", "raw_points", "waterfall"]
-
 _INTERVAL: dict[str, Any] = {"x0": "low", "y0": "label", "x1": "high", "y1": "label"}
 #: Maximum number of rows; above it, rows with verdict "same" are only counted in the title.
 MAX_ROWS = 60

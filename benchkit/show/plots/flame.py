@@ -20,17 +20,6 @@ from benchkit.show.plots.base import empty_figure, has, make_figure, read_script
 from benchkit.show.theme import BETTER, OTHER, WORSE, group_colour
 from benchkit.store.run import Run
 
-__all__ = [
-    "draw_frames",
-    "flame_difference",
-    "flame_frames",
-    "flame_graph",
-    "keep_frames",
-    "merged_frames",
-    "pale",
-    "widest",
-]
-
 #: Frames narrower than this share of the shown width are not visible and not drawn.
 MIN_SHARE = 1 / 800
 #: Maximum number of boxes, widest first: more are slow to draw and too narrow to read.

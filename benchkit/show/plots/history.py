@@ -52,16 +52,6 @@ from benchkit.store.marks import mark_columns
 from benchkit.store.schema import METRICS
 from benchkit.text import escape
 
-__all__ = [
-    "BUILD",
-    "SeriesFigure",
-    "draw_builds",
-    "draw_changes",
-    "draw_restarts",
-    "history_plot",
-    "sparkline",
-]
-
 #: Colours of changes, distinguishable with any colour vision; symbols repeat the meaning.
 WORSE, BETTER = "#ee6677", "#4477aa"
 

@@ -43,17 +43,6 @@ from benchkit.show.theme import ACTIVITY_COLOURS, MEMORY_COLOURS, OTHER, SERIES
 from benchkit.store.build.processes import process_ids, share_processes
 from benchkit.store.run import Run, worker_names
 
-__all__ = [
-    "PAIR_COLOURS",
-    "memory_by_kind",
-    "memory_by_worker",
-    "memory_overlay",
-    "scheduler_load",
-    "task_group_bars",
-    "worker_heat",
-    "worker_load",
-]
-
 #: Variable -> title, name of the value, unit, divisor, number format of the tooltip.
 _HEAT_KINDS = {
     "process": ("How was memory spread over the workers?", "memory", "GiB", GIB, "0.00"),

@@ -27,8 +27,6 @@ from benchkit.show.plots.base import (
 from benchkit.show.theme import SERIES
 from benchkit.whole_file import write_whole
 
-__all__ = ["save_simulation_curves", "simulation_curves", "sweep_plot"]
-
 #: Column of the table -> label with unit, and divisor.
 _PANELS = {
     "duration": ("duration (s)", 1.0),

@@ -29,8 +29,6 @@ from benchkit.show.plots.base import (
 from benchkit.show.theme import OTHER, distinct_colours
 from benchkit.store.run import Run
 
-__all__ = ["TaskStream", "task_stream"]
-
 #: Maximum number of visible tasks that are drawn as rectangles.
 MAX_RECTANGLES = 4000
 #: Number of groups with a separate colour, longest time first; the other groups are grey.

@@ -45,16 +45,6 @@ from benchkit.show.plots.base import (
 from benchkit.show.theme import ACTIVITY_COLOURS, CAUSE_COLOURS
 from benchkit.store.run import Run, worker_names
 
-__all__ = [
-    "BusyThreads",
-    "busy_threads",
-    "format_event",
-    "limits_over_time",
-    "mark_events",
-    "whole_time",
-    "window_strip",
-]
-
 
 def format_event(message: str) -> str:
     """Return the readable text of an event that is stored as JSON.

@@ -38,8 +38,6 @@ from benchkit.show.plots.base import (
 )
 from benchkit.store.run import Run, worker_names
 
-__all__ = ["TransferMatrix", "transfer_difference", "transfer_matrix"]
-
 #: Maximum number of workers with numbers in the cells.
 MAX_NUMBERS = 16
 #: Maximum number of workers with names on the axes; more are drawn as an image.

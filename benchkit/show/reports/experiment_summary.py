@@ -17,16 +17,6 @@ from benchkit.measure.arguments import check_count
 from benchkit.store.selector import pair_workloads
 from benchkit.store.store import Store
 
-__all__ = [
-    "ExplainedChange",
-    "arm_differences",
-    "arms_table",
-    "experiment_facts",
-    "explain_change",
-    "explain_changes",
-    "ok_runs",
-]
-
 #: Largest number of packages of only one side with a row each.
 MAX_ONE_SIDED = 5
 

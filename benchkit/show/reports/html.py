@@ -11,8 +11,6 @@ from nbconvert import HTMLExporter
 from benchkit.show.templates import render_template
 from benchkit.whole_file import write_whole
 
-__all__ = ["notebook_page", "silent"]
-
 #: Addresses in Bokeh's scripts of libraries for TeX and maps, which these figures do not use.
 _ADDRESSES = re.compile(r"https://(?:cdn\.jsdelivr\.net|maps\.googleapis\.com)[^\"'`\s]*")
 

@@ -11,8 +11,6 @@ from IPython.display import Markdown, display
 from benchkit.errors import describe_error
 from benchkit.text import markdown_text
 
-__all__ = ["missing_parts", "replace_missing_parts"]
-
 _MARK = "benchkit missing part"
 
 

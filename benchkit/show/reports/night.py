@@ -7,8 +7,6 @@ from benchkit.experiment.nightly.night import Night
 from benchkit.show.templates import render_template
 from benchkit.text import cut_markdown, github_text, markdown_text
 
-__all__ = ["night_markdown", "open_series", "workflow_commands"]
-
 #: Maximum bytes: GitHub discards step summaries above 1 MiB, which all steps of a job share.
 MAX_BYTES = 900_000
 

@@ -18,8 +18,6 @@ from benchkit.private_folder import private_folder
 from benchkit.store.store import Store
 from benchkit.whole_file import write_whole
 
-__all__ = ["ab_report", "bisect_report", "nightly_report", "run_report"]
-
 #: Timeout of one cell in seconds; drawing a run of a million tasks takes seconds.
 CELL_TIMEOUT_S = 600.0
 

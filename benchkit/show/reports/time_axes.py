@@ -10,8 +10,6 @@ from bokeh.plotting import figure
 
 from benchkit.show.plots.base import place_legend
 
-__all__ = ["align_time_axes"]
-
 #: Columns of a legend below a figure: three fit on the screen of a telephone.
 LEGEND_COLUMNS = 3
 #: Height of a row of the legend, in pixels.

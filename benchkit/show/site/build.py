@@ -26,8 +26,6 @@ from benchkit.store.filters import parse_moment
 from benchkit.store.store import Store
 from benchkit.whole_file import drafted
 
-__all__ = ["build_site"]
-
 #: Maximum number of items in a feed, newest first; feed readers keep older items.
 MAX_ITEMS = 100
 #: Kinds of events that are reported.

@@ -38,8 +38,6 @@ from benchkit.store.schema import METRICS
 from benchkit.store.store import Store
 from benchkit.values import json_safe
 
-__all__ = ["SITE_METRICS", "SiteData", "collect_site", "page_name"]
-
 
 def distinct_rows(table: pd.DataFrame) -> tuple[list[list[Any]], list[int]]:
     """Return the distinct rows of a table and, for each row, the index of its distinct row."""

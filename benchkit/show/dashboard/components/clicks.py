@@ -11,8 +11,6 @@ from bokeh.plotting import figure
 
 from benchkit.show.dashboard.web.template import CLICK_ROW_SCRIPT, CLICK_RUN_SCRIPT
 
-__all__ = ["CLICK_HELP", "open_on_row_click", "open_on_run_click"]
-
 CLICK_HELP = "A click on a dot opens the run; two clicks with Shift held compare two runs."
 
 

@@ -20,8 +20,6 @@ from benchkit.show.dashboard.components import ui
 from benchkit.show.dashboard.state.cache import open_store
 from benchkit.store.run import Run
 
-__all__ = ["MARKS_VARIABLE", "mark_run", "mark_series"]
-
 #: Set by `benchkit dashboard --allow-marks`.
 MARKS_VARIABLE = "BENCHKIT_ALLOW_MARKS"
 

@@ -13,21 +13,6 @@ from benchkit.show.dashboard.state.url import address
 from benchkit.store.schema import METRICS
 from benchkit.text import escape
 
-__all__ = [
-    "NO_FAILURE",
-    "code",
-    "link",
-    "measured_metrics",
-    "metric_term",
-    "metric_terms",
-    "metric_text",
-    "outcome_text",
-    "run_link",
-    "span",
-    "text_or_missing",
-    "tone_of_outcome",
-]
-
 #: Outcomes that do not count as failures.
 NO_FAILURE = ("ok", "skipped")
 #: Unit in the metrics table -> words.

@@ -19,13 +19,6 @@ from benchkit.show.dashboard.state.table_state import scripted_table
 from benchkit.show.dashboard.web.template import TABLE_STYLES, WIDGET_STYLES
 from benchkit.table import columns_of_numbers
 
-__all__ = [
-    "download_button",
-    "html_table",
-    "memory_by_group",
-    "table",
-]
-
 #: Milliseconds after a download until its content is removed from memory.
 RELEASE_MS = 1000
 #: Approximate height of a table row, in rem.

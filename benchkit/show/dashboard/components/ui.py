@@ -20,31 +20,6 @@ from benchkit.errors import BenchkitError, describe_error
 from benchkit.show.dashboard.web.template import PANE_STYLES
 from benchkit.show.templates import load_macros
 
-__all__ = [
-    "ELEMENTS",
-    "INTERIM_WARNING",
-    "code_block",
-    "column",
-    "column_list",
-    "deferred",
-    "error_message",
-    "facts",
-    "figure",
-    "form",
-    "glossary",
-    "guard",
-    "guard_parts",
-    "heading",
-    "html_pane",
-    "json_block",
-    "link_line",
-    "link_list",
-    "message",
-    "page_head",
-    "paragraph",
-    "set_paragraph",
-]
-
 _log = logging.getLogger(__name__)
 
 #: Title of the message in place of a part.
@@ -72,9 +47,13 @@ def html_pane(markup: str) -> pn.pane.HTML:
 
 
 def _element(name: str) -> Callable[..., pn.pane.HTML]:
-    """Return a function that makes a pane from a macro of ``elements.html``, with its arguments."""
-    macro = getattr(ELEMENTS, name)
-    return lambda *values, **options: html_pane(macro(*values, **options))
+    """Return a function that makes a pane from a macro of ``elements.html``."""
+
+    def make(*values: Any, **options: Any) -> pn.pane.HTML:
+        """Return the element as a pane; the arguments are those of the macro."""
+        return html_pane(getattr(ELEMENTS, name)(*values, **options))
+
+    return make
 
 
 code_block = _element("code_block")

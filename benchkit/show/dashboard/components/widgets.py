@@ -15,15 +15,6 @@ from benchkit.show.plots.base import retitle
 from benchkit.show.plots.thread_activity import window_strip
 from benchkit.store.schema import METRICS
 
-__all__ = [
-    "filtered",
-    "find_field",
-    "has_words",
-    "metric_select",
-    "select",
-    "window_controls",
-]
-
 
 def select(
     name: str,

@@ -21,8 +21,6 @@ from benchkit.show.dashboard.state.url import address
 from benchkit.show.plots.history import BUILD
 from benchkit.values import decode_json
 
-__all__ = ["TITLE", "view"]
-
 #: Kind of a difference -> title of its section; differences in counts are not shown.
 KINDS = {
     "package": "Packages",

@@ -26,8 +26,6 @@ from benchkit.show.dashboard.state.url import address, write_address
 from benchkit.show.dashboard.web.template import WRAPPED_TITLES_STYLES
 from benchkit.values import decode_json
 
-__all__ = ["TITLE", "first_page", "view"]
-
 TITLE = "Runs"
 #: Column of the index -> title with unit, divisor, digits.
 _NUMBERS = {

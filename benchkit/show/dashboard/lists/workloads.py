@@ -58,8 +58,6 @@ from benchkit.show.plots.history import history_plot, sparkline
 from benchkit.store.schema import METRICS
 from benchkit.values import decode_json
 
-__all__ = ["TITLE", "Row", "view", "workload_rows"]
-
 #: Largest number of runs in the table.
 MAX_RUNS = 30
 #: Largest number of runs in a sparkline.

@@ -47,8 +47,6 @@ from benchkit.show.plots.history import history_plot
 from benchkit.store.marks import active_marks
 from benchkit.store.schema import METRICS
 
-__all__ = ["TITLE", "view"]
-
 TITLE = "History"
 #: Largest number of further metrics below the selected metric.
 MAX_SMALL = 6

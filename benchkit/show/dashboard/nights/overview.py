@@ -39,8 +39,6 @@ from benchkit.store.schema import METRICS
 from benchkit.table import Table
 from benchkit.text import escape, markdown_text
 
-__all__ = ["TITLE", "view"]
-
 TITLE = "Overview"
 #: With this many nights or more, the first page of a store shows nights instead of runs.
 MIN_NIGHTS = 3

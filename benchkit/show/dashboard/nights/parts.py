@@ -15,12 +15,6 @@ from benchkit.show.dashboard.components import ui
 from benchkit.show.dashboard.components.markup import NO_FAILURE, Markup
 from benchkit.show.plots.history import sparkline
 
-__all__ = [
-    "SPARK_NIGHTS",
-    "no_nights",
-    "series_sparkline",
-]
-
 #: Number of nights in a sparkline by default.
 SPARK_NIGHTS = 60
 

@@ -34,8 +34,6 @@ from benchkit.show.dashboard.state.url import history_address
 from benchkit.store.schema import METRICS
 from benchkit.text import escape
 
-__all__ = ["DAYS", "TITLE", "view"]
-
 TITLE = "Regressions"
 #: Label of a period before the last night -> number of days in the address.
 DAYS = {"all nights": "", "7 days": "7", "30 days": "30", "90 days": "90", "365 days": "365"}

@@ -16,8 +16,6 @@ from benchkit.show.plots.base import has
 from benchkit.show.plots.flame import flame_difference, flame_graph
 from benchkit.store.run import Run
 
-__all__ = ["stack_difference", "stacks"]
-
 #: Options of the selects: tasks of every prefix; the whole width; a range that is no call.
 ALL = "all tasks"
 EVERYTHING = "everything"

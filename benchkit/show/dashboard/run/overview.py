@@ -30,8 +30,6 @@ from benchkit.show.plots.thread_activity import (
 from benchkit.store.run import Run, worker_names
 from benchkit.store.task_graph import has_task_graph
 
-__all__ = ["conclusion", "group_table", "overview"]
-
 #: How the causes are found.
 HOW_COMPUTED = (
     "Computed from the last task back to the start of the clock: each moment has the cause that "

@@ -43,8 +43,6 @@ from benchkit.store.run import Run, worker_names
 from benchkit.store.schema import METRICS
 from benchkit.values import decode_json
 
-__all__ = ["TITLE", "head", "live_figures", "longest_tasks", "problems", "view"]
-
 #: Number of complete tracebacks; repeating the same error gives no further information.
 MAX_TRACEBACKS = 5
 #: Prefix of Dask's log lines; other columns of the table contain its values.

@@ -18,8 +18,6 @@ from benchkit.show.dashboard.web.template import WRAPPED_TITLES_STYLES
 from benchkit.show.theme import ACTIVITY_COLOURS, OTHER
 from benchkit.text import escape
 
-__all__ = ["CLICKABLE", "COUNT", "SECONDS", "GroupTable", "choose_group", "group_tabulator"]
-
 PAGE_SIZE = 20
 #: Size in pixels of a bar by activity, and width of a column of numbers.
 BAR_WIDTH = 150

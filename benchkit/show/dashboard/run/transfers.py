@@ -15,8 +15,6 @@ from benchkit.show.dashboard.state.time_window import NO_TIMES, Window
 from benchkit.show.plots.transfers import TransferMatrix
 from benchkit.store.run import Run, worker_names
 
-__all__ = ["transfers"]
-
 #: Largest number of rows in the table of a group's transfers.
 MAX_PAIRS = 500
 #: Label of a cell value -> value in the address.

@@ -38,27 +38,6 @@ from benchkit.store.schema import MARK_COLUMNS, METRICS, RECORD_FIELDS
 from benchkit.store.storage import in_parallel
 from benchkit.store.store import Store
 
-__all__ = [
-    "MAX_RUNS_READ",
-    "SHOWN_COLUMNS",
-    "STORE_VARIABLE",
-    "RunPage",
-    "attributes_of",
-    "cached",
-    "load_run",
-    "newest_attributes",
-    "newest_since",
-    "noise_of",
-    "open_run",
-    "open_store",
-    "release_memory",
-    "runs_of_workload",
-    "runs_table",
-    "store_version",
-    "stored_metrics",
-    "workload_catalogue",
-]
-
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
 #: Environment variable with the path of the store.

@@ -28,17 +28,6 @@ from benchkit.show.dashboard.state.cache import (
 )
 from benchkit.store.schema import METRICS
 
-__all__ = [
-    "all_nights",
-    "left_out_nights",
-    "nights_of",
-    "nights_of_workload",
-    "regressions",
-    "series_statuses_of",
-    "shown_metrics",
-    "warm_up",
-]
-
 _READING = threading.Lock()
 #: Columns that show whether a run belongs to a night.
 _NIGHT_FIELDS = ("id", "started", "tags", "experiment", "arm", "simulated", "comparable")

@@ -11,8 +11,6 @@ import panel as pn
 from benchkit.show.dashboard.state.url import Debounced
 from benchkit.show.dashboard.web.template import TABLE_STYLES
 
-__all__ = ["page_of", "scripted_table", "stateful_table"]
-
 #: Filter that matches every row: with it Tabulator reports its filters once it is built.
 _MATCH_ALL = {"field": "not a column", "type": "!=", "value": "anything"}
 #: Tabulator options of a filter field below the title of a column.

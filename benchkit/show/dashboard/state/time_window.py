@@ -25,14 +25,6 @@ from benchkit.show.plots.base import INK
 from benchkit.show.plots.thread_activity import whole_time
 from benchkit.store.run import Run
 
-__all__ = [
-    "NAMES",
-    "NO_TIMES",
-    "PairWindow",
-    "Window",
-    "align",
-]
-
 #: Borders left and right of every plot over time, in pixels: equal times are aligned vertically,
 #: independent of the axis numbers and the legend.
 LEFT_BORDER = 70

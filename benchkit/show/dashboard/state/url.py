@@ -16,8 +16,6 @@ from bokeh.model import Model
 
 from benchkit.analysis.regression.history import SERIES_FIELDS
 
-__all__ = ["Debounced", "address", "history_address", "write_address"]
-
 
 def address(view: str, **keys: Any) -> str:
     """Return the address of a view.

@@ -16,14 +16,6 @@ import psutil
 from tornado.httputil import HTTPHeaders, HTTPServerRequest
 from tornado.web import Application, ErrorHandler, OutputTransform
 
-__all__ = [
-    "LOOPBACK",
-    "SecurityHeaders",
-    "host_of",
-    "own_names",
-    "protect",
-]
-
 #: Bokeh evaluates the callbacks of pages, which are strings, and loads modules that a page has as
 #: text (blob:), so scripts of the page are permitted. Everything else comes from this server, and
 #: no page of another site may contain a page of this one.

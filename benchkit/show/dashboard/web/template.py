@@ -11,18 +11,6 @@ from pathlib import Path
 import panel as pn
 from panel.viewable import Viewable
 
-__all__ = [
-    "CLICK_ROW_SCRIPT",
-    "CLICK_RUN_SCRIPT",
-    "PANE_STYLES",
-    "TABLE_STYLES",
-    "TABS_STYLES",
-    "WIDGET_STYLES",
-    "WRAPPED_TITLES_STYLES",
-    "page",
-    "style_widgets",
-]
-
 _FOLDER = Path(__file__).parent
 
 
