@@ -1,6 +1,7 @@
 """The table of pairs from public reports is complete, and its workloads run."""
 
 import inspect
+import random
 import subprocess
 import sys
 from pathlib import Path
@@ -44,6 +45,15 @@ def test_second_pair_of_an_id_is_refused():
 
 def test_each_cause_has_a_pair():
     assert {pair.cause for pair in PAIRS.values()} == set(table.CAUSES)
+
+
+def test_halves_are_drawn_by_the_seed():
+    drawn = sorted({*table.WORK, *table.HELD_OUT})
+
+    assert len(drawn) == 40
+    assert set(drawn) <= set(PAIRS)
+    assert sorted(random.Random(table.SEED).sample(drawn, 20)) == list(table.WORK)
+    assert len(table.HELD_OUT) == 20
 
 
 @pytest.mark.slow

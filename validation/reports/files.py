@@ -147,7 +147,9 @@ def zip_and_plain() -> tuple[str, str]:
     """Write one compressed file, and the same lines as a plain file."""
     folder = Path(tempfile.mkdtemp(prefix="reports-gz-"))
     frame = pd.concat([pd.read_csv(path) for path in csv_files()[:6]])
-    frame.to_csv(folder / "all.csv.gz", index=False, compression={"method": "gzip", "level": 1})
+    frame.to_csv(
+        folder / "all.csv.gz", index=False, compression={"method": "gzip", "compresslevel": 1}
+    )
     frame.to_csv(folder / "all.csv", index=False)
     return str(folder / "all.csv.gz"), str(folder / "all.csv")
 
