@@ -43,13 +43,6 @@ WORSE, FAILED, TOO_FEW = 1, 3, 4
 @click.option("--sweep", "sweeps", multiple=True, metavar="KEY=V,V",
               help="Add an arm per value: cluster.n_workers=2,4 or param.NAME=a,b.")  # fmt: skip
 @click.option("--null-only", is_flag=True, help="Measure only the baseline, twice: the noise.")
-@click.option(
-    "--order",
-    type=click.Choice(["abba", "random"]),
-    default="abba",
-    show_default=True,
-    help="Order of the arms in a block: each in each place equally often, or random.",
-)
 @click.option("--metric", "metrics", multiple=True, metavar="NAME",
               help="Metric to compare, repeatable; or all.")  # fmt: skip
 @click.option("--resume", metavar="ID", help="Continue an experiment: its id, or latest.")
@@ -65,7 +58,6 @@ def ab(
     no_null: bool,
     sweeps: tuple[str, ...],
     null_only: bool,
-    order: str,
     metrics: tuple[str, ...],
     resume: str | None,
     output: str | None,
@@ -120,7 +112,6 @@ def ab(
             options.selection(workloads, environments, null=null, sweeps=parse_sweeps(sweeps)),
             stop,
             null_only=null_only,
-            order=order,
             virtual=options.virtual,
             arguments={"command": shlex.join(sys.argv[1:]), "adaptive": adaptive},
             **options.how,

@@ -28,9 +28,7 @@ class Turn:
         return record(client, experiment=self.experiment, arm=self.arm, block=self.block, **options)
 
 
-def interleave(
-    arms: Sequence[str], repeats: int = 6, *, warm_up: bool = True, order: str = "abba"
-) -> Iterator[Turn]:
+def interleave(arms: Sequence[str], repeats: int = 6, *, warm_up: bool = True) -> Iterator[Turn]:
     """Yield the turns of an experiment with variants of a user's code.
 
     Parameters
@@ -41,8 +39,6 @@ def interleave(
         Number of blocks; in each block every arm has one turn.
     warm_up : bool, default True
         Begin with a turn of each arm that is not recorded: first runs import and connect.
-    order : {"abba", "random"}, default "abba"
-        Each arm in each place equally often, or a new random order in each block.
 
     Yields
     ------
@@ -62,7 +58,7 @@ def interleave(
     """
     names = [str(arm) for arm in list_of(arms, "arms")]
     experiment, n_blocks = new_id(), check_count(repeats, "repeats")
-    plan = plan_measurements(names, {"": 1.0}, n_blocks, order=order, seed=experiment)
+    plan = plan_measurements(names, {"": 1.0}, n_blocks)
     for arm in names if warm_up else ():
         yield Turn(arm, None, experiment)
     for measurement in plan:

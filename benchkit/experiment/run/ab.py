@@ -60,7 +60,7 @@ def ab(
     folders, environment_folders : sequence of path
         As in `benchkit.run` and `benchkit.nightly`.
     **options
-        Fields of `Experiment`: ``scale``, ``capture``, ``tags``, ``order``, ``virtual``.
+        Fields of `Experiment`: ``scale``, ``capture``, ``tags``, ``virtual``.
 
     Returns
     -------

@@ -222,7 +222,7 @@ def resume_experiment(
         repeats=1 + max((entry["block"] for entry in plan["plan"]), default=0),
         arguments=arguments,
         virtual=VirtualSpec.from_dict(plan["virtual"]) if plan.get("virtual") else None,
-        **{name: plan[name] for name in ("order", "scale", "capture", "tags", "id")},
+        **{name: plan[name] for name in ("scale", "capture", "tags", "id")},
     )
 
 

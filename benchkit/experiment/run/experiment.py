@@ -70,7 +70,6 @@ class Experiment:
     variants: Sequence[Variant]  # Variants to measure
     folders: Sequence[Path]  # Folders from which the measuring processes load the workloads
     repeats: int = 1  # Number of blocks: runs of each variant in each arm
-    order: str = "abba"  # See `benchkit.experiment.run.plan.plan_measurements`.
     scale: float = 1.0  # scale, capture, deadline_s: See `benchkit.measure.runner.execute`.
     capture: str = "full"
     deadline_s: float | None = None
@@ -99,7 +98,7 @@ class Experiment:
         parse_capture(self.capture)
         self.tags = check_tags(self.tags)
         remember_secrets(self.tags, self.arguments, *(v.params for v in self.variants))
-        plan_measurements([arm.name for arm in self.arms], {}, 0, order=self.order)  # only checks
+        plan_measurements([arm.name for arm in self.arms], {}, 0)  # only checks
 
     @cached_property
     def plan(self) -> list[Measurement]:
@@ -108,13 +107,7 @@ class Experiment:
             variant.name: self.deadline_s or variant.workload.deadline_s or DEFAULT_DEADLINE_S
             for variant in self.variants
         }
-        measurements = plan_measurements(
-            [arm.name for arm in self.arms],
-            deadlines,
-            self.repeats,
-            order=self.order,
-            seed=self.id,
-        )
+        measurements = plan_measurements([arm.name for arm in self.arms], deadlines, self.repeats)
         done = {
             (int(run["block"]), run["arm"], run["workload"])  # as recorded: without secrets
             for run in self._stored_runs()
@@ -291,7 +284,7 @@ class Experiment:
                 {"name": a.name, "environment": a.environment.to_dict(), "point": dict(a.point)}
                 for a in self.arms
             ],
-            "order": self.order,
+            "order": "abba",  # earlier versions had a random order, too
             "scale": self.scale,
             "capture": self.capture,
             "tags": dict(self.tags),

@@ -12,7 +12,6 @@ from collections.abc import Iterable, Mapping, Sequence, Sized
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from itertools import islice
-from random import Random
 from typing import Any
 
 from benchkit.errors import AlreadyStored, UsageError
@@ -25,8 +24,6 @@ from benchkit.store.store import Store
 
 #: Name of the null arm: the baseline measured a second time.
 NULL_ARM = "null"
-#: Allowed orders of the arms in a block.
-ORDERS = ("abba", "random")
 
 
 @dataclass(frozen=True)
@@ -115,28 +112,17 @@ def block_order(arms: Sequence[str], block: int, position: int = 0) -> list[str]
 
 
 def plan_measurements(
-    arms: Sequence[str],
-    variants: Mapping[str, float],
-    n_blocks: int,
-    *,
-    order: str = "abba",
-    seed: str = "",
+    arms: Sequence[str], variants: Mapping[str, float], n_blocks: int
 ) -> list[Measurement]:
-    """Return the measurements in the order in which they run; `seed` is that of a random order."""
+    """Return the measurements in the order in which they run."""
     if len(set(arms)) < len(arms):
         raise UsageError(f"two arms have the same name: {', '.join(arms)}")
-    if order not in ORDERS:
-        raise UsageError(f"--order {order!r}: must be {' or '.join(ORDERS)}")
-    random = Random(seed)
     plan: list[Measurement] = []
     for block in range(n_blocks):
         for position, (variant, deadline_s) in enumerate(variants.items()):
-            arm_order = block_order(arms, block, position)
-            if order == "random":
-                random.shuffle(arm_order)
             plan += [
                 Measurement(len(plan) + step, block, variant, arm, deadline_s)
-                for step, arm in enumerate(arm_order)
+                for step, arm in enumerate(block_order(arms, block, position))
             ]
     return plan
 

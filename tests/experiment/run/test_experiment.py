@@ -188,9 +188,9 @@ def test_run_skips_blocks_over_budget(folders):
     assert remaining[0] == remaining[1] > remaining[-2] > remaining[-1] == 0
 
 
-def test_plan_experiment_rejects_order_before_writing(folders):
-    with pytest.raises(UsageError, match="must be abba or random"):
-        planned(folders, order="aabb")
+def test_plan_experiment_rejects_capture_before_writing(folders):
+    with pytest.raises(UsageError, match="no capture level named 'most'"):
+        planned(folders, capture="most")
 
     assert not (folders / "store").exists()
 

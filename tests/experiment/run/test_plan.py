@@ -31,23 +31,6 @@ def test_plan_measurements_abba_cancels_drift():
     assert len(set(positions.values())) == 1
 
 
-def test_plan_measurements_random_order_is_seeded_and_balanced():
-    first = plan_measurements(["A", "B"], {"x.a": 1.0}, 400, order="random", seed="01aa")
-    again = plan_measurements(["A", "B"], {"x.a": 1.0}, 400, order="random", seed="01aa")
-    other = plan_measurements(["A", "B"], {"x.a": 1.0}, 400, order="random", seed="01ab")
-
-    assert first == again
-    assert first != other
-    n_first = sum(m.arm == "A" for m in first[::2])
-    assert 150 < n_first < 250
-
-
-@pytest.mark.parametrize("options", [{"order": "aabb"}])
-def test_plan_measurements_rejects_unknown_order(options):
-    with pytest.raises(UsageError, match="must be abba or random"):
-        plan_measurements(["A"], VARIANTS, 1, **options)
-
-
 def test_plan_measurements_rejects_equal_arm_names():
     with pytest.raises(UsageError, match="two arms have the same name"):
         plan_measurements(["A", "A"], VARIANTS, 1)
