@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
 #: Exit codes: something is worse; a run or a part failed.
 WORSE, FAILED = 1, 3
-#: Default number of blocks for the profile "release".
-RELEASE_BLOCKS = 3
 
 
 @click.command("nightly")
@@ -33,8 +31,6 @@ RELEASE_BLOCKS = 3
               shell_complete=complete_names("environments"),
               help="Environment to measure; repeatable.  [default: current]")  # fmt: skip
 @click.option("--control", metavar="ENV", help="Environment that stays unchanged between nights.")
-@click.option("--profile", metavar="NAME",
-              help="Workloads of a profile; release: also compare with the last pin.")  # fmt: skip
 @click.option("-n", "repeats", default=1, show_default=True, type=click.IntRange(1),
               help="Runs of each workload in each environment.")  # fmt: skip
 @click.option("--budget", metavar="TIME", help="Time limit: 90m, 6h; the rest is skipped.")
@@ -59,7 +55,6 @@ def nightly_command(
     names: tuple[str, ...],
     environments: tuple[str, ...],
     control: str | None,
-    profile: str | None,
     repeats: int,
     budget: str | None,
     metrics: tuple[str, ...],
@@ -86,7 +81,6 @@ def nightly_command(
     Examples:
       benchkit nightly -k profile:nightly -e tip -e release --control control
       benchkit nightly --no-measure --publish site --issues github
-      benchkit nightly --profile release
 
     Exit code 1: something is worse than before; 3: a run or a part failed.
     """
@@ -102,16 +96,6 @@ def nightly_command(
     from benchkit.show.site import build_site
 
     check_folder("--output", output)
-    if profile == "release":
-        from benchkit.cli.release import check_release
-
-        check_release(
-            options, names, Path(output), repeats=repeats if repeats > 1 else RELEASE_BLOCKS
-        )
-        return
-    expression = options.expression
-    if profile:
-        expression = f"profile:{profile}" + (f" and ({expression})" if expression else "")
     budget_s, budget_usd = parse_budget(budget) if budget else (None, None)
     if budget_usd is not None:
         raise UsageError(f"--budget {budget}: must be a time, such as 90m or 6h")
@@ -120,7 +104,7 @@ def nightly_command(
 
     result = nightly(
         *names,
-        select=expression,
+        select=options.expression,
         environments=environments or ("current",),
         control=control,
         repeats=repeats,

@@ -7,7 +7,6 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
-import yaml
 from click.testing import CliRunner
 from helpers.commands import run_benchkit
 from helpers.git_package import PROJECT, WORKLOAD, git
@@ -139,31 +138,3 @@ def test_nightly_rejects_arguments_before_measuring(project, monkeypatch):
         assert done.exit_code == 2, arguments
         assert message in done.stderr
         assert len(done.stderr.strip().splitlines()) == 1
-
-
-@pytest.mark.slow
-def test_nightly_release_exports_tested_environment(project):
-    cluster = "cluster: {n_workers: 1, threads_per_worker: 1, processes: false}\n"
-    (project / "e" / "runtime.yaml").write_text(cluster)
-    (project / "e" / "runtime-previous.yaml").write_text(cluster)
-    arguments = ["--profile", "release", "own.even", *TIMES, "--output", "release"]
-    done = nightly(project, *arguments, store="release-store")
-    assert done.returncode == 0, done.stderr
-    assert "9 runs" in done.stderr  # two pins and the null arm, three blocks
-    assert "0 worse" in done.stdout
-    assert (project / "release" / "ab.html").exists()
-    tested = yaml.safe_load((project / "release" / "runtime-tested.yaml").read_text())
-    assert any(line.startswith("dask==") for line in tested["packages"])
-    assert "tested by 3 runs" in tested["description"]
-    assert "dask==" in (project / "release" / "requirements.txt").read_text()
-
-    (project / "w" / "bad.py").write_text(
-        "from benchkit.measure import workload\n\n@workload\ndef fails(client, scale):\n"
-        '    "Fail."\n    raise ValueError("planted")\n'
-    )
-    arguments = ["--profile", "release", "bad.fails", "-n", "2", "--output", "bad"]
-    failed = nightly(project, *arguments, store="release-store")
-    (project / "w" / "bad.py").unlink()
-    assert failed.returncode == 3, failed.stdout
-    assert "environment not exported: 2 runs failed" in failed.stderr
-    assert not (project / "bad" / "runtime-tested.yaml").exists()
