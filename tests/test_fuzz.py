@@ -23,11 +23,10 @@ from benchkit.experiment.environment.lookup import find_environment
 from benchkit.measure.expression import matcher
 from benchkit.measure.run_ids import derived_id
 from benchkit.measure.workloads import Workload
-from benchkit.store.filters import parse_selection
+from benchkit.store.filters import parse_selection, select_runs
 from benchkit.store.interchange.coiled import TABLES
 from benchkit.store.interchange.results import import_results
 from benchkit.store.runfile import encode_tree, run_name
-from benchkit.store.selector import select_runs
 from benchkit.store.store import Store
 from validation.synthetic_runs import make_run
 

@@ -85,7 +85,7 @@ def compare_selections(
     from benchkit.analysis.compare.compare_runs import DEFAULT_METRICS, compare
     from benchkit.analysis.compare.explain import with_causes
     from benchkit.analysis.metric_names import check_metrics
-    from benchkit.store.selector import select_sets
+    from benchkit.store.filters import select_sets
 
     chosen = check_metrics(metrics or DEFAULT_METRICS)
     sets = select_sets(run_store, [baseline, *contenders, *([null] if null else [])])

@@ -93,7 +93,7 @@ def list_command(
             return
         last, count = _last_runs(store, expression, None if everything else _DEFAULT_RUNS, filters)
         if last.empty:
-            from benchkit.store.selector import explain_no_runs
+            from benchkit.store.filters import explain_no_runs
 
             run_store = open_store(store)
             reason = explain_no_runs(run_store, filters)

@@ -159,8 +159,8 @@ def store_export(
       benchkit store export runs.parquet --runs env:main,since:30d
       benchkit store export results.json --format pytest-benchmark
     """
+    from benchkit.store.filters import select_runs
     from benchkit.store.interchange.export import export_runs
-    from benchkit.store.selector import select_runs
 
     run_store = open_store(store)
     selected = select_runs(run_store, selection) if selection else None
@@ -189,8 +189,8 @@ def store_prune(
     """
     from benchkit.errors import UsageError
     from benchkit.formatting import format_bytes
+    from benchkit.store.filters import select_runs
     from benchkit.store.runfile import run_name
-    from benchkit.store.selector import select_runs
 
     run_store = open_store(store)
     if bool(ids) == bool(selection):

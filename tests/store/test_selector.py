@@ -6,8 +6,14 @@ import pytest
 from benchkit.cli.agents.tools import StoreTools
 from benchkit.cli.compare import compare_command
 from benchkit.errors import InvalidSelectionError, NotEnoughRuns, UsageError
-from benchkit.store.filters import KEYS, PAIR_KEYS, parse_selection
-from benchkit.store.selector import pair_workloads, select_runs, select_sets
+from benchkit.store.filters import (
+    KEYS,
+    PAIR_KEYS,
+    pair_workloads,
+    parse_selection,
+    select_runs,
+    select_sets,
+)
 
 
 def test_select_runs_applies_filters(filled):

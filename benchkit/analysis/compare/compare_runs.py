@@ -24,8 +24,8 @@ from benchkit.analysis.run.baseline import SAME_MEMORY, is_simulated
 from benchkit.analysis.stats.welch import mean_difference
 from benchkit.errors import NotEnoughRuns, UsageError, did_you_mean
 from benchkit.formatting import counted
+from benchkit.store.filters import pair_workloads
 from benchkit.store.schema import METRICS
-from benchkit.store.selector import pair_workloads
 
 DEFAULT_METRICS = ("duration", "memory_mean", "memory_peak")
 NULL_ARM = "null"

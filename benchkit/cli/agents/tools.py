@@ -114,7 +114,7 @@ class StoreTools:
         from benchkit.cli.list import metric_rows
         from benchkit.cli.rows import as_records
         from benchkit.experiment.run.known_workloads import noise_table
-        from benchkit.store.selector import select_runs
+        from benchkit.store.filters import select_runs
 
         if what == "metrics":
             return as_answer({"metrics": metric_rows()}, narrow="`benchkit list metrics` has all.")

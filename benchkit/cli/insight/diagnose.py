@@ -49,7 +49,7 @@ def diagnose_command(selection: str, store: str | None, as_json: bool) -> None:
 def diagnose_runs(run_store: Store, selection: str) -> list[Diagnosis]:
     """Return the diagnoses of a run or of a selection of runs."""
     from benchkit.analysis.insight.diagnose import diagnose
-    from benchkit.store.selector import select_runs
+    from benchkit.store.filters import select_runs
 
     ids = select_runs(run_store, selection, columns=["id"])["id"] if ":" in selection else None
     return [diagnose(run_store.open(run_id)) for run_id in ([selection] if ids is None else ids)]

@@ -47,8 +47,8 @@ from benchkit.show.dashboard.state.cache import cached, open_run, open_store
 from benchkit.show.dashboard.state.url import address
 from benchkit.show.plots.comparison import forest_plot, heat_map, raw_points, waterfall
 from benchkit.show.reports import experiment_summary
+from benchkit.store.filters import pair_workloads, select_sets
 from benchkit.store.schema import METRICS
-from benchkit.store.selector import pair_workloads, select_sets
 from benchkit.store.store import Store
 
 #: Largest number of parts in the table; there may be hundreds, and small parts are no cause.

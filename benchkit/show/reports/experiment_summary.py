@@ -14,7 +14,7 @@ from benchkit.analysis.compare.environment_diff import differences
 from benchkit.analysis.compare.explain import GROUPS_READ, Explanation, explain
 from benchkit.formatting import MISSING, format_seconds
 from benchkit.measure.arguments import check_count
-from benchkit.store.selector import pair_workloads
+from benchkit.store.filters import pair_workloads
 from benchkit.store.store import Store
 
 #: Largest number of packages of only one side with a row each.
