@@ -18,15 +18,13 @@ from pathlib import Path
 from typing import Any
 
 from benchkit.errors import StoreError
-from benchkit.experiment.environment.cache import try_lock
+from benchkit.experiment.environment.cache import Built, try_lock
 from benchkit.experiment.paths import file_name, notebook_path
 from benchkit.experiment.run.cluster_starts import ClusterStarts
-from benchkit.experiment.run.estimate import Estimate, known_durations
+from benchkit.experiment.run.estimate import Estimate, known_durations, worker_price
 from benchkit.experiment.run.events import Event, Finished, Planned, Skipped, Started
-from benchkit.experiment.run.failures import write_failure, write_tail
 from benchkit.experiment.run.kernel import KernelError, MeasuringKernel
 from benchkit.experiment.run.known_workloads import KnownWorkload, load_known
-from benchkit.experiment.run.metadata import run_metadata
 from benchkit.experiment.run.plan import (
     Arm,
     Measurement,
@@ -43,6 +41,7 @@ from benchkit.experiment.virtual.process import SimulationProcessError, VirtualS
 from benchkit.measure.arguments import check_scale, check_seconds, check_tags
 from benchkit.measure.artifacts import parse_capture
 from benchkit.measure.cluster.spec import ClusterSpec
+from benchkit.measure.recording import RecordingWriter
 from benchkit.measure.run_ids import new_id
 from benchkit.measure.runner import DEFAULT_DEADLINE_S
 from benchkit.measure.secrets import remember_secrets
@@ -53,6 +52,7 @@ from benchkit.store.build.run_from_recording import run_from_recording
 from benchkit.store.storage import RECORDINGS
 from benchkit.store.store import Store
 from benchkit.table import Table
+from benchkit.whole_file import write_whole
 
 #: Extra seconds before the kernel is killed, for steps without a deadline of their own (prepare,
 #: check, cleanup): a process that the watchdog inside of it cannot end.
@@ -293,7 +293,7 @@ class Experiment:
         write_plan(self.store, self.id, self.plan, settings)
 
     def _measure(self, kernel: MeasuringKernel, arm: Arm, entry: Measurement) -> dict[str, Any]:
-        metadata = run_metadata(self.id, arm, entry, kernel.built, self.tags)
+        metadata = _run_metadata(self.id, arm, entry, kernel.built, self.tags)
         if self.virtual is not None:
             return self._simulate(kernel, entry, metadata)
         variant = self._variant(entry.variant)
@@ -349,7 +349,7 @@ class Experiment:
 
     def _failure(self, metadata: dict[str, Any], variant: str, error: KernelError) -> Path:
         head = {**metadata, "scale": self.scale, "capture": self.capture}
-        return write_failure(self.recordings, head, self._variant(variant), error)
+        return _write_failure(self.recordings, head, self._variant(variant), error)
 
     def _file_label(self, arm: Arm) -> str:
         """Return an arm's part of a file name; the name of a grid point has its values."""
@@ -370,7 +370,7 @@ class Experiment:
             error = kernel_error or KernelError("raised", "notebook ended without a recording")
             path = self._failure(metadata, variant.name, error)
         elif kernel_error is not None and not (path / "tail.json").exists():
-            write_tail(path, kernel_error)
+            _write_tail(path, kernel_error)
         tree = run_from_recording(path)
         refusal = self._starts.error(arm, variant.workload.cluster, tree.attrs, kernel_error)
         if refusal is not None:
@@ -384,3 +384,46 @@ class Experiment:
         except (OSError, StoreError) as error:
             warnings.warn(f"{run_id}: artifacts of the run were not stored: {error}", stacklevel=2)
         return json.loads(tree.attrs["record"])
+
+
+def _run_metadata(
+    experiment: str, arm: Arm, entry: Measurement, built: Built, tags: Mapping[str, str]
+) -> dict[str, Any]:
+    """Return the metadata of a new run."""
+    spec = arm.environment.to_dict()
+    return {
+        "id": new_id(),
+        "environment": arm.environment.name,
+        "environment_spec": {**spec, "built": built.to_dict()},
+        "variables": spec["variables"],  # without the values of secrets
+        "experiment": experiment,
+        "arm": arm.name,
+        "block": entry.block,
+        "order": entry.order,
+        "tags": dict(tags),
+        "worker_price": worker_price(arm.environment),
+    }
+
+
+def _write_failure(
+    folder: Path, metadata: Mapping[str, Any], variant: Variant, error: KernelError
+) -> Path:
+    """Write a recording for a process that left none."""
+    writer = RecordingWriter(folder, metadata["id"])
+    writer.head(
+        **metadata,
+        started=time.time(),
+        workload=variant.name,
+        category=variant.workload.category,
+        params=variant.params,
+    )
+    outcome = "failed" if error.is_usage_error else "infrastructure"
+    writer.tail(outcome=outcome, error=str(error), phase="kernel")
+    return writer.path
+
+
+def _write_tail(path: Path, error: KernelError) -> None:
+    """Finish a recording whose process ended before."""
+    outcome = "timeout" if error.kind == "timeout" else "infrastructure"
+    tail = {"outcome": outcome, "error": str(error), "phase": "kernel"}
+    write_whole(path / "tail.json", json.dumps(tail))

@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
+import numpy as np
+import pandas as pd
+from dask.utils import key_split
+
 import benchkit.simulation.graphs
+from benchkit.analysis.run.baseline import is_simulated
 from benchkit.errors import UsageError
 from benchkit.experiment.environment.cache import Built
 from benchkit.experiment.environment.environment import Environment
-from benchkit.experiment.virtual.costs import costs_of_workload
 from benchkit.experiment.virtual.process import VirtualSpec, simulate_in_environment
 from benchkit.measure.suite.collect import TestWorkload
 from benchkit.measure.workloads import Variant
 from benchkit.simulation.synthetic import make_graph
+from benchkit.store.run import Run
 from benchkit.store.store import Store
 
 #: Folder of the workloads that are synthetic graphs.
 GRAPHS = Path(benchkit.simulation.graphs.__file__).parent
+#: Number of newest runs to use, and of values to keep for each prefix.
+MAX_RUNS = 5
+MAX_VALUES = 200
 
 
 class _Arm(Protocol):
@@ -67,7 +76,7 @@ class VirtualInput:
             "workloads": [str(Path(folder).resolve()) for folder in folders],
             "params": variant.undeclared_params(),
             "scale": scale,
-            "costs": costs_of_workload(store, variant.name),
+            "costs": _costs_of_workload(store, variant.name),
             "durations": virtual.durations,
         }
         return cls(variant, content, virtual, scale)
@@ -98,3 +107,35 @@ class VirtualInput:
             facts={**head, **metadata},
             draw=draw,
         )
+
+
+def _costs_of_workload(store: Store, workload: str) -> dict[str, list[list[float]]]:
+    """Return durations and sizes of the tasks of a workload."""
+    with warnings.catch_warnings():  # a workload without runs is an error below
+        warnings.simplefilter("ignore", UserWarning)
+        runs = store.runs(workload=workload, outcome="ok")
+    if len(runs):
+        ids = runs.loc[~is_simulated(runs) & (runs["capture"] == "full"), "id"].tolist()[-MAX_RUNS:]
+        costs = _costs_from_runs(store.load(ids))
+        if costs:
+            return costs
+    raise UsageError(
+        f"{workload}: the durations of its tasks are unknown: measure it once, with "
+        f"`benchkit run '{workload}'` (capture level full)"
+    )
+
+
+def _costs_from_runs(runs: Sequence[Run]) -> dict[str, list[list[float]]]:
+    """Return the pairs, evenly spaced in the order of the seconds if there are many."""
+    streams = [stream for run in runs if len(stream := run.task_stream())]
+    if not streams:
+        return {}
+    tasks = pd.concat(streams, ignore_index=True)
+    tasks = tasks[tasks["ok"] == 1].sort_values("duration", kind="stable")
+    tasks["nbytes"] = tasks["nbytes"].clip(lower=0)  # -1 is unknown
+    prefixes = tasks["task_group"].astype(str).map(key_split)
+    costs = {}
+    for prefix, own in tasks.groupby(prefixes):
+        chosen = np.linspace(0, len(own) - 1, min(len(own), MAX_VALUES)).round().astype(int)
+        costs[str(prefix)] = own[["duration", "nbytes"]].iloc[chosen].to_numpy(float).tolist()
+    return costs

@@ -11,10 +11,14 @@ import json
 import os
 import re
 import shutil
+import signal
 import sys
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import dask
@@ -22,7 +26,6 @@ from dask.system import CPU_COUNT
 from dask.utils import parse_bytes, parse_timedelta
 from distributed.system import MEMORY_LIMIT
 
-from benchkit.measure.cluster.imports import import_cluster_module
 from benchkit.measure.errors import InvalidClusterError, did_you_mean
 
 LOCAL_CLUSTER = "dask.distributed.LocalCluster"
@@ -234,13 +237,13 @@ class ClusterSpec:
                 f"{LOCAL_CLUSTER!r}"
             )
         try:
-            factory: Callable[..., Any] = getattr(import_cluster_module(module), name)
+            factory: Callable[..., Any] = getattr(_import_cluster_module(module), name)
         except ImportError as error:
             raise InvalidClusterError(
                 f"cluster class {self.class_name!r} cannot be imported: {error}"
             ) from error
         except AttributeError as error:
-            known = [n for n in dir(import_cluster_module(module)) if n.endswith("Cluster")]
+            known = [n for n in dir(_import_cluster_module(module)) if n.endswith("Cluster")]
             hint = did_you_mean(name, known, f"{module} has {', '.join(known) or 'none'}")
             raise InvalidClusterError(
                 f"cluster class {self.class_name!r} does not exist: {hint}"
@@ -366,3 +369,20 @@ def _check_coiled_login() -> None:
         raise InvalidClusterError(
             "coiled.Cluster needs a login: run `coiled login` once, or set DASK_COILED__TOKEN"
         )
+
+
+def _import_cluster_module(name: str) -> ModuleType:
+    """Import a module; handlers of signals stay as they are.
+
+    dask_jobqueue sets a handler of SIGINT when it is imported: Ctrl-C would then end a command with
+    exit code 0 and without a message.
+    """
+    numbers = [getattr(signal, name, None) for name in ("SIGINT", "SIGTERM", "SIGHUP")]
+    handlers = {number: signal.getsignal(number) for number in numbers if number is not None}
+    try:
+        return import_module(name)
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            for number, handler in handlers.items():
+                if handler is not None:  # None: not set from Python
+                    signal.signal(number, handler)
