@@ -25,6 +25,8 @@ ROOT = Path(__file__).parents[1]
 CHECKS = {"PR01", "PR02", "RT01", "RT03"}
 #: Packages whose `__all__` users import from.
 PACKAGES = ["benchkit", "benchkit.measure", "benchkit.show.plots"]
+#: Their names that only the notebook of a measurement imports.
+INTERNAL = {"Collection", "collect", "execute"}
 #: What the names of these packages return, the methods of a run, the statistics that other tools
 #: import, and the tools of agents, who read the docstrings.
 RETURNED = {
@@ -53,7 +55,7 @@ def modules() -> list[str]:
 
 def public_things() -> Iterator[Any]:
     """Yield the functions, classes and public methods that users call."""
-    names = [(name, importlib.import_module(name).__all__) for name in PACKAGES]
+    names = [(p, set(importlib.import_module(p).__all__) - INTERNAL) for p in PACKAGES]
     for module, exported in [*names, *RETURNED.items()]:
         for name in exported:
             value = getattr(importlib.import_module(module), name)

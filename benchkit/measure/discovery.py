@@ -49,27 +49,14 @@ class BrokenFile:
 
 @dataclass
 class Collection:
-    """Collected workloads, and the files that could not be imported.
+    """Collected workloads, and the files that could not be imported."""
 
-    Parameters
-    ----------
-    workloads : dict of str to Workload
-        By name, in the order of their files.
-    broken : list of BrokenFile
-        Files without workloads because of an error.
-    folders : list of path
-        Folders that were searched.
-    n_own : int, optional
-        Number of workloads from the user's folder; the shipped ones follow. None if there is only
-        one kind.
-    replaced : list of str
-        Names of shipped workloads that a file of the user replaces.
-    """
-
-    workloads: dict[str, Workload] = field(default_factory=dict)
+    workloads: dict[str, Workload] = field(default_factory=dict)  # By name, in order of the files
     broken: list[BrokenFile] = field(default_factory=list)
-    folders: list[Path] = field(default_factory=list)
+    folders: list[Path] = field(default_factory=list)  # Those that were searched
+    # Number of workloads from the user's folder; the shipped ones follow. None: only one kind.
     n_own: int | None = None
+    # Names of shipped workloads that a file of the user replaces.
     replaced: list[str] = field(default_factory=list)
 
     def _repr_html_(self) -> str:
@@ -81,13 +68,7 @@ class Collection:
         return html_table(f"{len(self.workloads)} workloads, {len(self.broken)} broken files", rows)
 
     def variants(self) -> list[Variant]:
-        """Return all variants.
-
-        Returns
-        -------
-        list of Variant
-            In the order of their files.
-        """
+        """Return all variants, in the order of their files."""
         return [variant for item in self.workloads.values() for variant in item.variants()]
 
     def _own_first(self) -> tuple[list[Variant], list[Variant]]:
@@ -96,24 +77,9 @@ class Collection:
         return [variant for item in own for variant in item.variants()], self.variants()
 
     def find(self, name: str) -> list[Variant]:
-        """Return the variants of a workload name, a variant name, or a glob.
-
-        Parameters
-        ----------
-        name : str
-            The parameters in brackets may be in any order and incomplete. A glob selects shipped
-            workloads only if it matches none of the user's.
-
-        Returns
-        -------
-        list of Variant
-            At least one variant.
-
-        Raises
-        ------
-        UnknownWorkload
-            Nothing matches; the message has similar names.
-        """
+        """Return the variants of a workload name, a variant name, or a glob; one at least."""
+        # The parameters in brackets may be in any order and incomplete. A glob selects shipped
+        # workloads only if it matches none of the user's.
         check_text(name, "workload")
         base, _, inside = name.partition("[")
         if name in self.workloads:
@@ -134,13 +100,7 @@ class Collection:
         raise UnknownWorkload(name, known if inside else [*self.workloads, *known])
 
     def require(self) -> None:
-        """Raise an error if there are no workloads at all.
-
-        Raises
-        ------
-        InvalidSelectionError
-            With the folders and the first file that could not be imported.
-        """
+        """Raise an error that names the folders if there are no workloads at all."""
         if self.workloads and (self.n_own != 0 or not self.broken):
             return
         folders = ", ".join(map(str, self.folders)) or "no folder"
@@ -150,26 +110,8 @@ class Collection:
         raise InvalidSelectionError(f"no workloads in {folders}: {reason}")
 
     def select(self, names: Sequence[str] = (), expression: str | None = None) -> list[Variant]:
-        """Return the variants of `names` that match the expression, each once.
-
-        Parameters
-        ----------
-        names : sequence of str
-            See `find`; empty: all variants.
-        expression : str, optional
-            See `benchkit.measure.expression.matcher`.
-
-        Returns
-        -------
-        list of Variant
-            In the order of `names`, or of the files without `names`. Without `names` the workloads
-            of the user are selected; shipped ones if none of these match.
-
-        Raises
-        ------
-        UnknownWorkload, InvalidSelectionError
-            A name does not exist; the expression is invalid or selects nothing.
-        """
+        """Return the variants of `names` that match the expression, each once."""
+        # Without `names` the workloads of the user; shipped ones if none of these match.
         pools: Sequence[list[Variant]] = self._own_first()
         if names:
             pools = [[variant for name in names for variant in self.find(name)]]
@@ -204,24 +146,9 @@ def collect(
 ) -> Collection:
     """Import the workload files of folders and of installed plugins.
 
-    Parameters
-    ----------
-    folders : path or sequence of path
-        Searched recursively. Files and folders whose name begins with ``_`` or ``.`` are skipped;
-        workload files may import them as helpers from their own folder. ``pytest:PATH`` collects
-        tests of pytest.
-    shipped : path, optional
-        Folder of further workloads. A workload of the same name in `folders` replaces them.
-
-    Returns
-    -------
-    Collection
-        Workloads and broken files.
-
-    Raises
-    ------
-    UsageError
-        A folder does not exist, or contains the working directory.
+    Folders are searched recursively; ``pytest:PATH`` collects tests of pytest. Files and folders
+    whose name begins with ``_`` or ``.`` are skipped; workload files may import them as helpers
+    from their own folder. A workload in `folders` replaces one of the same name in `shipped`.
     """
     collection = Collection(folders=[Path(folder) for folder in list_of(folders, "workloads")])
     for folder in collection.folders:

@@ -58,53 +58,17 @@ def execute(
     cluster: ClusterSpec | None = None,
     *,
     folder: str | Path,
-    scale: float = 1.0,
-    capture: str = "full",
-    deadline_s: float | None = None,
-    facts: Mapping[str, Any] | None = None,
-    shapes: Mapping[str, Mapping[str, Any]] | None = None,
+    scale: float = 1.0,  # share of the full size of the data
+    capture: str = "full",  # level and extras, as `parse_capture` reads them
+    deadline_s: float | None = None,  # of each step; default: the workload's own, else 300
+    facts: Mapping[str, Any] | None = None,  # metadata of the run
+    shapes: Mapping[str, Mapping[str, Any]] | None = None,  # named clusters of the environment
     prometheus: Prometheus | None = None,
     opened: Callable[[ClusterSpec], AbstractContextManager[RunningCluster]] = reused_cluster,
 ) -> Path:
-    """Measure one variant once and write a recording.
+    """Measure one variant once; return the folder of its recording, `folder`/<id>.recording.
 
-    Parameters
-    ----------
-    variant : Variant
-        Variant to run.
-    cluster : ClusterSpec, optional
-        Cluster to run on; by default a LocalCluster sized for this machine.
-    folder : path
-        Parent folder of the recording, which is ``<id>.recording``.
-    scale : float, default 1.0
-        Share of the full data size, in (0, 1]; smaller is shorter.
-    capture : str, default "full"
-        Capture level (full, light or off) and extras, joined by ``+`` (see
-        `benchkit.measure.artifacts`).
-    deadline_s : float, optional
-        Limit of each step in s; by default the workload's own, else 300.
-    facts : mapping, optional
-        Metadata to store in the run: environment, experiment, arm, tags, ...
-    shapes : mapping of mapping, optional
-        Named cluster shapes of the environment, for workloads that declare one.
-    prometheus : Prometheus, optional
-        Source of metrics; by default ``$BENCHKIT_PROMETHEUS``.
-    opened : callable
-        Returns a context manager of the running cluster for its specification.
-
-    Returns
-    -------
-    Path
-        Folder of the recording; its tail contains the outcome.
-
-    Raises
-    ------
-    InvalidClusterError
-        The class of the cluster or an option does not exist.
-    UsageError
-        The scale, the capture or the deadline is invalid.
-    KeyboardInterrupt
-        The user interrupted the run; its recording is removed.
+    The tail of the recording has the outcome. If Ctrl-C interrupts, the recording is removed.
     """
     return _Execution(
         variant, cluster or ClusterSpec.default(), Path(folder), scale, capture, deadline_s,
