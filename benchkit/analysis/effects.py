@@ -69,7 +69,8 @@ def compare(
         is the same run, and `family` the metric. The metrics of a workload then support each
         other, if the report has at least 20 workloads and 100 rows.
     correction : str or None, default "fdr_bh"
-        Method of statsmodels' ``multipletests``; None leaves p values unchanged.
+        By Benjamini-Hochberg, ``"fdr_bh"``, or Benjamini-Yekutieli, ``"fdr_by"``; None leaves p
+        values unchanged.
     level : float, default 0.95
         Confidence of the intervals; a change is listed when q <= 1 - level.
     same : float, default 0.05
@@ -203,15 +204,13 @@ def adjust(p: Array, correction: str | None) -> Array:
     if correction is None:
         return p.copy()
     if known.any():
-        from statsmodels.stats.multitest import multipletests  # takes 1 s, needed only here
-
-        try:
-            q[known] = multipletests(p[known], method=correction)[1]
-        except ValueError:
-            raise UsageError(
-                f"no correction named {correction!r}: 'fdr_bh', or another of statsmodels' "
-                "multipletests, or None"
-            ) from None
+        order = np.flatnonzero(known)[np.argsort(p[known])]
+        n, rank = len(order), np.arange(1, len(order) + 1)
+        if correction == "fdr_by":
+            n = n * (1 / rank).sum()
+        elif correction != "fdr_bh":
+            raise UsageError(f"no correction named {correction!r}: 'fdr_bh', 'fdr_by' or None")
+        q[order] = np.minimum.accumulate((p[order] * n / rank)[::-1])[::-1].clip(max=1.0)
     return q
 
 

@@ -1,8 +1,9 @@
 import numpy as np
 import pytest
 from scipy import stats
+from statsmodels.stats.multitest import multipletests
 
-from benchkit.analysis.effects import compare
+from benchkit.analysis.effects import adjust, compare
 from benchkit.errors import UsageError
 
 
@@ -291,6 +292,18 @@ def test_compare_families_are_independent(rng):
 
     first = compare(a[:50], b[:50])
     np.testing.assert_allclose(found.p[:50], first.p)
+
+
+@pytest.mark.parametrize("correction", ["fdr_bh", "fdr_by"])
+@pytest.mark.parametrize("n", [1, 2, 300])
+def test_adjust_agrees_with_statsmodels(rng, n, correction):
+    p = rng.random(n) ** 3
+    p[-1] = p[0]  # tied
+
+    found = adjust(np.append(p, np.nan), correction)
+
+    np.testing.assert_allclose(found[:-1], multipletests(p, method=correction)[1])
+    assert np.isnan(found[-1])
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 import numpy as np
 import xarray as xr
-from scipy import stats
+from scipy.special import gammaln, xlog1py, xlogy
 
 from benchkit.store.build.processes import increases
 from benchkit.store.run import Run
@@ -271,14 +271,14 @@ class Contention:
         waits = np.where(n_active > self.cores, counted, 1.0)
         share = np.clip(self.computing / response, 0, 1)[:, None]
         n_others = np.maximum(n_running - 1, 0)
-        tasks = stats.binom.pmf(count, np.minimum(n_others, MAX_OTHERS - 1)[:, None], share)
+        tasks = _binomial(count, np.minimum(n_others, MAX_OTHERS - 1)[:, None], share)
         mean_tasks = n_others * share[:, 0]
         stretch = np.ones(len(n_running))
         # Others wait for processors as tasks do: the more wait, the more there are at a time.
         for _ in range(N_ITERATIONS):
             n_rest = np.minimum(rest * stretch, n_workers + OTHER_PROCESSES)
             n_rest += np.minimum(loops * stretch, n_idle)
-            rest_pmf = stats.poisson.pmf(count, n_rest[:, None])
+            rest_pmf = _poisson(count, n_rest[:, None])
             stretch = np.einsum("ki,kj,ij->k", tasks, rest_pmf, waits)
             mean = np.maximum(1.0, (1 + mean_tasks + PREFERENCE * n_rest) / self.cores)
             stretch = np.where(mean_tasks + n_rest > MAX_OTHERS / 2, mean, stretch)
@@ -300,6 +300,24 @@ def stretch_of_tasks(curve: np.ndarray, start: np.ndarray, stop: np.ndarray) -> 
         found[ran] = np.maximum(1.0, both / (stop - start)[ran])
     stretch: np.ndarray = np.interp(found, np.arange(len(curve)), curve)
     return stretch
+
+
+# Probabilities of counts, as by `scipy.stats`, whose import takes longer than all other work.
+
+
+def _binomial(count: np.ndarray, n: np.ndarray, share: np.ndarray) -> np.ndarray:
+    """Return the probability of each count of n, of which each is counted with the same share."""
+    others = np.maximum(n - count, 0)
+    log = gammaln(n + 1.0) - gammaln(count + 1.0) - gammaln(others + 1.0)
+    log += xlogy(count, share) + xlog1py(others, -share)
+    found: np.ndarray = np.where(count <= n, np.exp(log), 0.0)
+    return found
+
+
+def _poisson(count: np.ndarray, mean: np.ndarray) -> np.ndarray:
+    """Return the probability of each count if this is the mean."""
+    found: np.ndarray = np.exp(xlogy(count, mean) - gammaln(count + 1.0) - mean)
+    return found
 
 
 def _at_all(numbers: np.ndarray, values: np.ndarray) -> np.ndarray:

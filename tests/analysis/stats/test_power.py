@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 from scipy import stats
+from statsmodels.stats.power import TTestIndPower
 
 from benchkit.analysis.stats.power import power_table, runs_needed, runs_until_decided
 
@@ -14,6 +15,16 @@ def test_runs_needed_is_smallest_sufficient_number(rng):
         found.append((stats.ttest_ind(a, b + effect, axis=1).pvalue < 0.05).mean())
 
     assert found[0] < 0.8 < found[1]
+
+
+def test_runs_needed_agrees_with_statsmodels():
+    effects, noise = (0.02, 0.05, 0.1), (0.03, 0.08)
+    needed = power_table(effects, noise)
+
+    sizes = np.log1p(effects) / np.sqrt(np.log1p(np.square(noise)))[:, None]
+    for size, runs in zip(sizes.ravel(), needed.ravel(), strict=True):
+        assert TTestIndPower().power(size, runs, 0.05) >= 0.8
+        assert runs == 2 or TTestIndPower().power(size, runs - 1, 0.05) < 0.8
 
 
 def test_runs_needed_limits():
