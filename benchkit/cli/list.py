@@ -131,7 +131,7 @@ def _workloads(
     """Return a row per variant; broken files are rows too, with their reason."""
     from benchkit.experiment.environment.lookup import as_environment
     from benchkit.experiment.paths import collect_workloads
-    from benchkit.experiment.run.estimate import size_text
+    from benchkit.experiment.run.data_sizes import size_text
     from benchkit.measure.secrets import redact
 
     collection = collect_workloads(folders)

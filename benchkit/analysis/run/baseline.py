@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.special import stdtrit
 
 from benchkit.analysis.metric_limits import same_definitions
 from benchkit.formatting import format_change, format_quantity
@@ -141,6 +140,9 @@ def against_previous(
     ----------
     .. [1] G. J. Hahn and W. Q. Meeker, "Statistical Intervals", Wiley 1991, section 4.7.
     """
+    # Other commands import this module, too, and need no special functions.
+    from scipy.special import stdtrit
+
     value = record.get(metric)
     earlier = comparable(runs, record)
     if value is None or not value > 0 or metric not in earlier:

@@ -24,7 +24,6 @@ from typing import Any
 import dask
 from dask.system import CPU_COUNT
 from dask.utils import parse_bytes, parse_timedelta
-from distributed.system import MEMORY_LIMIT
 
 from benchkit.measure.errors import InvalidClusterError, did_you_mean
 
@@ -86,6 +85,8 @@ class ClusterSpec:
         Memory is 1 GiB per thread, or 60 % of the machine's memory if that is less: data sizes
         grow with memory, and with all memory of a laptop each workload would take minutes.
         """
+        from distributed.system import MEMORY_LIMIT
+
         n_workers = min(CPU_COUNT, 8)
         threads = max(1, CPU_COUNT // n_workers)
         share = int(0.6 * MEMORY_LIMIT / n_workers)
