@@ -26,7 +26,8 @@ from benchkit.measure.workloads import Workload
 from benchkit.store.filters import parse_selection, select_runs
 from benchkit.store.interchange.coiled import TABLES
 from benchkit.store.interchange.results import import_results
-from benchkit.store.runfile import encode_tree, run_name
+from benchkit.store.runfile import encode_tree
+from benchkit.store.storage import run_name
 from benchkit.store.store import Store
 from validation.synthetic_runs import make_run
 

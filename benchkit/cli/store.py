@@ -190,7 +190,7 @@ def store_prune(
     from benchkit.errors import UsageError
     from benchkit.formatting import format_bytes
     from benchkit.store.filters import select_runs
-    from benchkit.store.runfile import run_name
+    from benchkit.store.storage import run_name
 
     run_store = open_store(store)
     if bool(ids) == bool(selection):

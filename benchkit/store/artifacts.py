@@ -11,8 +11,8 @@ from pathlib import Path
 
 import xarray as xr
 
-from benchkit.store.runfile import read_record, run_name
-from benchkit.store.storage import Files
+from benchkit.store.runfile import read_record
+from benchkit.store.storage import Files, run_name
 
 
 def artifact_files(files: Files, run_id: str) -> list[Path]:

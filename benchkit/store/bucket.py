@@ -19,8 +19,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 from uuid import uuid4
 
-from dask.utils import parse_bytes
-
 from benchkit.errors import (
     AlreadyStored,
     InvalidStoreError,
@@ -33,8 +31,14 @@ from benchkit.errors import (
 from benchkit.measure.recording import file_system_time
 from benchkit.measure.settings import setting
 from benchkit.store.files import LocalFiles
-from benchkit.store.runfile import is_whole
-from benchkit.store.storage import PARALLEL, RECORDINGS, Files, in_parallel, unfinished_files
+from benchkit.store.storage import (
+    PARALLEL,
+    RECORDINGS,
+    Files,
+    in_parallel,
+    is_whole,
+    unfinished_files,
+)
 from benchkit.whole_file import drafted
 from benchkit.working_folder import cache_folder
 
@@ -515,6 +519,8 @@ def _limit_size(n_bytes: int) -> None:
     """Delete the copies that were not used for the longest time, if all exceed the limit."""
     global _n_new
     text = setting("cache-size") or DEFAULT_SIZE
+    from dask.utils import parse_bytes
+
     try:
         limit = parse_bytes(text)
     except (ValueError, TypeError) as error:

@@ -20,14 +20,8 @@ from benchkit.store.arrow import records_to_table, unite, without_dictionaries
 from benchkit.store.artifacts import move_artifacts, record_artifacts
 from benchkit.store.index import Index
 from benchkit.store.manifest import STORE_FILE
-from benchkit.store.runfile import (
-    accepted_record,
-    encode_run,
-    index_record,
-    run_name,
-    stored_record,
-)
-from benchkit.store.storage import RECORDINGS, Files, decode_object
+from benchkit.store.runfile import accepted_record, encode_run, stored_record
+from benchkit.store.storage import RECORDINGS, Files, decode_object, index_record, run_name
 from benchkit.values import json_safe
 
 #: Files that are copied to the local cache at a time: all together may exceed its limit.

@@ -29,8 +29,7 @@ import pyarrow.parquet as pq
 from benchkit.errors import AlreadyStored, StoreError, UnreadableRun
 from benchkit.measure.run_ids import derived_id, id_time, is_id, new_id
 from benchkit.store.arrow import ENCODED, SCHEMA, records_to_table, unite, without_dictionaries
-from benchkit.store.runfile import accepted_record, run_name
-from benchkit.store.storage import Files, decode_object, encode_object
+from benchkit.store.storage import Files, decode_object, encode_object, run_name
 from benchkit.values import json_safe
 
 #: Folders of the records and of the Parquet files, which are called segments.
@@ -266,6 +265,8 @@ class Index:
 
     def _orphans(self) -> list[dict[str, Any]]:
         """Return records of unlisted runs in the two newest months; `check` covers all months."""
+        from benchkit.store.runfile import accepted_record
+
         months = self.files.folders("runs")[-2:]
         names = [name for month in months for name in self.files.list(month, ".nc")]
         files = {name.rpartition("/")[2].removesuffix(".nc"): name for name in names}

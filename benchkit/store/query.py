@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import uuid4
 
 import numpy as np
@@ -28,12 +28,10 @@ from dask.utils import parse_bytes
 
 from benchkit.errors import StoreError, UnreadableRun, UsageError, needs_extra
 from benchkit.store.run import Run, worker_names
+from benchkit.store.store import MEMORY_LIMIT, TIMEOUT_S, Store
 from benchkit.store.tables import read_table
 from benchkit.whole_file import drafted
 from benchkit.working_folder import cache_folder
-
-if TYPE_CHECKING:  # a store imports this module
-    from benchkit.store.store import Store
 
 _TEXT = pa.dictionary(pa.int32(), pa.string())
 #: Columns that identify the run, in each table.
@@ -46,8 +44,6 @@ for _row in read_table("query_columns"):
 #: workers are numbers, -1 outside of the cluster. `task_groups` has quantiles of the durations of a
 #: group's tasks: a median over 100 million tasks takes seconds, over their groups milliseconds.
 SCHEMAS = {name: pa.schema(columns) for name, columns in _COLUMNS.items()}
-#: Limits of a query without other ones: an endless one must not stop the work of a shared machine.
-TIMEOUT_S, MEMORY_LIMIT = 120.0, "2GiB"
 #: Vectors of 2048 rows that are read at once, before the memory of the rows is compared.
 _VECTORS = 50
 

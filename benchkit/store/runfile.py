@@ -15,10 +15,7 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
-import re
-from collections.abc import Collection, Iterator, Mapping
-from datetime import datetime, timezone
+from collections.abc import Collection, Iterator
 from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
@@ -34,17 +31,13 @@ from xarray.backends import BackendArray
 from xarray.core import indexing
 
 from benchkit.errors import BenchkitError, UnreadableRun, UsageError
-from benchkit.measure.run_ids import id_time, is_id
+from benchkit.measure.run_ids import is_id
+from benchkit.store.storage import TRAILER, verify
 from benchkit.store.variables import first_problem
 from benchkit.values import clean_text
 
 #: Program and version of the format in the provenance attribute that netCDF-C defines.
 _WRITER = "benchkit=2"
-_TRAILER = b"\nbenchkit sha256 %s\n"
-_TRAILER_BYTES = len(_TRAILER) - 2 + 64
-_TRAILER_PATTERN = re.compile(rb"\nbenchkit sha256 ([0-9a-f]{64})\n")
-#: Digests that are kept; a page of the dashboard opens a few runs.
-_MAX_KEPT = 10_000
 #: Variables up to this size in B are read when the file is opened; a run has about 100. Larger ones
 #: are read on use, and open the file each time: files of a store never change, and nothing has to
 #: be closed.
@@ -80,12 +73,6 @@ _HIDDEN = {"CLASS", "NAME", "_NCProperties", _DIMENSION_ID, _DIMENSION_IDS}
 _Target: TypeAlias = h5g.GroupID | h5d.DatasetID
 
 
-def run_name(run_id: str) -> str:
-    """Return the name of a run's file in a store."""
-    month = datetime.fromtimestamp(id_time(run_id), timezone.utc).strftime("%Y-%m")
-    return f"runs/{month}/{run_id}.nc"
-
-
 def encode_run(tree: xr.DataTree) -> tuple[str, dict[str, Any], bytes]:
     """Return the id, the record and the file content of a run."""
     run_id = tree.attrs.get("id")
@@ -117,11 +104,6 @@ def open_run(path: Path, groups: Collection[str] | None = None) -> xr.DataTree:
     if problem:
         raise UnreadableRun(f"{path}: not as a run of this format: {problem}")
     return tree
-
-
-def index_record(record: Mapping[str, Any], data: bytes) -> dict[str, Any]:
-    """Return the record of a run for the index, with the digest of the file."""
-    return {**record, "digest": sha256(data).hexdigest()}
 
 
 def stored_record(path: Path) -> dict[str, Any]:
@@ -173,51 +155,6 @@ def _first_line(error: BaseException) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
-# -- digest ---------------------------------------------------------------------------------------
-
-#: Path -> identity of the file, and digest, or the error if it is damaged. Files of a store never
-#: change, so each is read once in a process.
-_kept: dict[str, tuple[tuple[int, ...], str | UnreadableRun]] = {}
-
-
-def is_whole(data: bytes) -> bool:
-    """Return whether the bytes of a run file match the digest at their end."""
-    trailer = _TRAILER_PATTERN.fullmatch(data[-_TRAILER_BYTES:])
-    digest = sha256(memoryview(data)[:-_TRAILER_BYTES]).hexdigest()
-    return trailer is not None and digest.encode() == trailer[1]
-
-
-def verify(path: Path) -> str:
-    """Return the SHA-256 digest of a run file, as `sha256sum` prints it; raise if it is damaged."""
-    name, status = str(path), os.stat(path)
-    identity = (status.st_size, status.st_mtime_ns, status.st_ino)
-    kept = _kept.get(name)
-    if kept is None or kept[0] != identity:
-        if len(_kept) >= _MAX_KEPT:
-            _kept.clear()
-        kept = _kept[name] = (identity, _examine(path))
-    if isinstance(kept[1], UnreadableRun):
-        raise UnreadableRun(str(kept[1]))
-    return kept[1]
-
-
-def _examine(path: Path) -> str | UnreadableRun:
-    try:
-        data = path.read_bytes()
-    except FileNotFoundError:
-        raise
-    except OSError as error:  # not kept: the user can permit it
-        raise UnreadableRun(f"{path}: cannot be read: {error.strerror or error}") from error
-    if is_whole(data):
-        return sha256(data).hexdigest()
-    if _TRAILER_PATTERN.fullmatch(data[-_TRAILER_BYTES:]):
-        return UnreadableRun(f"{path}: damaged run file: its bytes differ from its SHA-256 digest")
-    return UnreadableRun(
-        f"{path}: damaged run file, or of another program: it does not end with a digest; "
-        "`benchkit store import` reads files of other programs"
-    )
-
-
 def _open_verified(path: Path) -> h5py.File:
     verify(path)
     return h5py.File(path, "r")
@@ -242,7 +179,7 @@ def encode_tree(tree: xr.DataTree) -> bytes:
             _write_group(group, node.to_dataset(inherit=False), dimension_ids)
         file.flush()
         content = file.id.get_file_image()
-    return bytes(content + _TRAILER % sha256(content).hexdigest().encode())
+    return bytes(content + TRAILER % sha256(content).hexdigest().encode())
 
 
 def _write_group(group: h5g.GroupID, dataset: xr.Dataset, dimension_ids: Iterator[int]) -> None:

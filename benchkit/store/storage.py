@@ -1,23 +1,27 @@
 """Interface to the files of a store: a folder (`LocalFiles`) or a bucket (`BucketFiles`).
 
-Handles names and content only; runs, marks and the index use the same methods. A file of a run, of
-the index, a mark, an event or a plan never changes: `Files.create` writes a new name and never
-replaces a file, and the slower of two concurrent writers gets `AlreadyStored`. Recordings, logs,
-notebooks and reports are written by other programs, which need a local folder: `Files.workspace`.
+Handles names, content and digests only; runs, marks and the index use the same methods. A file of
+a run, of the index, a mark, an event or a plan never changes: `Files.create` writes a new name and
+never replaces a file, and the slower of two concurrent writers gets `AlreadyStored`. Recordings,
+logs, notebooks and reports are written by other programs, which need a local folder:
+`Files.workspace`.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timezone
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, TypeVar
 
-from benchkit.errors import StoreError
+from benchkit.errors import StoreError, UnreadableRun
+from benchkit.measure.run_ids import id_time
 
 #: Workspace with the recordings that are not runs yet.
 RECORDINGS = "tmp/recordings"
@@ -26,6 +30,15 @@ PARALLEL = 16
 _HIDDEN = re.compile(r"(experiments/[^/]+)/(?:.+/)?\.[^/]+")
 _KERNEL_LOG = re.compile(r"(experiments/[^/]+)/kernel-[^/]+\.log")
 _DIGEST = re.compile("[0-9a-f]{64}")
+#: End of a run file.
+TRAILER = b"\nbenchkit sha256 %s\n"
+_TRAILER_BYTES = len(TRAILER) - 2 + 64
+_TRAILER_PATTERN = re.compile(rb"\nbenchkit sha256 ([0-9a-f]{64})\n")
+#: Digests that are kept; a page of the dashboard opens a few runs.
+_MAX_KEPT = 10_000
+#: Path -> identity of the file, and digest, or the error if it is damaged. Files of a store never
+#: change, so each is read once in a process.
+_kept: dict[str, tuple[tuple[int, ...], str | UnreadableRun]] = {}
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -191,3 +204,55 @@ def in_parallel(
         yield from pool.map(function, items)
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+# -- names and digests of run files ---------------------------------------------------------------
+
+
+def run_name(run_id: str) -> str:
+    """Return the name of a run's file in a store."""
+    month = datetime.fromtimestamp(id_time(run_id), timezone.utc).strftime("%Y-%m")
+    return f"runs/{month}/{run_id}.nc"
+
+
+def index_record(record: Mapping[str, Any], data: bytes) -> dict[str, Any]:
+    """Return the record of a run for the index, with the digest of the file."""
+    return {**record, "digest": sha256(data).hexdigest()}
+
+
+def is_whole(data: bytes) -> bool:
+    """Return whether the bytes of a run file match the digest at their end."""
+    trailer = _TRAILER_PATTERN.fullmatch(data[-_TRAILER_BYTES:])
+    digest = sha256(memoryview(data)[:-_TRAILER_BYTES]).hexdigest()
+    return trailer is not None and digest.encode() == trailer[1]
+
+
+def verify(path: Path) -> str:
+    """Return the SHA-256 digest of a run file, as `sha256sum` prints it; raise if it is damaged."""
+    name, status = str(path), os.stat(path)
+    identity = (status.st_size, status.st_mtime_ns, status.st_ino)
+    kept = _kept.get(name)
+    if kept is None or kept[0] != identity:
+        if len(_kept) >= _MAX_KEPT:
+            _kept.clear()
+        kept = _kept[name] = (identity, _examine(path))
+    if isinstance(kept[1], UnreadableRun):
+        raise UnreadableRun(str(kept[1]))
+    return kept[1]
+
+
+def _examine(path: Path) -> str | UnreadableRun:
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        raise
+    except OSError as error:  # not kept: the user can permit it
+        raise UnreadableRun(f"{path}: cannot be read: {error.strerror or error}") from error
+    if is_whole(data):
+        return sha256(data).hexdigest()
+    if _TRAILER_PATTERN.fullmatch(data[-_TRAILER_BYTES:]):
+        return UnreadableRun(f"{path}: damaged run file: its bytes differ from its SHA-256 digest")
+    return UnreadableRun(
+        f"{path}: damaged run file, or of another program: it does not end with a digest; "
+        "`benchkit store import` reads files of other programs"
+    )

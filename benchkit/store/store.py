@@ -11,12 +11,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
-import xarray as xr
 
 from benchkit.errors import (
     AlreadyStored,
@@ -31,9 +29,7 @@ from benchkit.formatting import counted, format_bytes
 from benchkit.measure.arguments import check_text, list_of
 from benchkit.measure.run_ids import is_id
 from benchkit.store.arrow import order_by_time, plain_array, table_to_frame
-from benchkit.store.artifacts import artifact_files
 from benchkit.store.bucket import open_files
-from benchkit.store.check import CheckReport, inspect_store
 from benchkit.store.filters import (
     PAIR_KEYS,
     Selection,
@@ -60,19 +56,19 @@ from benchkit.store.marks import (
     mark_columns,
     new_mark,
 )
-from benchkit.store.query import MEMORY_LIMIT, TIMEOUT_S, query, rows_of_runs
-from benchkit.store.run import Run
-from benchkit.store.runfile import (
-    accepted_record,
-    encode_run,
-    index_record,
-    open_run,
-    read_record,
-    run_name,
-)
 from benchkit.store.schema import MARK_COLUMNS, METRICS, RECORD_FIELDS
-from benchkit.store.storage import RECORDINGS, in_parallel, unfinished_files
+from benchkit.store.storage import RECORDINGS, in_parallel, index_record, run_name, unfinished_files
 from benchkit.table import Table
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import xarray as xr
+
+    from benchkit.store.check import CheckReport
+    from benchkit.store.run import Run
+
+#: Limits of a query without other ones: an endless one must not stop the work of a shared machine.
+TIMEOUT_S, MEMORY_LIMIT = 120.0, "2GiB"
 
 #: Runs added between checks whether to compact the index; listing it takes 0.3 ms.
 _COMPACTION_CHECK_EVERY_RUNS = 64
@@ -141,6 +137,9 @@ class Store:
         UnreadableRun
             The file is damaged.
         """
+        from benchkit.store.run import Run
+        from benchkit.store.runfile import open_run
+
         full_id = self.resolve(run_id)
         try:
             run = Run(open_run(self.file(full_id), groups))
@@ -199,6 +198,8 @@ class Store:
         list of Path
             Files, sorted; empty if there are none.
         """
+        from benchkit.store.artifacts import artifact_files
+
         return artifact_files(self.files, self.resolve(run_id))
 
     def resolve(self, run_id: str) -> str:
@@ -393,6 +394,8 @@ class Store:
         Dataset
             Fields as coordinates without an index, metrics as variables; times in UTC.
         """
+        import xarray as xr
+
         frame = self.runs(workload, **selection)
         # A string index takes 7 s at a million runs; a coordinate without index takes no time.
         variables: dict[str, Any] = {}
@@ -476,6 +479,8 @@ class Store:
         UsageError
             The tree is not a run.
         """
+        from benchkit.store.runfile import encode_run, read_record
+
         run_id, record, data = encode_run(tree)
         self.create()
         try:
@@ -514,6 +519,8 @@ class Store:
         UsageError
             A tree is not a run.
         """
+        from benchkit.store.runfile import encode_run
+
         self.create()
         records, existing = [], []
         try:
@@ -532,6 +539,8 @@ class Store:
 
     def _list_existing(self, ids: Iterable[str]) -> None:
         """Add stored runs to the index that are missing there, as an interrupted writer leaves."""
+        from benchkit.store.runfile import accepted_record
+
         wanted = {run_id for run_id in ids if is_id(run_id)}
         for run_id in sorted(wanted - self.index.ids() if wanted else ()):
             with suppress(UnreadableRun):  # `check` reports it
@@ -621,6 +630,8 @@ class Store:
         UnlistableFolder
             Google or Azure hold a folder with invalid names, which was not copied; the others were.
         """
+        from benchkit.store.runfile import accepted_record
+
         other = to if isinstance(to, Store) else Store(to)
         other.create()
         damaged: list[str] = []
@@ -696,6 +707,8 @@ class Store:
         ...     "select workload, prefix, median(duration) from tasks group by all"
         ... )  # doctest: +SKIP
         """
+        from benchkit.store.query import query
+
         return query(self, sql, timeout_s=timeout_s, memory_limit=memory_limit)
 
     def tasks(self, workload: str | None = None, **selection: Any) -> pd.DataFrame:
@@ -712,6 +725,8 @@ class Store:
             A row per task: run, workload, environment, task group, prefix, worker, thread, ok,
             nbytes (B), start and duration (s); those of a run by prefix and duration.
         """
+        from benchkit.store.query import rows_of_runs
+
         return rows_of_runs(self, "tasks", self.runs(workload, columns=["id"], **selection)["id"])
 
     def task_groups(self, workload: str | None = None, **selection: Any) -> pd.DataFrame:
@@ -727,6 +742,8 @@ class Store:
         DataFrame
             A row per run and task group: number of tasks, bytes, and thread-seconds by activity.
         """
+        from benchkit.store.query import rows_of_runs
+
         ids = self.runs(workload, columns=["id"], **selection)["id"]
         return rows_of_runs(self, "task_groups", ids)
 
@@ -761,6 +778,8 @@ class Store:
         CheckReport
             Problems found and repairs made.
         """
+        from benchkit.store.check import inspect_store
+
         if repair and (self.files.folders("") or self.files.workspace(RECORDINGS).is_dir()):
             with suppress(StoreError):  # the report names what cannot be repaired
                 self.create()

@@ -9,7 +9,8 @@ import pytest
 from click.testing import CliRunner
 
 from benchkit.cli.main import benchkit as main
-from benchkit.store.runfile import encode_tree, index_record, run_name
+from benchkit.store.runfile import encode_tree
+from benchkit.store.storage import index_record, run_name
 from benchkit.store.store import Store
 from validation.synthetic_runs import make_run
 

@@ -12,7 +12,8 @@ from helpers.commands_on_disk import disk, run_commands
 from benchkit.cli.main import benchkit
 from benchkit.experiment.run.plan import write_plan
 from benchkit.measure.run_ids import derived_id
-from benchkit.store.runfile import encode_run, run_name
+from benchkit.store.runfile import encode_run
+from benchkit.store.storage import run_name
 from benchkit.store.store import Store
 from validation.synthetic_runs import make_run
 

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from benchkit.measure.run_ids import derived_id
 from benchkit.store.marks import encode_mark, new_mark
-from benchkit.store.runfile import encode_run, run_name
+from benchkit.store.runfile import encode_run
+from benchkit.store.storage import run_name
 from benchkit.store.store import Store
 from validation.synthetic_runs import make_run
 

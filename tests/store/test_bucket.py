@@ -18,7 +18,8 @@ from benchkit.errors import (
 )
 from benchkit.store import bucket as module
 from benchkit.store.bucket import BucketFiles
-from benchkit.store.runfile import encode_run, run_name
+from benchkit.store.runfile import encode_run
+from benchkit.store.storage import run_name
 from benchkit.store.store import Store
 from validation.fault_proxy import FaultProxy
 from validation.s3_server import BUCKET

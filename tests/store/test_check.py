@@ -19,10 +19,10 @@ import pytest
 from benchkit.errors import InvalidStoreError, StoreError, UnreadableRun
 from benchkit.measure.recording import RecordingWriter
 from benchkit.measure.run_ids import derived_id, new_id
-from benchkit.store import runfile
+from benchkit.store import storage
 from benchkit.store.check import CheckReport
-from benchkit.store.runfile import encode_run, run_name
-from benchkit.store.storage import RECORDINGS
+from benchkit.store.runfile import encode_run
+from benchkit.store.storage import RECORDINGS, run_name
 from benchkit.store.store import Store
 
 pytestmark = pytest.mark.store_kinds("folder", "bucket", "real_bucket")
@@ -307,7 +307,7 @@ def test_run_without_permission_is_not_set_aside(filled, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(Path, "read_bytes", refuse)
         patch.setattr("benchkit.store.check.os.access", lambda name, mode: name != path)
-        runfile._kept.clear()
+        storage._kept.clear()
         report = filled.check(set_aside=True)
 
     assert "cannot be read: Permission denied" in report.unreadable[0]

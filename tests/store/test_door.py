@@ -7,7 +7,8 @@ import pytest
 
 from benchkit.errors import UnreadableRun, UsageError
 from benchkit.store.interchange.results import import_results
-from benchkit.store.runfile import encode_tree, index_record, run_name
+from benchkit.store.runfile import encode_tree
+from benchkit.store.storage import index_record, run_name
 from benchkit.store.store import Store
 from validation.synthetic_runs import make_run
 

@@ -77,7 +77,8 @@ index._merge = delete_then_merge
 """,
     "lists before it writes": """
 from benchkit.store.store import Store
-from benchkit.store.runfile import encode_run, index_record, run_name
+from benchkit.store.storage import index_record, run_name
+from benchkit.store.runfile import encode_run
 def add(self, tree):
     run_id, record, data = encode_run(tree)
     self.create()

@@ -15,7 +15,8 @@ from benchkit.measure.run_ids import new_id
 from benchkit.store import index as module
 from benchkit.store.files import LocalFiles
 from benchkit.store.index import Index, write_segments
-from benchkit.store.runfile import encode_run, run_name
+from benchkit.store.runfile import encode_run
+from benchkit.store.storage import run_name
 from validation.large_index import index_table
 from validation.synthetic_runs import make_record
 

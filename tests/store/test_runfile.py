@@ -22,17 +22,16 @@ from hypothesis import given
 
 from benchkit.errors import UnreadableRun, UsageError
 from benchkit.measure.run_ids import derived_id
-from benchkit.store import runfile
+from benchkit.store import storage
 from benchkit.store.runfile import (
     encode_run,
     encode_tree,
     open_run,
     read_record,
     read_tree,
-    run_name,
     stored_record,
-    verify,
 )
+from benchkit.store.storage import run_name, verify
 from benchkit.store.store import Store
 from benchkit.store.variables import GROUPS
 
@@ -433,7 +432,7 @@ def test_every_damage_is_found(damage, content, tmp_path, monkeypatch):
     found = 0
     for seed in range(60):
         path.write_bytes(damage(content, random.Random(seed)))
-        runfile._kept.clear()
+        storage._kept.clear()
         with pytest.raises(UnreadableRun, match="damaged run file") as caught:
             read_record(path)
         assert "\n" not in str(caught.value)

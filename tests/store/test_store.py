@@ -19,8 +19,8 @@ from benchkit.errors import AlreadyStored, StoreError, UsageError
 from benchkit.measure.run_ids import derived_id
 from benchkit.store import store as module
 from benchkit.store.check import CheckReport
-from benchkit.store.runfile import encode_run, run_name
-from benchkit.store.storage import decode_object
+from benchkit.store.runfile import encode_run
+from benchkit.store.storage import decode_object, run_name
 from benchkit.store.store import Store
 
 pytestmark = pytest.mark.store_kinds("folder", "bucket", "real_bucket")

@@ -12,8 +12,8 @@ import xarray as xr
 
 from benchkit.errors import UnknownRun, UnreadableRun, UsageError
 from benchkit.measure.run_ids import derived_id, new_id
-from benchkit.store.runfile import run_name
 from benchkit.store.schema import METRICS, RECORD_FIELDS
+from benchkit.store.storage import run_name
 
 
 def test_resolve_accepts_beginning_of_id_and_latest(store, make_run):

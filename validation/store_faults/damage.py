@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 
 from benchkit.errors import UnreadableRun
-from benchkit.store import runfile
-from benchkit.store.runfile import run_name
+from benchkit.store import storage
+from benchkit.store.storage import run_name
 from benchkit.store.store import Store
 from validation.synthetic_runs import make_run
 
@@ -57,7 +57,7 @@ def count_found(times: int, seed: int) -> Iterator[tuple[str, int, int]]:
                 data = bytearray(whole)
                 damage(data, rng)
                 path.write_bytes(data)
-                runfile._kept.clear()  # the clock of a file system may stand still for some ms
+                storage._kept.clear()  # the clock of a file system may stand still for some ms
                 n_named += store.check(repair=False).damaged_runs == [run_id]
                 with suppress(UnreadableRun):
                     store.open(run_id)

@@ -32,7 +32,7 @@ from benchkit import whole_file
 from benchkit.errors import BenchkitError
 from benchkit.store import index
 from benchkit.store.files import LocalFiles
-from benchkit.store.runfile import run_name
+from benchkit.store.storage import run_name
 from benchkit.store.store import Store
 from validation.store_faults.operations import NEW, OLD, OLD_IDS, OPERATIONS, unequal_files
 from validation.store_faults.steps import FILE_FAULTS, SYSTEM_FAULTS, FileFaults, SystemFaults

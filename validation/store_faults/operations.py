@@ -10,7 +10,8 @@ from typing import Any
 
 from benchkit.measure.run_ids import derived_id
 from benchkit.store.manifest import STORE_FILE
-from benchkit.store.runfile import encode_run, run_name
+from benchkit.store.runfile import encode_run
+from benchkit.store.storage import run_name
 from benchkit.store.store import Store
 from validation.synthetic_runs import make_run
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import pandas as pd
 
-from benchkit.analysis.regression.history import SERIES_FIELDS
 from benchkit.analysis.regression.segments import accepts
+from benchkit.analysis.run.baseline import SERIES_FIELDS
 from benchkit.formatting import format_change, format_quantity
 from benchkit.measure.errors import error_summary
 from benchkit.store.filters import parse_moment

@@ -33,8 +33,9 @@ from benchkit.errors import UnreadableRun
 from benchkit.formatting import format_change
 from benchkit.store.filters import workload_matcher
 from benchkit.store.marks import active_marks
-from benchkit.store.runfile import read_attribute, run_name
+from benchkit.store.runfile import read_attribute
 from benchkit.store.schema import METRICS
+from benchkit.store.storage import run_name
 from benchkit.store.store import Store
 from benchkit.values import json_safe
 

@@ -25,8 +25,9 @@ import xarray as xr
 from benchkit.errors import InvalidImportError
 from benchkit.formatting import counted
 from benchkit.measure.run_ids import derived_id
-from benchkit.store.runfile import read_attribute, run_name
+from benchkit.store.runfile import read_attribute
 from benchkit.store.schema import METRICS
+from benchkit.store.storage import run_name
 from benchkit.store.store import Store
 from benchkit.store.tables import read_table
 from benchkit.values import decode_json

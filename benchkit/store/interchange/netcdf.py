@@ -17,7 +17,8 @@ import xarray as xr
 
 from benchkit.errors import InvalidImportError, UnreadableRun
 from benchkit.store.interchange.coiled import ImportReport
-from benchkit.store.runfile import check_size, encode_run, is_whole, open_run
+from benchkit.store.runfile import check_size, encode_run, open_run
+from benchkit.store.storage import is_whole
 from benchkit.store.store import Store
 from benchkit.whole_file import drafted
 
