@@ -1,0 +1,63 @@
+"""What commands import: by package, because seconds depend on the machine."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchkit.store.store import Store
+from validation.graph_runs import graph_run, tasks_of
+
+#: What `list runs` needs: the command line, and the index as tables.
+INDEX = {"click", "cloudpickle", "dateutil", "numpy", "pandas", "pyarrow", "six"}
+#: Reading a run file, and special functions; what Dask and xarray import.
+RUN = INDEX | {
+    "cftime", "charset_normalizer", "cityhash", "dask", "fsspec", "h5py", "importlib_metadata",
+    "jinja2", "lazy_importer", "markupsafe", "packaging", "psutil", "scipy", "tblib", "tlz",
+    "toolz", "xarray", "xxhash", "yaml", "zipp",
+}  # fmt: skip
+#: Command -> packages that it may import, and the largest number of modules.
+COMMANDS = {
+    "--help": ({"click"}, 250),
+    "list runs": (INDEX, 850),
+    "list metrics": ({"click"}, 300),
+    "regressions": (INDEX, 850),
+    "compare --baseline workload:a --contender workload:a": (RUN, 1500),
+    "diagnose": (RUN, 1500),
+    "whatif --workers 2": (RUN, 1500),
+}
+CODE = """
+import atexit, json, sys
+atexit.register(lambda: print(json.dumps(sorted(sys.modules)), file=sys.stderr))
+from benchkit.cli.main import main
+main()
+"""
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("imports")
+    tasks = tasks_of(("a-1", 0, 1, ""), ("b-1", 1, 2, "a-1"))
+    Store(folder / "store").add(graph_run(folder, tasks, duration=2.0).tree)
+    return folder / "store"
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_command_imports_only_what_it_needs(store: Path, command: str) -> None:
+    allowed, most = COMMANDS[command]
+    done = subprocess.run(
+        [sys.executable, "-c", CODE, *command.split()],
+        env={**os.environ, "BENCHKIT_STORE": str(store)}, capture_output=True, text=True,
+    )  # fmt: skip
+
+    modules = json.loads(done.stderr.splitlines()[-1])
+    assert done.returncode in (0, 4), done.stderr
+    packages = {name.partition(".")[0] for name in modules} - set(sys.stdlib_module_names)
+    own = {"benchkit", "cython_runtime", "sitecustomize"}
+    assert {name for name in packages - own if not name.startswith("_")} <= allowed
+    assert len(modules) <= most
