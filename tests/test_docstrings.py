@@ -37,6 +37,7 @@ RETURNED = {
     "benchkit.analysis.insight.memory": ["memory_peaks"],
     "benchkit.analysis.insight.whatif": ["what_if"],
     "benchkit.analysis.regression.history": ["History"],
+    "benchkit.analysis.options": ["DetectionOptions", "VerdictOptions"],
     "benchkit.analysis.effects": ["Effects", "compare", "compare_bootstrap"],
     "benchkit.analysis.design": ["next_step", "power_table", "runs_needed"],
     "benchkit.cli.agents.tools": ["StoreTools"],

@@ -23,6 +23,7 @@ from benchkit.analysis.changepoint.candidates import (
 )
 from benchkit.analysis.changepoint.rule import MIN_REFERENCE_NIGHTS
 from benchkit.analysis.changepoint.scan import Events, LatestReference, scan, scan_nights
+from benchkit.analysis.options import DETECTION, VERDICTS, DetectionOptions
 from benchkit.errors import UsageError
 
 __all__ = [
@@ -38,15 +39,9 @@ __all__ = [
 
 Floats = NDArray[np.float64]
 
-#: Coverage of the interval of a ratio.
-LEVEL = 0.95
 #: Logarithm that stands for a zero, that of the smallest number: a metric that leaves zero has
 #: changed by a ratio of infinity.
 LOG_OF_ZERO = float(np.log(np.finfo(float).tiny))
-#: A night is suspect if it is this many noise units from its reference, or more.
-SUSPECT_UNITS = 6.0
-#: Smallest change of a suspect night, as logarithm of a ratio.
-SUSPECT_CHANGE = 0.03
 #: Size of a change (logarithm of a ratio) above which one of the levels is zero.
 INFINITE_CHANGE = 500.0
 
@@ -107,7 +102,13 @@ class Detection:
     latest: LatestNight  # The last night of each series relative to its reference
 
 
-def detect(times: ArrayLike, values: ArrayLike, *, marks: Marks | None = None) -> list[ChangePoint]:
+def detect(
+    times: ArrayLike,
+    values: ArrayLike,
+    *,
+    marks: Marks | None = None,
+    options: DetectionOptions = DETECTION,
+) -> list[ChangePoint]:
     """Find the changes of level in one series.
 
     Parameters
@@ -118,6 +119,8 @@ def detect(times: ArrayLike, values: ArrayLike, *, marks: Marks | None = None) -
         One metric. NaN, infinite and negative values count as missing nights.
     marks : Marks, optional
         Restarts of the reference and excluded nights.
+    options : DetectionOptions, optional
+        Smallest change, largest chance of a false alarm, and length of the reference.
 
     Returns
     -------
@@ -149,7 +152,7 @@ def detect(times: ArrayLike, values: ArrayLike, *, marks: Marks | None = None) -
     values = np.asarray(values, float)
     if values.ndim != 1:
         raise UsageError(f"values: {values.ndim} dimensions; expected one (see detect_many)")
-    return detect_many(values[None], times=times, marks=[marks])[0]
+    return detect_many(values[None], times=times, marks=[marks], options=options)[0]
 
 
 def detect_many(
@@ -157,6 +160,7 @@ def detect_many(
     *,
     times: ArrayLike | None = None,
     marks: Sequence[Marks | None] | None = None,
+    options: DetectionOptions = DETECTION,
 ) -> list[list[ChangePoint]]:
     """Find the changes of level in many series at once.
 
@@ -168,6 +172,8 @@ def detect_many(
         Ascending, shared by all series. By default nights are numbered from 0.
     marks : sequence of Marks or None, one per series, optional
         Restarts and excluded nights, in the unit of `times`.
+    options : DetectionOptions, optional
+        As in `detect`.
 
     Returns
     -------
@@ -186,7 +192,7 @@ def detect_many(
     [(-1, 20)]
     """
     rows = _Rows.of(values, times, marks)
-    return rows.changes(scan(rows.y))
+    return rows.changes(scan(rows.y, options))
 
 
 def detect_nights(
@@ -194,11 +200,12 @@ def detect_nights(
     *,
     times: ArrayLike | None = None,
     marks: Sequence[Marks | None] | None = None,
+    options: DetectionOptions = DETECTION,
 ) -> Detection:
     """Find the changes of level in many series, and judge their last night."""
     rows = _Rows.of(values, times, marks)
-    events, reference = scan_nights(rows.y, rows.before_latest)
-    return Detection(rows.changes(events), rows.latest_night(reference))
+    events, reference = scan_nights(rows.y, rows.before_latest, options)
+    return Detection(rows.changes(events), rows.latest_night(reference, options))
 
 
 def latest_night(
@@ -206,9 +213,10 @@ def latest_night(
     *,
     times: ArrayLike | None = None,
     marks: Sequence[Marks | None] | None = None,
+    options: DetectionOptions = DETECTION,
 ) -> LatestNight:
     """Return the last night of each series relative to its reference."""
-    return detect_nights(values, times=times, marks=marks).latest
+    return detect_nights(values, times=times, marks=marks, options=options).latest
 
 
 @dataclass(frozen=True)
@@ -275,7 +283,7 @@ class _Rows:
 
     def changes(self, events: Events) -> list[list[ChangePoint]]:
         """Return the changes of each series, in order of detection."""
-        half = -stdtrit(20, (1 - LEVEL) / 2) * events.error
+        half = -stdtrit(20, (1 - VERDICTS.level) / 2) * events.error
         infinite = np.abs(events.change) > INFINITE_CHANGE
         with np.errstate(over="ignore"):
             ratio, low, high = (
@@ -297,7 +305,7 @@ class _Rows:
         """Number of nights without the last one, and without that before it if enough remain."""
         return self.length - np.where(self.length > MIN_REFERENCE_NIGHTS + 1, 2, 1)
 
-    def latest_night(self, reference: LatestReference) -> LatestNight:
+    def latest_night(self, reference: LatestReference, options: DetectionOptions) -> LatestNight:
         """Return the last night relative to a reference that ends before it."""
         ratio, units = np.full((2, self.n_series), np.nan)
         suspect, candidate, n_before = np.zeros((3, self.n_series), int)
@@ -309,7 +317,8 @@ class _Rows:
         n_before[series] = self.length[row] - 1
         ratio[series], units[series] = np.exp(change), change / reference.noise[row]
         with np.errstate(invalid="ignore"):
-            far = (np.abs(units) >= SUSPECT_UNITS) & (np.abs(np.log(ratio)) >= SUSPECT_CHANGE)
+            far = np.abs(units) >= options.suspect_units
+            far &= np.abs(np.log(ratio)) >= options.min_change
         suspect[far] = np.sign(units[far])
         distance, at = recent_distances(self.y, self.length, row, reference)
         candidate[series], first = find_candidates(distance, at, row, change, reference)

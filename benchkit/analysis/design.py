@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr, ndtri
 
 from benchkit.analysis.effects import adjust, compare
+from benchkit.analysis.options import VERDICTS
 from benchkit.analysis.stats.log_scale import matrix
 from benchkit.analysis.stats.power import power_table, runs_needed
 from benchkit.analysis.stats.verdicts import Effects
@@ -31,10 +32,6 @@ Array = NDArray[np.float64]
 
 #: Numbers of blocks after which an adaptive experiment tests its data (the looks).
 LOOKS = (3, 5, 8, 12, 20)
-#: Smallest probability of detecting a change by the last look for which a test continues. With 0.45
-#: a tenth of the blocks is saved and .62 of the changes are found instead of .65. A level of 0.92
-#: finds them again, with false-discovery rates of .06 to .07.
-MIN_POWER = 0.35
 #: Share of changed tests that the predictive power assumes before a change is detected.
 EXPECTED_SHARE = 0.1
 
@@ -49,10 +46,10 @@ def next_step(
     history: ArrayLike | None = None,
     family: ArrayLike | None = None,
     blocked: bool = True,
-    level: float = 0.95,
-    same: float = 0.05,
+    level: float = VERDICTS.level,
+    same: float = VERDICTS.same,
     looks: tuple[int, ...] = LOOKS,
-    hope: float = MIN_POWER,
+    hope: float = VERDICTS.min_power,
 ) -> NDArray[np.int64]:
     """Return for each test whether to run another block, or its final decision.
 
@@ -150,7 +147,9 @@ def next_step(
     return decisions
 
 
-def equivalence_test(effects: Effects, same: float, *, level: float = 0.95) -> NDArray[np.bool_]:
+def equivalence_test(
+    effects: Effects, same: float, *, level: float = VERDICTS.level
+) -> NDArray[np.bool_]:
     """Return whether two one-sided tests show that changes are small."""
     # returned: (tests,), true where the change is smaller than `same`.
     less = effects.probability([same], below=True)[:, 0]

@@ -12,6 +12,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from benchkit.analysis.options import VERDICTS
 from benchkit.analysis.stats.bootstrap import compare_bootstrap
 from benchkit.analysis.stats.classify import classify_effects
 from benchkit.analysis.stats.joint_evidence import (
@@ -41,8 +42,8 @@ def compare(
     family: ArrayLike | None = None,
     workload: ArrayLike | None = None,
     correction: str | None = "fdr_bh",
-    level: float = 0.95,
-    same: float = 0.05,
+    level: float = VERDICTS.level,
+    same: float = VERDICTS.same,
     resolution: ArrayLike | None = None,
     labels: tuple[str, str] = ("less", "more"),
 ) -> Effects:

@@ -17,7 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from benchkit.analysis.changepoints import SUSPECT_UNITS, detect_many, latest_night
+from benchkit.analysis.changepoints import detect_many, latest_night
+from benchkit.analysis.options import DETECTION
 from benchkit.analysis.regression.level_events import MARGIN_NIGHTS, REST_NIGHTS
 from benchkit.analysis.stats.confirmation import CONFIRMATION_LOOKS, judge_reruns
 
@@ -98,7 +99,7 @@ def follow(
     for night in range(history, n_nights):
         latest = latest_night(values[:, : night + 1])
         since = np.where(alarms[:, night], alarm_index[:, night], latest.since)
-        rests = (night < rest_until) & (latest.units < SUSPECT_UNITS)
+        rests = (night < rest_until) & (latest.units < DETECTION.suspect_units)
         fresh = latest.is_jump | (latest.since > ignored_until)
         candidate = (latest.candidate == 1) & ~rests & fresh
         rows = np.flatnonzero((candidate | alarms[:, night]) & (opened < 0))

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from benchkit.analysis.changepoint.rule import MIN_REFERENCE_NIGHTS
 from benchkit.analysis.changepoint.scan import DRIFT_NIGHTS, LatestReference
+from benchkit.analysis.options import VERDICTS
 
 __all__ = [
     "CANDIDATE_CHANGE",
@@ -38,8 +39,6 @@ SUM_CLIP = (-3.0, 4.0)
 #: Smallest median change of the last `SLOW_NIGHTS` of a slow change, as logarithm of a ratio.
 SLOW_CHANGE = 0.02
 SLOW_NIGHTS = 5
-#: Smallest change, as logarithm of a ratio, of a series without enough nights for a reference.
-SHORT_CHANGE = 0.05
 #: Lowest noise assumed for such a series.
 SHORT_NOISE = 0.02
 
@@ -140,7 +139,7 @@ def find_short_candidates(y: Floats, length: Ints, row: Ints) -> tuple[Ints, Flo
         middle = np.median(before)
         noise = max(1.4826 * np.median(np.abs(before - middle)), SHORT_NOISE)
         change = y[at, length[at] - 1] - middle
-        limit = max(SHORT_CHANGE, CANDIDATE_UNITS * noise * np.sqrt(1 + 1 / before.size))
+        limit = max(VERDICTS.same, CANDIDATE_UNITS * noise * np.sqrt(1 + 1 / before.size))
         if abs(change) >= limit:
             direction[place], ratio[place] = np.sign(change), np.exp(change)
     return direction, ratio

@@ -17,11 +17,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
+from benchkit.analysis.options import DetectionOptions
+
 __all__ = [
+    "MIN_NIGHTS",
     "MIN_REFERENCE_NIGHTS",
     "MAX_REFERENCE_NIGHTS",
-    "MIN_SHORT_CHANGE",
     "REFRESH_NIGHTS",
+    "SHORT_FACTOR",
     "WINDOWS",
     "Alarms",
     "find_alarms",
@@ -32,6 +35,8 @@ __all__ = [
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+
+#: `benchmarks/fit_constants.py` prints false alarms and found steps for neighbouring values.
 
 #: Largest number of nights in a reference.
 MAX_REFERENCE_NIGHTS = 60
@@ -46,41 +51,37 @@ class Window(NamedTuple):
     """Limits that the last m nights must exceed to be a change, in logarithms of ratios."""
 
     low: float  # smallest distance of all nights but a fifth
-    middle: float  # smallest distance of their median
     units: float  # smallest distance of their mean, in noise units, without the farthest third
 
 
-#: Smallest median of three to five nights: most false alarms are three busy nights of a machine,
-#: and most of those are smaller. With 5 %, half of the steps of 5 % are found later.
-MIN_SHORT_CHANGE = 0.045
-#: Smallest median of seven nights or more.
-MIN_CHANGE = 0.03
+#: The median of a short window must exceed `DetectionOptions.min_change` times this: most false
+#: alarms are three busy nights of a machine, and most of those are smaller. With 5 % instead of
+#: 4.5 %, half of the steps of 5 % are found later.
+SHORT_FACTOR = 1.5
 #: Number of nights -> limits. The means are about five standard errors of a mean of independent
 #: nights (4.6 to 5.6); with 5 for all windows 1 % fewer steps of 5 % are found, and with 1.1 for 18
 #: nights .982 instead of .988 of the real falls. A window of two nights adds a third to the false
 #: alarms and finds 1 % of the steps earlier.
 WINDOWS = {
-    3: Window(0.035, MIN_SHORT_CHANGE, 2.7),
-    4: Window(0.035, MIN_SHORT_CHANGE, 2.5),
-    5: Window(0.035, MIN_SHORT_CHANGE, 2.4),
-    7: Window(0.04, MIN_CHANGE, 2.1),
-    9: Window(0.04, MIN_CHANGE, 1.8),
-    13: Window(0.02, MIN_CHANGE, 1.35),
-    18: Window(0.02, MIN_CHANGE, 1.08),
+    3: Window(0.035, 2.7),
+    4: Window(0.035, 2.5),
+    5: Window(0.035, 2.4),
+    7: Window(0.04, 2.1),
+    9: Window(0.04, 1.8),
+    13: Window(0.02, 1.35),
+    18: Window(0.02, 1.08),
 }
+#: Nights in a row that show a level: fewer may be busy nights or outliers.
+MIN_NIGHTS = min(WINDOWS)
 #: Largest number of nights in a short window.
 SHORT_WINDOW = 5
 #: Share of the change, in short windows, at which a night of the reference counts as far away.
 FAR_SHARE_SHORT = 0.6
 #: The same share in longer windows.
 FAR_SHARE_LONG = 0.5
-#: Largest probability of m far nights in succession that is an alarm. A night is far with
-#: probability p, the next night too with the larger of p^1.4 and its observed share: three nights
-#: are enough if 6 of 60 reference nights were far, four if 12 were.
-MAX_CHANCE = 3e-4
-#: Exponent of p in the probability that the next night is far too: between far nights that come
-#: together (0) and rarer ones. With 1, 9 % of the steps of 5 % are found later; with 1.5, series
-#: with modes that last several nights have 1.5 % more alarms.
+#: A night is far with probability p, the next night too with the larger of p^1.4 and its observed
+#: share: between far nights that come together (0) and rarer ones. With 1, 9 % of the steps of 5 %
+#: are found later; with 1.5, series with modes that last several nights have 1.5 % more alarms.
 REPEAT_POWER = 1.4
 #: Largest share of far nights in the reference: with more, it has a second level. With 0.3, .976
 #: instead of .988 of the real falls are found.
@@ -88,10 +89,9 @@ MAX_FAR_SHARE = 0.4
 #: Exponent of the effect of autocorrelation, which makes means converge slowly. The full effect
 #: (1.0) costs 1 % of the real steps, because these look autocorrelated too.
 AUTOCORRELATION_POWER = 0.7
-#: Largest range of the nights of a short window, in noise units; exceeded by busy nights.
+#: Largest range of the nights of a short window, in noise units; exceeded by busy nights. A range
+#: of 1 - `FAR_SHARE_SHORT` of the change is allowed, too.
 MAX_RANGE_UNITS = 5.0
-#: The same limit as a share of the change; the larger limit applies.
-MAX_RANGE_SHARE = 0.4
 #: Nights after the first candidate that are judged first; affects only the speed.
 FIRST_NIGHTS_JUDGED = 6
 #: Lowest noise assumed (logarithm of a ratio): clocks and caches cause at least this much.
@@ -126,6 +126,7 @@ def find_alarms(
     last: int,
     judged: Ints,
     start: Ints,
+    options: DetectionOptions,
 ) -> Alarms:
     """Find the windows of some rows that are a change."""
     # y: (rows, nights), logarithms of the values; NaN after the last night of a row.
@@ -143,7 +144,7 @@ def find_alarms(
         begin = np.full(y.shape[0], last)
         np.minimum.at(begin, waiting.row, waiting.night)
         soon = waiting.night < begin[waiting.row] + span
-        parts.append(_select_alarms(y, clean, centre, waiting.take(soon), start))
+        parts.append(_select_alarms(y, clean, centre, waiting.take(soon), start, options))
         waiting = waiting.take(~soon & ~np.isin(waiting.row, parts[-1].row))
         span *= 3
     return _concatenate(parts) if parts else waiting
@@ -201,12 +202,17 @@ def _n_exempt(m: int) -> int:
 
 
 def _select_alarms(
-    y: Floats, clean: Floats, centre: Floats, windows: Alarms, start: Ints
+    y: Floats,
+    clean: Floats,
+    centre: Floats,
+    windows: Alarms,
+    start: Ints,
+    options: DetectionOptions,
 ) -> Alarms:
     """Return the windows that are alarms, with their chance and noise."""
     middle, mean, spread = _window_statistics(y, centre, windows)
-    limit = _by_size([window.middle for window in WINDOWS.values()])
-    large = np.flatnonzero(middle >= limit[windows.m])
+    limit = options.min_change * np.where(windows.m <= SHORT_WINDOW, SHORT_FACTOR, 1.0)
+    large = np.flatnonzero(middle >= limit)
     middle, mean, spread = middle[large], mean[large], spread[large]
     windows = windows.take(large)
     row, m = windows.row, windows.m
@@ -216,7 +222,7 @@ def _select_alarms(
     nights, n = reference_values(clean, row[first], start[row[first]], end[first])
     noise = robust_noise(nights, n, level[first])[which]
     units = mean / noise
-    narrow = spread <= np.maximum(MAX_RANGE_UNITS * noise, MAX_RANGE_SHARE * middle)
+    narrow = spread <= np.maximum(MAX_RANGE_UNITS * noise, (1 - FAR_SHARE_SHORT) * middle)
     needed = _by_size([window.units for window in WINDOWS.values()])[m]
     kept = np.flatnonzero((units >= needed) & (narrow | (m > SHORT_WINDOW)))
     windows = replace(windows, noise=noise).take(kept)
@@ -225,7 +231,7 @@ def _select_alarms(
     share, repeated = _far_shares(past, far_share * middle[kept])
     rate = share * np.maximum(share**REPEAT_POWER, repeated) ** (windows.m - 1)
     units = units[kept] / _autocorrelation_factor(past / windows.noise[:, None], windows.m)
-    alarm = (rate <= MAX_CHANCE) & (share <= MAX_FAR_SHARE) & (units >= needed[kept])
+    alarm = (rate <= options.max_chance) & (share <= MAX_FAR_SHARE) & (units >= needed[kept])
     chance = np.maximum(rate, ndtr(-units * np.sqrt(windows.m)))
     return replace(windows, chance=chance).take(alarm)
 

@@ -19,9 +19,11 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from benchkit.analysis.changepoint.rule import (
+    MAX_REFERENCE_NIGHTS,
+    MIN_NIGHTS,
     MIN_REFERENCE_NIGHTS,
-    MIN_SHORT_CHANGE,
     REFRESH_NIGHTS,
+    SHORT_FACTOR,
     WINDOWS,
     Alarms,
     find_alarms,
@@ -29,6 +31,7 @@ from benchkit.analysis.changepoint.rule import (
     robust_noise,
     sorted_quantile,
 )
+from benchkit.analysis.options import DetectionOptions
 
 __all__ = ["DRIFT_NIGHTS", "Events", "LatestReference", "scan", "scan_nights"]
 
@@ -39,18 +42,13 @@ Ints = NDArray[np.int64]
 MEDIAN_ERROR = 1.1
 #: Largest number of nights between the first night of a change and its detection.
 MAX_NIGHTS_BACK = 40
-#: Consecutive nights at another level that end a recent change.
-END_NIGHTS = 3
 #: Nights after its first night for which a change is recent: until its level has a reference.
-RECENT_NIGHTS = MIN_REFERENCE_NIGHTS + REFRESH_NIGHTS + END_NIGHTS
+RECENT_NIGHTS = MIN_REFERENCE_NIGHTS + REFRESH_NIGHTS + MIN_NIGHTS
 #: Smallest distance from the level of a recent change, in noise units, that ends it.
 END_UNITS = 4.0
 #: Smallest number of nights of a reverted change that are left out of references. Fewer nights are
 #: no more than the tail of the noise, which a reference must contain.
 MIN_LEFT_OUT = 7
-#: Nights between two reverted changes, of any length, below which both stay in the reference: what
-#: happened twice is the habit of the series.
-HABIT_NIGHTS = 60
 #: Nights at the end of a series in which a slow change is looked for.
 DRIFT_NIGHTS = 8
 #: Nights processed together; any value gives the same events.
@@ -116,7 +114,7 @@ class _State:
     def initial(cls, n_rows: int) -> _State:
         """Return the state before the first night."""
         positions = np.zeros((7, n_rows), int)
-        positions[-1] = -HABIT_NIGHTS - 1  # never
+        positions[-1] = -MAX_REFERENCE_NIGHTS - 1  # never
         return cls(*positions, *np.full((3, n_rows), np.nan))
 
 
@@ -130,14 +128,15 @@ class _Replay:
     # (rows, blocks), level before each block of `REFRESH_NIGHTS` nights; NaN where it is not known.
     centre: Floats
     state: _State  # Positions and levels of each row
+    options: DetectionOptions
     found: list[Events] = field(default_factory=list)  # in order of detection
 
     @classmethod
-    def of(cls, y: Floats) -> _Replay:
+    def of(cls, y: Floats, options: DetectionOptions) -> _Replay:
         """Return the replay of all nights."""
         n_rows, n_nights = y.shape
         centre = np.full((n_rows, n_nights // REFRESH_NIGHTS + 1), np.nan)
-        replay = cls(y, y.copy(), centre, _State.initial(n_rows))
+        replay = cls(y, y.copy(), centre, _State.initial(n_rows), options)
         replay._advance()
         return replay
 
@@ -149,12 +148,33 @@ class _Replay:
             blocks = np.arange(begin // REFRESH_NIGHTS, (stop - 1) // REFRESH_NIGHTS + 1)
             while rows.size:
                 _refresh(self.y, self.clean, self.centre, rows, blocks, self.state.start)
-                rows = _next_change(
-                    self.y, self.clean, self.centre, rows, begin, stop, self.state, self.found
-                )
+                rows = self._next_change(rows, begin, stop)
                 # A restarted reference affects windows that began in the previous chunk.
                 oldest = max(0, begin - max(WINDOWS)) // REFRESH_NIGHTS
                 blocks = np.arange(oldest, blocks[-1] + 1)
+
+    def _next_change(self, rows: Ints, first: int, last: int) -> Ints:
+        """Record the next change of each row in the chunk; return the rows with a change."""
+        y, clean, centre, state = self.y, self.clean, self.centre, self.state
+        alarms = find_alarms(
+            y, clean, centre, rows, first, last, state.next_night, state.start, self.options
+        )
+        # Keep the first alarm of each row, with its least probable window.
+        order = np.lexsort((alarms.chance, alarms.night, alarms.row))
+        alarms = alarms.take(order[np.unique(alarms.row[order], return_index=True)[1]])
+
+        end_row, end_night = _ends_of_recent_changes(y, rows, first, last, state, self.options)
+        alarm_night = np.full(y.shape[0], last)
+        alarm_night[alarms.row] = alarms.night
+        earlier = end_night <= alarm_night[end_row]
+        end_row, end_night = end_row[earlier], end_night[earlier]
+        alarms = alarms.take(~np.isin(alarms.row, end_row))
+
+        if alarms.row.size:
+            _record(clean, centre, alarms, state, self.found)
+        if end_row.size:
+            _record_end(y, clean, end_row, end_night, state, self.found)
+        return np.union1d(alarms.row, end_row)
 
     @property
     def events(self) -> Events:
@@ -177,21 +197,21 @@ class _Replay:
         )
 
 
-def scan(y: Floats) -> Events:
+def scan(y: Floats, options: DetectionOptions) -> Events:
     """Return the changes of level in many series."""
     # y: (rows, nights), logarithms of the values, without gaps: NaN only after the last night of a
     # row.
-    return _Replay.of(y).events
+    return _Replay.of(y, options).events
 
 
-def scan_nights(y: Floats, stop: Ints) -> tuple[Events, LatestReference]:
+def scan_nights(y: Floats, stop: Ints, options: DetectionOptions) -> tuple[Events, LatestReference]:
     """Return the changes of level, and the reference of each row before night `stop`."""
-    replay = _Replay.of(y)
+    replay = _Replay.of(y, options)
     events, latest = replay.events, replay.latest_reference(stop)
     # A change that is detected later moves the reference: replay these rows without later nights.
     late = np.unique(events.row[events.detected_at >= stop[events.row]])
     before = np.where(np.arange(y.shape[1]) < stop[late, None], y[late], np.nan)
-    early = _Replay.of(before).latest_reference(stop[late])
+    early = _Replay.of(before, options).latest_reference(stop[late])
     for column in fields(latest):
         getattr(latest, column.name)[late] = getattr(early, column.name)
     return events, latest
@@ -212,54 +232,24 @@ def _refresh(
     centre[np.ix_(rows, blocks)] = level.reshape(rows.size, blocks.size)
 
 
-def _next_change(
-    y: Floats,
-    clean: Floats,
-    centre: Floats,
-    rows: Ints,
-    first: int,
-    last: int,
-    state: _State,
-    events: list[Events],
-) -> Ints:
-    """Record the next change of each row in the chunk; return the rows with a change."""
-    alarms = find_alarms(y, clean, centre, rows, first, last, state.next_night, state.start)
-    # Keep the first alarm of each row, with its least probable window.
-    order = np.lexsort((alarms.chance, alarms.night, alarms.row))
-    alarms = alarms.take(order[np.unique(alarms.row[order], return_index=True)[1]])
-
-    end_row, end_night = _ends_of_recent_changes(y, rows, first, last, state)
-    alarm_night = np.full(y.shape[0], last)
-    alarm_night[alarms.row] = alarms.night
-    earlier = end_night <= alarm_night[end_row]
-    end_row, end_night = end_row[earlier], end_night[earlier]
-    alarms = alarms.take(~np.isin(alarms.row, end_row))
-
-    if alarms.row.size:
-        _record(clean, centre, alarms, state, events)
-    if end_row.size:
-        _record_end(y, clean, end_row, end_night, state, events)
-    return np.union1d(alarms.row, end_row)
-
-
 def _ends_of_recent_changes(
-    y: Floats, rows: Ints, first: int, last: int, state: _State
+    y: Floats, rows: Ints, first: int, last: int, state: _State, options: DetectionOptions
 ) -> tuple[Ints, Ints]:
     """Return rows whose recent change reverts or grows, and the night of detection."""
     rows = rows[np.isfinite(state.level_before[rows]) & (state.recent_until[rows] > first)]
     if not rows.size:
         return rows, rows
-    begin = max(0, first - END_NIGHTS + 1)
+    begin = max(0, first - MIN_NIGHTS + 1)
     difference = y[rows, begin:last] - state.level_after[rows, None]
     step = np.abs(state.level_after[rows] - state.level_before[rows])
     # Not half of every change: after a jump of 20 times, steps below 4 times would be missed.
-    smallest = np.minimum(step / 2, MIN_SHORT_CHANGE)
+    smallest = np.minimum(step / 2, SHORT_FACTOR * options.min_change)
     margin = np.maximum(smallest, END_UNITS * state.noise[rows])
     far = np.sign(difference) * (np.abs(difference) > margin[:, None])
-    steady = far[:, END_NIGHTS - 1 :].copy()
-    for j in range(END_NIGHTS - 1):
+    steady = far[:, MIN_NIGHTS - 1 :].copy()
+    for j in range(MIN_NIGHTS - 1):
         steady[far[:, j : j + steady.shape[1]] != steady] = 0
-    night = np.arange(begin + END_NIGHTS - 1, last)
+    night = np.arange(begin + MIN_NIGHTS - 1, last)
     steady[(night < state.next_night[rows, None]) | (night >= state.recent_until[rows, None])] = 0
     steady[~np.isfinite(steady)] = 0
     ended = (steady != 0).any(axis=1)
@@ -318,7 +308,7 @@ def _record_end(
     y: Floats, clean: Floats, row: Ints, night: Ints, state: _State, events: list[Events]
 ) -> None:
     """Record that recent changes reverted, which restores the reference, or went on."""
-    first, recent_level = night - END_NIGHTS + 1, state.level_after[row]
+    first, recent_level = night - MIN_NIGHTS + 1, state.level_after[row]
     index, before, after, error = _measure(clean, row, first, night, state.start[row], recent_level)
     error *= state.noise[row]
     chance = ndtr(-np.abs(after - before) / error)
@@ -343,7 +333,8 @@ def _leave_out(y: Floats, clean: Floats, row: Ints, end: Ints, state: _State) ->
     first = state.recent_from[row]
     for at, begin, stop in zip(row, first, end, strict=True):
         last_begin, last_stop = state.reverted_from[at], state.reverted_until[at]
-        if begin - last_stop <= HABIT_NIGHTS:
+        # What happened twice within a reference is the habit of the series: both stay in it.
+        if begin - last_stop <= MAX_REFERENCE_NIGHTS:
             clean[at, last_begin:last_stop] = y[at, last_begin:last_stop]
         elif stop - begin >= MIN_LEFT_OUT:
             clean[at, begin:stop] = np.nan

@@ -33,11 +33,9 @@ __all__ = ["GROUP_NIGHTS", "find_group_changes", "runs_of_groups"]
 #: Fewest nights that are searched: the reference of the detector, and the longest change that it
 #: awaits. Their number does not grow with the history.
 GROUP_NIGHTS = 64
-#: The first searched night stays the same for this many nights: a search that begins on the same
+#: The first searched night stays the same for half as many nights: a search that begins on the same
 #: night finds the same changes, so that each is reported once.
-NIGHTS_MOVED = 32
-#: Nights on each side of a change whose call stacks are compared.
-RUN_NIGHTS = 10
+NIGHTS_MOVED = GROUP_NIGHTS // 2
 #: Measures of a task, by the total that they are a part of. Bytes do not depend on the speed of the
 #: machine, and are searched in addition to the shares.
 PER_TASK = {"group_task_bytes": "nbytes", "group_task_time": "seconds"}
@@ -124,7 +122,10 @@ def find_group_changes(
 
 def _runs_beside(by_night: Sequence[Sequence[str]], first: int) -> dict[str, list[str]]:
     """Return the ids of the runs of the nights before and from the first night of a change."""
-    sides = by_night[max(first - RUN_NIGHTS, 0) : first], by_night[first : first + RUN_NIGHTS]
+    sides = (
+        by_night[max(first - LASTING_NIGHTS, 0) : first],
+        by_night[first : first + LASTING_NIGHTS],
+    )
     return {
         arm: [run_id for ids in nights for run_id in ids]
         for arm, nights in zip(("baseline", "contender"), sides, strict=True)

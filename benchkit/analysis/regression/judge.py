@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from benchkit.analysis.changepoint.rule import MIN_NIGHTS
 from benchkit.analysis.changepoints import LatestNight
 from benchkit.analysis.regression.fleet import fleet_step
 from benchkit.analysis.regression.history import SERIES_FIELDS, History, night_name
@@ -31,8 +32,6 @@ __all__ = ["FALSE_ALARMS_WITH_RERUNS", "Judgement", "judge_night"]
 #: by re-runs of suspects, from benchmarks/detection.py: without re-runs, and with re-runs.
 FALSE_ALARMS = 0.020 / 100
 FALSE_ALARMS_WITH_RERUNS = 0.016 / 100
-#: Consecutive nights that ended ok before a failure is reported as new.
-OK_NIGHTS_BEFORE = 3
 #: Consecutive nights that ended ok before a failure counts as recovered.
 OK_NIGHTS_AFTER = 2
 _HARMLESS_OUTCOMES = ("ok", *NOT_ATTEMPTED)
@@ -213,9 +212,9 @@ def _judge_outcomes(
         if regression is not None:
             if past[-OK_NIGHTS_AFTER:] == ["ok"] * OK_NIGHTS_AFTER:
                 others.append({**fact, "regression": regression.id, "kind": "recovered"})
-        elif failed[key] and past[-OK_NIGHTS_BEFORE - 1 : -1] == ["ok"] * OK_NIGHTS_BEFORE:
+        elif failed[key] and past[-MIN_NIGHTS - 1 : -1] == ["ok"] * MIN_NIGHTS:
             fact |= {"regression": regression_id(about, night), "night": night}
-            fact["reason"] = f"ended {outcomes[-1]}, and ok on {OK_NIGHTS_BEFORE} nights before"
+            fact["reason"] = f"ended {outcomes[-1]}, and ok on {MIN_NIGHTS} nights before"
             if about["workload"] in in_control:
                 fact["reason"] += f"; it fails in the control {control!r} too"
                 others.append({**fact, "kind": "set_aside", "cause": "infrastructure"})

@@ -12,7 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from benchkit.analysis.changepoint.rule import MIN_NIGHTS
 from benchkit.analysis.changepoints import ChangePoint, detect_many
+from benchkit.analysis.options import VERDICTS
+from benchkit.analysis.regression.level_events import LEVEL_NIGHTS
 
 __all__ = ["LASTING_NIGHTS", "LastingChange", "find_lasting_changes"]
 
@@ -27,10 +30,6 @@ LASTING_NIGHTS = 10
 SMALLEST_CHANGE = 0.05
 #: Share of the detected change that the nights since then, and the last ones, must still show.
 LASTING_SHARE = 0.5
-#: Number of last nights that must show it.
-LAST_NIGHTS = 3
-#: Nights before a change that are its reference.
-REFERENCE_NIGHTS = 30
 
 Array = NDArray[np.float64]
 
@@ -75,13 +74,13 @@ def find_lasting_changes(workloads: Sequence[Array]) -> list[list[LastingChange]
 def _lasting(log: Array, change: ChangePoint) -> list[tuple[int, float]]:
     """Return the night on which a change has lasted long enough, and its size; empty if not."""
     before = log[: change.index]
-    before = before[np.isfinite(before)][-REFERENCE_NIGHTS:]
+    before = before[np.isfinite(before)][-LEVEL_NIGHTS:]
     since = change.index + np.flatnonzero(np.isfinite(log[change.index :]))
     if not before.size or since.size < LASTING_NIGHTS:
         return []
     night = max(int(since[LASTING_NIGHTS - 1]), change.detected_at)
     distance = log[since[since <= night]] - np.median(before)
     needed = LASTING_SHARE * abs(np.log(change.ratio))
-    medians = change.direction * np.array([np.median(distance), np.median(distance[-LAST_NIGHTS:])])
-    is_lasting = (medians >= needed).all() and medians[0] >= np.log1p(SMALLEST_CHANGE)
+    medians = change.direction * np.array([np.median(distance), np.median(distance[-MIN_NIGHTS:])])
+    is_lasting = (medians >= needed).all() and medians[0] >= np.log1p(VERDICTS.same)
     return [(night, float(medians[0]))] if is_lasting else []

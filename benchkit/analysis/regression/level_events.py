@@ -10,26 +10,33 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchkit.analysis.changepoint.rule import MIN_REFERENCE_NIGHTS
+from benchkit.analysis.changepoint.rule import MIN_NIGHTS, MIN_REFERENCE_NIGHTS
 from benchkit.analysis.changepoints import (
     INFINITE_CHANGE,
     LOG_OF_ZERO,
-    SUSPECT_UNITS,
     ChangePoint,
     LatestNight,
 )
+from benchkit.analysis.options import DETECTION
 from benchkit.analysis.regression.fleet import Cause
 from benchkit.analysis.regression.history import SERIES_FIELDS, History, night_name
 from benchkit.analysis.regression.regression import FAILING, Regression, regression_id, series_name
 from benchkit.store.schema import METRICS
 from benchkit.values import json_safe
 
-__all__ = ["MARGIN_NIGHTS", "NOT_ATTEMPTED", "REST_NIGHTS", "NightLevels", "worse_direction"]
+__all__ = [
+    "LEVEL_NIGHTS",
+    "MARGIN_NIGHTS",
+    "NOT_ATTEMPTED",
+    "REST_NIGHTS",
+    "NightLevels",
+    "worse_direction",
+]
 
 #: Nights for which a series that was measured again without a result is not measured again.
 REST_NIGHTS = 3
-#: Nights between the last good build and the estimated first night of a change. The estimate is
-#: often some nights late, and a re-run of a build that has the change dismisses it.
+#: Largest error of the estimated first night of a change, in nights. The last good build is as much
+#: earlier: a re-run of a build that has the change dismisses it.
 MARGIN_NIGHTS = 3
 
 #: Outcomes of a night that say nothing about the workload.
@@ -37,15 +44,9 @@ NOT_ATTEMPTED = ("", "skipped", "infrastructure")
 
 #: Largest number of nights before a change whose median is the level before.
 LEVEL_NIGHTS = 30
-#: Consecutive nights near the level before that are a recovery: by chance rarer than 1e-4 per
-#: night, also for the smallest change that is reported.
-RECOVERY_NIGHTS = 3
-#: Largest distance of these nights from the level before, as a share of the change.
+#: Largest distance of the last nights from the level before, as a share of the change, if they are
+#: a recovery: for three nights by chance rarer than 1e-4 per night, also for the smallest change.
 RECOVERY_SHARE = 1 / 3
-#: Smallest further change (logarithm of a ratio) that makes a regression grown or eased.
-GROWTH = 0.03
-#: Largest difference, in nights, of two estimates of the first night of the same change.
-SAME_CHANGE_NIGHTS = 3
 
 
 def worse_direction(metric: str) -> int:
@@ -221,7 +222,7 @@ class NightLevels:
         total = fact["after"] / before if before else float("nan")
         event = {**fact, "regression": regression.id, "before": before}
         distance = abs(self._position(fact["night"]) - self._position(first))
-        if worse and distance <= SAME_CHANGE_NIGHTS:
+        if worse and distance <= MARGIN_NIGHTS:
             return [{**event, "kind": "placed"}]
         # The interval is that of the new step: scale it to the whole change.
         share = total / fact["ratio"]
@@ -229,9 +230,9 @@ class NightLevels:
         event["night"] = first
         growth = np.log(total / regression.ratio) if total > 0 else 0.0
         growth *= worse_direction(regression.metric)
-        if worse and growth > GROWTH:
+        if worse and growth > DETECTION.min_change:
             return [{**event, "kind": "grown"}]
-        if not worse and growth < -GROWTH:
+        if not worse and growth < -DETECTION.min_change:
             return [{**event, "kind": "eased"}]
         return []
 
@@ -266,7 +267,7 @@ class NightLevels:
             if not has_reference:
                 reason = f"{latest.n_before[row]} of {MIN_REFERENCE_NIGHTS} nights of history"
             fact |= {"cause": "unclear", "reason": f"{reason}, not confirmed yet"}
-            large = not has_reference or abs(latest.units[row]) >= SUSPECT_UNITS
+            large = not has_reference or abs(latest.units[row]) >= DETECTION.suspect_units
             units = float(latest.units[row]) if has_reference else None
             fact |= {"good_until": self._good_until(row, int(latest.since[row]))}
             fact |= {"units": units, "large": bool(large)}
@@ -276,7 +277,7 @@ class NightLevels:
     def _may_repeat(self, again: str, since: str, units: float, is_jump: bool) -> bool:
         """Return whether a series that was measured again on a night is measured again now."""
         distance = len(self.history.times) - 1 - self._position(again)
-        rests = distance <= REST_NIGHTS and not abs(units) >= SUSPECT_UNITS
+        rests = distance <= REST_NIGHTS and not abs(units) >= DETECTION.suspect_units
         return not rests and (is_jump or since > again)
 
     def recoveries(self) -> list[dict[str, Any]]:
@@ -294,8 +295,8 @@ class NightLevels:
                 continue
             before = regression.before
             values = self.history.values[row, self._position(regression.night) + 1 :]
-            recent = values[np.isfinite(values)][-RECOVERY_NIGHTS:]
-            if recent.size < RECOVERY_NIGHTS or not before > 0:
+            recent = values[np.isfinite(values)][-MIN_NIGHTS:]
+            if recent.size < MIN_NIGHTS or not before > 0:
                 continue
             remaining = np.log(recent / before) / np.log(regression.ratio)
             if (remaining < RECOVERY_SHARE).all():

@@ -14,7 +14,7 @@ import pandas as pd
 
 from benchkit.analysis.changepoints import ChangePoint
 from benchkit.analysis.regression.history import History, night_name
-from benchkit.analysis.regression.level_events import SAME_CHANGE_NIGHTS, worse_direction
+from benchkit.analysis.regression.level_events import MARGIN_NIGHTS, worse_direction
 from benchkit.analysis.regression.regression import FAILING, Regression, read_ledger, series_name
 from benchkit.formatting import OUTCOME_WORDS
 
@@ -96,7 +96,7 @@ def reported_change(
     for regression in regressions:
         # The detector may place the change a few nights from where it was first placed.
         days = abs(np.datetime64(regression.night[:10]) - np.datetime64(night[:10])).astype(int)
-        if series_name(regression.about) == name and days <= SAME_CHANGE_NIGHTS:
+        if series_name(regression.about) == name and days <= MARGIN_NIGHTS:
             return replace(change, ratio=regression.ratio, low=regression.low, high=regression.high)
     return change
 

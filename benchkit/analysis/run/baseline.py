@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 
 from benchkit.analysis.metric_limits import same_definitions
+from benchkit.analysis.options import VERDICTS
 from benchkit.formatting import format_change, format_quantity
 from benchkit.store.schema import METRICS
 
@@ -46,8 +47,6 @@ COMPARABLE_FIELDS = {
 SAME_MEMORY = 0.02
 #: Largest number of earlier runs to use. Older runs predict little: machines and packages change.
 MAX_RUNS = 30
-#: Probability, without a change, that a run is inside the limits.
-LEVEL = 0.95
 
 
 @dataclass(frozen=True)
@@ -155,7 +154,7 @@ def against_previous(
     low = high = float("nan")
     if len(logs) >= 3:
         spread = logs.std(ddof=1) * np.sqrt(1 + 1 / len(logs))
-        half = float(stdtrit(len(logs) - 1, (1 + LEVEL) / 2) * spread)
+        half = float(stdtrit(len(logs) - 1, (1 + VERDICTS.level) / 2) * spread)
         low, high = float(np.exp(-half)), float(np.exp(half))
     return Previous(len(logs), float(np.exp(change)), low, high)
 

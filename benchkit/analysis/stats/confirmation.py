@@ -12,24 +12,23 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr, ndtri, stdtr, stdtrit
 
+from benchkit.analysis.options import DETECTION, VERDICTS
+
 __all__ = ["CONFIRMATION_LOOKS", "Rerun", "judge_reruns"]
 
 #: Numbers of interleaved blocks after which re-runs are judged; the last is the largest number.
 CONFIRMATION_LOOKS = (3, 5, 8, 12)
+#: `benchmarks/fit_constants.py --only reruns` prints the rates of neighbouring values.
+
 #: Largest two-sided p value that confirms a change, at each look.
 MAX_P = 0.002
-#: Smallest change (logarithm of a ratio) that is confirmed.
-MIN_CHANGE = 0.015
-#: Change below which re-runs are stopped: the estimate plus 1.3 standard errors is less.
-SMALL_CHANGE = 0.03
-#: Number of these standard errors.
+#: Re-runs are stopped, and the change dismissed, if the estimate plus this many standard errors is
+#: less than `DetectionOptions.min_change`.
 STOP_ERRORS = 1.3
 #: Probability of a confirmation at the last look below which re-runs are stopped.
 MIN_POWER = 0.15
 #: Lowest noise of a run that is assumed (logarithm of a ratio).
 MIN_NOISE = 0.006
-#: Confidence of the interval.
-LEVEL = 0.95
 
 
 @dataclass(frozen=True)
@@ -82,9 +81,9 @@ def judge_reruns(good: ArrayLike, tonight: ArrayLike, direction: ArrayLike) -> R
         estimate = means[1] - means[0]
         signed = estimate * np.asarray(direction, float)
         p = np.where(testable, 2 * stdtr(np.maximum(df, 1), -np.abs(estimate) / se), np.nan)
-        confirmed = testable & (p < MAX_P) & (signed > MIN_CHANGE)
-        dismissed = testable & ~confirmed & (signed + STOP_ERRORS * se < SMALL_CHANGE)
-        half = stdtrit(np.maximum(df, 1), (1 + LEVEL) / 2) * np.where(testable, se, np.nan)
+        confirmed = testable & (p < MAX_P) & (signed > DETECTION.min_change / 2)
+        dismissed = testable & ~confirmed & (signed + STOP_ERRORS * se < DETECTION.min_change)
+        half = stdtrit(np.maximum(df, 1), (1 + VERDICTS.level) / 2) * np.where(testable, se, np.nan)
         unlikely = _power(signed, se, n_blocks) < MIN_POWER
     last = n_blocks >= CONFIRMATION_LOOKS[-1]
     return Rerun(
@@ -106,6 +105,6 @@ def _power(
         return np.zeros(len(signed))
     final = se * np.sqrt(n_blocks / last)
     spread = se * np.sqrt(1 - n_blocks / last)
-    limit = np.maximum(-ndtri(MAX_P / 2) * final, MIN_CHANGE)
+    limit = np.maximum(-ndtri(MAX_P / 2) * final, DETECTION.min_change / 2)
     power: NDArray[np.float64] = ndtr((signed - limit) / spread)
     return power

@@ -14,16 +14,16 @@ from numpy.typing import NDArray
 from scipy.special import gammaln, ndtri
 
 from benchkit.analysis.stats.log_scale import LogValues
+from benchkit.analysis.stats.moderated_variance import MANY_TESTS
 
 __all__ = ["JointEvidence", "combine_evidence", "metric_correlation"]
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-#: Smallest numbers of workloads and of rows from which the shares of the mixture can be estimated.
-#: With fewer, the priors decide: of 30 rows the false-discovery rate is .01 instead of .05.
+#: Smallest number of workloads, and of `MANY_TESTS` rows, from which the shares of the mixture can
+#: be estimated.
 MIN_WORKLOADS = 20
-MIN_ROWS = 100
 #: Sizes of changes in the mixture, as logarithms of ratios.
 SIZES = np.array([0.03, 0.05, 0.07, 0.10, 0.14, 0.20, 0.30, 0.40])
 #: A size stands for changes of both signs around it. A distribution around zero would let the
@@ -101,7 +101,7 @@ def combine_evidence(
     # correlation: (metrics, metrics), as returned by `metric_correlation`.
     tested = np.flatnonzero(np.isfinite(estimate) & (se > 0) & (df > 0))
     names, place = np.unique(workload[tested], return_inverse=True)
-    if names.size < MIN_WORKLOADS or tested.size < MIN_ROWS:
+    if names.size < MIN_WORKLOADS or tested.size < MANY_TESTS:
         return None
     n_metrics = len(correlation)
     positive = np.maximum(correlation, 0)

@@ -15,16 +15,16 @@ from itertools import combinations, product
 import numpy as np
 from numpy.typing import NDArray
 
+from benchkit.analysis.options import VERDICTS
 from benchkit.analysis.stats.log_scale import LogValues
 from benchkit.analysis.stats.moderated_t import TTestResult, moderated_t
+from benchkit.analysis.stats.moderated_variance import MANY_TESTS
 
 __all__ = ["Relabelled", "relabelled_p"]
 
 #: Largest number of runs of an arm for which p values are corrected. With ten, the false
 #: discoveries of reports with any kind of noise are .04 or less without it.
 MAX_RUNS = 5
-#: Smallest number of rows from which p values of relabelled runs are used.
-MIN_ROWS = 100
 #: Number of relabellings. With 25, a single row is listed only if no other row reaches its change
 #: in any of them.
 MAX_RELABELLINGS = 25
@@ -62,7 +62,7 @@ def relabelled_p(
     blocked: bool,
     families: Sequence[NDArray[np.int64]],
     *,
-    level: float = 0.95,
+    level: float = VERDICTS.level,
 ) -> Relabelled:
     """Return p values that are valid for the noise of the runs of the report.
 
@@ -83,12 +83,14 @@ def relabelled_p(
     """
     # listed: (tests,), rows that are changed by the p values of `test`.
     n_runs = points.contender.shape[1]
-    if n_runs > MAX_RUNS or np.isfinite(test.p).sum() < MIN_ROWS:
+    if n_runs > MAX_RUNS or np.isfinite(test.p).sum() < MANY_TESTS:
         return Relabelled(test.p)
     rest = np.flatnonzero(np.isfinite(test.p) & ~listed)
     if not rest.size:
         return Relabelled(test.p)
     rest_families = [np.flatnonzero(np.isin(rest, rows)) for rows in families]
+    # Of a metric that changed in all workloads no row is left.
+    rest_families = [rows for rows in rest_families if rows.size]
     scale = np.ones(len(test.p))
     for rows in families:
         se = test.se[rows]

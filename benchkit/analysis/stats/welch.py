@@ -6,13 +6,15 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtrit
 
+from benchkit.analysis.options import VERDICTS
+
 __all__ = ["mean_difference"]
 
 Array = NDArray[np.float64]
 
 
 def mean_difference(
-    baseline: Array, contender: Array, *, paired: bool = False, level: float = 0.95
+    baseline: Array, contender: Array, *, paired: bool = False, level: float = VERDICTS.level
 ) -> tuple[Array, Array]:
     """Return the difference of two means for each column, and half the width of its interval.
 

@@ -1,0 +1,58 @@
+"""Options of verdicts and of the detection of changes that a person may set, with their defaults.
+
+Other limits of the analysis are named where they are used.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["DETECTION", "VERDICTS", "DetectionOptions", "VerdictOptions"]
+
+
+@dataclass(frozen=True)
+class VerdictOptions:
+    """Options of the comparison of two sets of runs.
+
+    Parameters
+    ----------
+    level : float, default 0.95
+        Confidence of intervals; of the rows that a report lists as changed, a share of
+        1 - level may be false.
+    same : float, default 0.05
+        Largest change that counts as no change. Smaller changes of a level also come from
+        memory layout and placement.
+    min_power : float, default 0.35
+        Probability of detecting a change by the last block below which an adaptive experiment
+        stops a test. With 0.45 a tenth of the blocks is saved, and .62 of the changes are found
+        instead of .65.
+    """
+
+    level: float = 0.95
+    same: float = 0.05
+    min_power: float = 0.35
+
+
+@dataclass(frozen=True)
+class DetectionOptions:
+    """Options of the detection of changes of level in nightly series.
+
+    Parameters
+    ----------
+    min_change : float, default 0.03
+        Smallest lasting change that is reported, as logarithm of a ratio: 0.03 is 3 %. A change
+        that has lasted for at most five nights must be half as large again.
+    max_chance : float, default 0.0003
+        Largest probability, on a night, that noise like that of the reference causes an alarm.
+    suspect_units : float, default 6.0
+        Distance of the last night from the reference, in robust standard deviations of its noise,
+        with which the series is suspect. One night opens no regression; it is measured again.
+    """
+
+    min_change: float = 0.03
+    max_chance: float = 0.0003
+    suspect_units: float = 6.0
+
+
+#: Defaults, which all commands and pages use.
+VERDICTS, DETECTION = VerdictOptions(), DetectionOptions()

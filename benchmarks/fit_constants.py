@@ -1,0 +1,173 @@
+"""Compare the tuned limits of the analysis of nights with neighbouring values.
+
+``python benchmarks/fit_constants.py [--rows N] [--only PART ...] [--series DIR]``. Series are made
+by a seeded recipe: eleven kinds of noise (`validation/nightly_series.py`), alone and with a step.
+One seed is for choosing a value, another one, `held out`, for reporting it; with ``--series`` the
+quiet windows of a folder of real series are a third set (see `benchmarks/detection.py`). Of each
+value the table shows false alarms per 100 series and nights, and the shares of steps of 5 and 10 %
+that are found by the third and by the twentieth night. Part `reruns` draws re-runs of a change of
+0, 3, 5 and 10 %, one run in ten disturbed: shares that are confirmed, and blocks until the
+decision. The value in use has a star.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import fields, replace
+from pathlib import Path
+from unittest.mock import patch
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+import numpy as np
+
+from benchkit.analysis.changepoint import rule, scan
+from benchkit.analysis.changepoints import detect_many
+from benchkit.analysis.options import DETECTION, DetectionOptions
+from benchkit.analysis.stats import confirmation
+from validation.nightly_series import SHAPES
+from validation.nights.windows import (
+    HISTORY,
+    NIGHTS,
+    WITHIN,
+    Alarms,
+    false_alarms,
+    hits,
+    quiet_windows,
+    read_series,
+)
+
+SIZES = (1.05, 1.10)
+#: Limits of the rule of the detector, or options of it -> values that are compared.
+DETECTOR = {
+    "min_change": (0.02, 0.03, 0.04),
+    "max_chance": (1e-4, 3e-4, 1e-3),
+    "SHORT_FACTOR": (1.0, 1.5, 2.0),
+    "FAR_SHARE_SHORT": (0.5, 0.6, 0.7),
+    "FAR_SHARE_LONG": (0.4, 0.5, 0.6),
+    "MAX_FAR_SHARE": (0.3, 0.4, 0.5),
+    "REPEAT_POWER": (1.0, 1.4, 1.5),
+    "AUTOCORRELATION_POWER": (0.0, 0.7, 1.0),
+    "MAX_RANGE_UNITS": (4.0, 5.0, 6.0),
+    "MIN_NOISE": (0.003, 0.006, 0.01),
+    "END_UNITS": (3.0, 4.0, 5.0),
+}
+#: Limits of the judgement of re-runs -> values that are compared.
+RERUNS = {
+    "MAX_P": (0.001, 0.002, 0.005),
+    "STOP_ERRORS": (1.0, 1.3, 1.5, 2.0),
+    "MIN_POWER": (0.05, 0.1, 0.15, 0.2),
+}
+
+
+def simulated(seed: int, rows: int) -> np.ndarray:
+    """Return series of all kinds of noise, shape (series, nights)."""
+    rng = np.random.default_rng(seed)
+    return np.concatenate([shape(rng, rows) for shape in SHAPES])
+
+
+def alarms(values: np.ndarray, options: DetectionOptions) -> Alarms:
+    """Return the changes that are detected in each series."""
+    return [
+        [(change.index, change.detected_at, change.direction) for change in changes]
+        for changes in detect_many(values, options=options)
+    ]
+
+
+def score(values: np.ndarray, options: DetectionOptions) -> list[str]:
+    """Return false alarms and found steps as columns of the table."""
+    n_series = len(values)
+    start = np.random.default_rng(5).integers(40, NIGHTS - WITHIN - 2, n_series)
+    planted = np.arange(NIGHTS) >= start[:, None]
+    n_false = len(false_alarms(alarms(values, options)))
+    columns = [f"{100 * n_false / n_series / (NIGHTS - HISTORY):.3f}"]
+    for size in SIZES:
+        found = alarms(values * np.where(planted, size, 1), options)
+        delay = hits(found, start, np.ones(n_series))[:, 0]
+        columns.append(f"{np.mean(delay <= 3):.2f} {np.mean(delay <= WITHIN):.2f}")
+    return columns
+
+
+def detector_rows(sets: Sequence[np.ndarray]) -> Iterator[list[str]]:
+    """Yield a row for each value of each limit of the detector."""
+    options = {field.name for field in fields(DetectionOptions)}
+    for name, values in DETECTOR.items():
+        module = scan if name == "END_UNITS" else rule
+        used = getattr(DETECTION if name in options else module, name)
+        for value in values:
+            if name in options:
+                scores = [score(each, replace(DETECTION, **{name: value})) for each in sets]
+            else:
+                with patch.object(module, name, value):
+                    scores = [score(each, DETECTION) for each in sets]
+            text = f"{value:.2g}" + " *" * bool(np.isclose(value, used))
+            yield [name, text, *(column for columns in scores for column in columns)]
+
+
+def score_reruns(seed: int, rows: int) -> list[str]:
+    """Return shares of confirmed changes of 0, 3, 5 and 10 %, and blocks used."""
+    looks, columns = confirmation.CONFIRMATION_LOOKS, []
+    for size in (1.0, 1.03, 1.05, 1.10):
+        rng = np.random.default_rng(seed)
+        noise = 0.005 * 8 ** rng.random((rows, 1))
+        logs = noise * rng.standard_normal((rows, 3 * looks[-1]))
+        logs += np.where(rng.random(logs.shape) < 0.1, rng.exponential(0.1, logs.shape), 0)
+        logs[:, 2 * looks[-1] :] += np.log(size)
+        runs = np.exp(logs)
+        confirmed, n_blocks = np.zeros(rows, bool), np.full(rows, looks[-1])
+        running = np.ones(rows, bool)
+        for look in looks:
+            good, tonight = runs[:, : 2 * look], runs[:, 2 * looks[-1] :][:, :look]
+            result = confirmation.judge_reruns(good, tonight, np.ones(rows))
+            stops = running & result.stopped
+            confirmed[stops], n_blocks[stops] = result.decision[stops] == 1, look
+            running &= ~stops
+        columns.append(f"{np.mean(confirmed):.4f} {np.mean(n_blocks):.1f}")
+    return columns
+
+
+def rerun_rows(rows: int) -> Iterator[list[str]]:
+    """Yield a row for each value of each limit of the judgement of re-runs."""
+    for name, values in RERUNS.items():
+        used = getattr(confirmation, name)
+        for value in values:
+            with patch.object(confirmation, name, value):
+                columns = score_reruns(1, rows) + score_reruns(2, rows)
+            yield [name, f"{value:.2g}" + " *" * bool(np.isclose(value, used)), *columns]
+
+
+def show(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Print rows as they come."""
+    widths = [max(len(title), 9) for title in titles]
+    for row in (titles, *rows):
+        cells = (text.ljust(width) for text, width in zip(row, widths, strict=True))
+        print("  ".join(cells).rstrip(), flush=True)
+
+
+def main() -> None:
+    """Print the tables."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rows", type=int, default=100, help="series of each kind of noise")
+    parser.add_argument("--only", nargs="+", choices=("detector", "reruns"), help="Default: both.")
+    parser.add_argument("--series", type=Path, help="folder with values.parquet: real series, too")
+    args = parser.parse_args()
+    warnings.simplefilter("ignore", RuntimeWarning)
+    parts = args.only or ("detector", "reruns")
+    if "detector" in parts:
+        sets = [simulated(seed, args.rows) for seed in (1, 2)]
+        sets += [quiet_windows(read_series(args.series), 37)] if args.series else []
+        names = ("chosen on", "held out", "real")[: len(sets)]
+        columns = [f"{name} {column}" for name in names for column in ("false", "5 %", "10 %")]
+        show(["limit".ljust(15), "value", *columns], detector_rows(sets))
+    if "reruns" in parts:
+        columns = [
+            f"{name} {size} %" for name in ("chosen on", "held out") for size in (0, 3, 5, 10)
+        ]
+        show(["limit".ljust(15), "value", *columns], rerun_rows(20 * args.rows))
+
+
+if __name__ == "__main__":
+    main()
