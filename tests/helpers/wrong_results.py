@@ -25,7 +25,7 @@ WATCHED = {
     for name, share in (("target", 0.6), ("spill", 0.7), ("pause", 0.8), ("terminate", 0.95))
 }
 TINY = Scale(memory=96 * MIB, threads=2, workers=2, fraction=0.3)
-#: For workloads on tables: the same number of partitions with fewer rows takes half the time.
+#: The same number of partitions with fewer rows takes half the time.
 FEW_ROWS = replace(TINY, fraction=0.12)
 
 
@@ -48,7 +48,7 @@ def run_variant(client, variant, scale=TINY):
     return available
 
 
-def prove(client, variant, wrong, scale=TINY):
+def prove(client, variant, wrong, scale=FEW_ROWS):
     """Run a variant; its check must accept the result and reject every wrong one.
 
     The key in the table is the name of the variant if it is there (when its result has another

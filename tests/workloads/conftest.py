@@ -7,9 +7,20 @@ import pytest
 from distributed import Client, LocalCluster
 from helpers.wrong_results import TINY
 
+from benchkit.measure.workloads import Variant
+
 #: In-process workers share one RSS, which must not pause them. Spilling by the size of results
 #: does not use the RSS and works as on any cluster.
 NO_RSS = {f"distributed.worker.memory.{name}": False for name in ("spill", "pause", "terminate")}
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark tests that compute a workload as slow, apart from one workload for each mechanism."""
+    for item in items:
+        variant = getattr(item, "callspec", None) and item.callspec.params.get("variant")
+        if isinstance(variant, Variant) and "quick" not in variant.tags:
+            item.add_marker("slow")
 
 
 @pytest.fixture(scope="module")

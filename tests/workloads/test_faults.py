@@ -155,7 +155,6 @@ def test_check_rejects_wrong_results(client, variant):
     prove_at(client, variant, WRONG, SCALES.get(variant.name, TINY))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("variant", IN_PROCESSES, ids=lambda variant: variant.name)
 def test_check_of_harmful_workload_rejects_wrong_results(own_client, variant):
     prove_at(own_client, variant, WRONG, WITH_PROCESSES)

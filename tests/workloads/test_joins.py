@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from helpers.wrong_results import (
-    FEW_ROWS,
     edges_with,
     nan,
     prove,
@@ -47,4 +46,4 @@ WRONG = {
 
 @pytest.mark.parametrize("variant", proved_here(WRONG), ids=lambda variant: variant.name)
 def test_check_rejects_wrong_results(client, variant):
-    prove(client, variant, WRONG, FEW_ROWS)
+    prove(client, variant, WRONG)

@@ -74,18 +74,6 @@ WRONG = {
 }
 
 
-#: Training starts threads and its own network, which takes seconds.
-SLOW = {"ml.xgboost_train", "ml.hpo_random_search"}
-VARIANTS = [
-    pytest.param(
-        variant,
-        id=variant.name,
-        marks=[pytest.mark.slow] if variant.workload.name in SLOW else [],
-    )
-    for variant in proved_here(WRONG)
-]
-
-
-@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("variant", proved_here(WRONG), ids=lambda variant: variant.name)
 def test_check_rejects_wrong_results(client, variant):
     prove(client, variant, WRONG)

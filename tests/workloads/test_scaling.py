@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from helpers.wrong_results import item, prove, proved_here
+from helpers.wrong_results import TINY, item, prove, proved_here
 
 WRONG = {
     "steal.heavy_deps": {
@@ -38,4 +38,4 @@ def test_check_rejects_wrong_results(client, variant, monkeypatch):
     if "EVERY_S" in names:
         monkeypatch.setitem(names, "EVERY_S", 0.1)
 
-    prove(client, variant, WRONG)
+    prove(client, variant, WRONG, TINY)

@@ -12,9 +12,6 @@ from helpers.wrong_results import TINY, VARIANTS, item, nan, prove, proved_here,
 #: These workloads stop or replace workers, so each gets its own cluster.
 CONSUME_THEIR_CLUSTER = {"memory.amm_retire", "spill.repeated_merge"}
 
-#: These workloads write more than fits into memory, or repeat their work often.
-SLOW = {"spill.dot_product", "memory.leak_slope"}
-
 #: Workers of the tiny cluster ignore the memory of their process, which is a third of the limit of
 #: a real worker. Where that memory is what makes workers spill, the test needs more data.
 SCALES = {"spill.dot_product": replace(TINY, memory=2 * TINY.memory)}
@@ -124,17 +121,7 @@ def own_client():
         yield client
 
 
-@pytest.mark.parametrize(
-    "variant",
-    [
-        pytest.param(
-            variant,
-            id=variant.name,
-            marks=[pytest.mark.slow] if variant.workload.name in SLOW else [],
-        )
-        for variant in SHARING
-    ],
-)
+@pytest.mark.parametrize("variant", SHARING, ids=lambda variant: variant.name)
 def test_check_rejects_wrong_results(client, variant):
     prove(client, variant, WRONG, SCALES.get(variant.workload.name, TINY))
 
@@ -152,10 +139,9 @@ def test_fragmentation_uses_all_workers():
     assert len(available["result"]["churned"]) == 7
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("variant", CONSUMING, ids=lambda variant: variant.name)
 def test_check_after_lost_workers_rejects_wrong_results(own_client, variant):
-    prove(own_client, variant, WRONG)
+    prove(own_client, variant, WRONG, TINY)
 
 
 def test_spilling_restores_allowed_failures(client):
