@@ -1,8 +1,8 @@
 """Print what faults of the operations of a store lose: ``python benchmarks/store_faults.py``.
 
-Options: ``[--times N] [--seed S] [--first NUMBER] [--damage N] [--bucket]``. Causes faults at steps
-of operations of a store, or with ``--bucket`` in requests to an emulated S3 server, and damages run
-files. Ends with exit code 1 if something is lost or not reported.
+Options: ``[--times N] [--seed S] [--first NUMBER] [--damage N] [--bucket] [--stop]``. Causes faults
+at steps of operations of a store, or with ``--bucket`` in requests to an emulated S3 server, and
+damages run files. Ends with exit code 1 if something is lost or not reported.
 """
 
 from __future__ import annotations
@@ -27,8 +27,10 @@ def inject_all(
     opened: Callable[[int], AbstractContextManager[Any]],
     numbers: range,
     seed: int,
+    *,
+    stop: bool,
 ) -> int:
-    """Print the results of injections; return the number of those with problems."""
+    """Print the results of injections, perhaps up to a problem; return the number of those."""
     with opened(seed) as harness:
         text = f"injections {numbers.start} to {numbers.stop - 1}"
         print(f"{len(harness.cases)} cases, seed {seed}, {text}", flush=True)
@@ -41,6 +43,8 @@ def inject_all(
                 wrong += bool(done.problems)
                 print(done)
                 print("".join(f"    {text}\n" for text in done.problems), end="", flush=True)
+            if stop and wrong:
+                break
         wall, cpu = time.perf_counter() - start, _cpu_s() - cpu_start
     kinds = ("confirmed", "refused", "killed", "crashed", "hangs", "not reached")
     print(f"\n{'fault':<26}" + "".join(f"{kind:>12}" for kind in kinds))
@@ -73,13 +77,14 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0, help="number of the first injection")
     parser.add_argument("--bucket", action="store_true", help="a store on an emulated S3 server")
     parser.add_argument("--damage", type=int, default=1000, help="damaged files of each kind")
+    parser.add_argument("--stop", action="store_true", help="end at the first problem")
     given = parser.parse_args()
     if given.bucket:
         from validation.store_faults.bucket import bucket_harness as opened
     else:
         opened = folder_harness
     numbers = range(given.first, given.first + given.times)
-    n_wrong = inject_all(opened, numbers, given.seed)
+    n_wrong = inject_all(opened, numbers, given.seed, stop=given.stop)
     if given.damage and not given.bucket:
         n_wrong += damage_all(given.damage, given.seed)
     return int(n_wrong > 0)

@@ -33,7 +33,7 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 SLOW_MARKERS = {"browser", "cluster", "environment", "s3"}
 SLOW_FIXTURES = {"browser", "namespaces", "prometheus", "rados_gateway"}
 
-settings.register_profile("default", deadline=None, derandomize=True, max_examples=40)
+settings.register_profile("default", deadline=None, derandomize=True, max_examples=20)
 settings.register_profile("long", deadline=None, max_examples=5000)
 settings.load_profile("default")
 

@@ -122,6 +122,7 @@ def test_attacks_find_patterns_that_backtrack(pattern):
         attack()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("patterns", "seconds"),
     [(OTHERS, MAX_CPU_S), (SECRETS, MAX_SECRETS_CPU_S)],

@@ -16,6 +16,7 @@ from benchkit.store.storage import run_name
 from benchkit.store.store import Store
 from validation.synthetic_runs import make_run
 
+pytestmark = pytest.mark.slow
 NIGHT = 1785549600.0
 TREES = [
     make_run(

@@ -605,10 +605,11 @@ def test_compaction_writes_each_run_once(index, monkeypatch):
     assert index.table().sort_by("id").equals(expected.combine_chunks())
 
 
+@pytest.mark.slow
 def test_memory_of_merging_hardly_grows_with_the_number_of_runs(index, monkeypatch):
-    n_rows = 4000
+    n_rows = 2000
     monkeypatch.setattr(module, "SEGMENT_ROWS", n_rows)
-    monkeypatch.setattr(module, "GROUP_ROWS", 500)
+    monkeypatch.setattr(module, "GROUP_ROWS", 250)
     default = pa.default_memory_pool()
 
     def peak(n_segments):
