@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import numpy as np
@@ -28,10 +28,13 @@ from dask.utils import parse_bytes
 
 from benchkit.errors import StoreError, UnreadableRun, UsageError, needs_extra
 from benchkit.store.run import Run, worker_names
-from benchkit.store.store import MEMORY_LIMIT, TIMEOUT_S, Store
+from benchkit.store.schema import MEMORY_LIMIT, TIMEOUT_S
 from benchkit.store.tables import read_table
 from benchkit.whole_file import drafted
 from benchkit.working_folder import cache_folder
+
+if TYPE_CHECKING:  # a store imports this module
+    from benchkit.store.store import Store
 
 _TEXT = pa.dictionary(pa.int32(), pa.string())
 #: Columns that identify the run, in each table.

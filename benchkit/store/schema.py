@@ -10,6 +10,8 @@ from dataclasses import asdict, dataclass
 
 from benchkit.store.tables import read_table
 
+#: Limits of a query without other ones: an endless one must not stop the work of a shared machine.
+TIMEOUT_S, MEMORY_LIMIT = 120.0, "2GiB"
 #: Version of the run file. Files of version 1 have no task graph and nothing from before the first
 #: task; everything else is the same in both.
 RUN_FORMAT = 2

@@ -56,7 +56,7 @@ from benchkit.store.marks import (
     mark_columns,
     new_mark,
 )
-from benchkit.store.schema import MARK_COLUMNS, METRICS, RECORD_FIELDS
+from benchkit.store.schema import MARK_COLUMNS, MEMORY_LIMIT, METRICS, RECORD_FIELDS, TIMEOUT_S
 from benchkit.store.storage import RECORDINGS, in_parallel, index_record, run_name, unfinished_files
 from benchkit.table import Table
 
@@ -67,8 +67,6 @@ if TYPE_CHECKING:
     from benchkit.store.check import CheckReport
     from benchkit.store.run import Run
 
-#: Limits of a query without other ones: an endless one must not stop the work of a shared machine.
-TIMEOUT_S, MEMORY_LIMIT = 120.0, "2GiB"
 
 #: Runs added between checks whether to compact the index; listing it takes 0.3 ms.
 _COMPACTION_CHECK_EVERY_RUNS = 64
