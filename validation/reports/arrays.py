@@ -5,10 +5,8 @@ from __future__ import annotations
 import time
 from typing import Any
 
-import dask
 import dask.array as da
 import numpy as np
-import pandas as pd
 import xarray as xr
 
 from validation.reports.client import DASK, DOCS
@@ -72,128 +70,6 @@ class RechunkToReduce:
     @staticmethod
     def mended(client: Any) -> float:
         return float(RechunkToReduce.field().mean(axis=0).sum().compute())
-
-
-@pair(
-    id="many-chunks-to-contract",
-    report=f"{DASK}/issues/2225",
-    cause="tiny tasks",
-    advice="Give the axis over which tensordot sums a single chunk before the product.",
-    wrong=("smaller chunks", "more workers", "more threads"),
-    also=("misaligned chunks", "transfer", "graph"),
-    speedup=2.0,
-)
-class ManyChunksToContract:
-    @staticmethod
-    def factors(contracted: int) -> tuple[da.Array, da.Array]:
-        first = da.ones((200, 200, 100), chunks=(50, contracted, 50))
-        return first, da.ones((200, 100), chunks=(contracted, 50))
-
-    @staticmethod
-    def sick(client: Any) -> float:
-        first, second = ManyChunksToContract.factors(10)
-        return float(da.tensordot(first, second, axes=[1, 0]).sum().compute())
-
-    @staticmethod
-    def mended(client: Any) -> float:
-        first, second = ManyChunksToContract.factors(200)
-        return float(da.tensordot(first, second, axes=[1, 0]).sum().compute())
-
-
-@pair(
-    id="index-out-of-order",
-    report=(f"{DASK}/pull/3808", "https://github.com/TUDelftGeodesy/stmtools/issues/73"),
-    cause="shuffle",
-    advice="Sort the index before slicing if the order does not matter to the result.",
-    wrong=("smaller chunks", "more threads", "a faster network"),
-    also=("transfer", "rechunk", "graph"),
-    speedup=1.5,
-)
-class IndexOutOfOrder:
-    @staticmethod
-    def total(index: np.ndarray) -> float:
-        array = da.map_blocks(
-            field_of, chunks=((500,) * 16, (1500,)), dtype=float, meta=np.empty((0, 0))
-        )
-        return float(array[index].sum(axis=0).max().compute())
-
-    @staticmethod
-    def index() -> np.ndarray:
-        return np.random.default_rng(0).permutation(8000)[:6000]
-
-    @staticmethod
-    def sick(client: Any) -> float:
-        return IndexOutOfOrder.total(IndexOutOfOrder.index())
-
-    @staticmethod
-    def mended(client: Any) -> float:
-        return IndexOutOfOrder.total(np.sort(IndexOutOfOrder.index()))
-
-
-def smooth(block: np.ndarray) -> np.ndarray:
-    """Return a moving mean over nine rows."""
-    sums = np.cumsum(np.pad(block, ((5, 4), (0, 0))), axis=0)
-    return (sums[9:] - sums[:-9]) / 9
-
-
-@pair(
-    id="overlap-of-small-chunks",
-    report=(f"{DASK}/issues/3671", f"{DASK}/pull/11423"),
-    cause="tiny tasks",
-    advice="Use larger chunks for map_overlap: with small ones most tasks cut and join borders.",
-    wrong=("smaller chunks", "more workers", "more threads"),
-    also=("graph", "transfer", "client"),
-    speedup=2.0,
-)
-class OverlapOfSmallChunks:
-    @staticmethod
-    def total(chunks: int) -> float:
-        array = da.ones((1200, 1200), chunks=chunks)
-        smoothed = array.map_overlap(smooth, depth=(4, 4), boundary="reflect", dtype=float)
-        return round(float(smoothed.sum().compute()), 3)
-
-    @staticmethod
-    def sick(client: Any) -> float:
-        return OverlapOfSmallChunks.total(100)
-
-    @staticmethod
-    def mended(client: Any) -> float:
-        return OverlapOfSmallChunks.total(600)
-
-
-def daily(n_days: int = 730) -> xr.DataArray:
-    """Return two years of daily fields."""
-    data = da.ones((n_days, 60, 60), chunks=(73, 60, 60))
-    times = pd.date_range("2023-01-01", periods=n_days)
-    return xr.DataArray(data, dims=("time", "y", "x"), coords={"time": times})
-
-
-def minus_mean(group: xr.DataArray) -> xr.DataArray:
-    """Subtract the mean over time."""
-    return group - group.mean("time")
-
-
-@pair(
-    id="map-over-days-of-year",
-    report=(f"{XARRAY}/issues/1832", f"{XARRAY}/issues/5010", f"{XARRAY}/issues/392"),
-    cause="tiny tasks",
-    advice="Use built-in reductions (flox) or one function over whole chunks, not a map per day.",
-    wrong=("more workers", "smaller chunks", "more threads"),
-    also=("graph", "client"),
-    speedup=2.0,
-)
-class MapOverDaysOfYear:
-    @staticmethod
-    def sick(client: Any) -> float:
-        grouped = daily().groupby("time.dayofyear").map(minus_mean)
-        return round(float(np.abs(grouped).sum().compute()), 6)
-
-    @staticmethod
-    def mended(client: Any) -> float:
-        field = daily()
-        # The two years are as long: the same days of the year lie side by side.
-        years = field.data.rechunk((365, 60, 60)).reshape(2, 365, 60, 60)
-        return round(float(da.fabs(years - years.mean(axis=0)).sum().compute()), 6)
 
 
 def slow_field(block_id: Any = None) -> np.ndarray:
@@ -304,28 +180,3 @@ def slow_rows_of(block: np.ndarray) -> np.ndarray:
     if block.size > 10:  # not when Dask infers the type
         time.sleep(0.006 * len(block))
     return block + 1
-
-
-@pair(
-    id="mean-and-deviation-apart",
-    report=(f"{DOCS}/best-practices.html#avoid-calling-compute-repeatedly", f"{XARRAY}/issues/912"),
-    cause="repeated work",
-    advice="Compute all results in one dask.compute (or persist): the field is read once then.",
-    wrong=("smaller chunks", "more threads", "rechunk"),
-    also=("serial submit", "disk"),
-    speedup=2.0,
-    sleeping=True,
-)
-class MeanAndDeviationApart:
-    @staticmethod
-    def lazy() -> list[da.Array]:
-        field = da.map_blocks(slow_field, chunks=((10,) * 16, (50,)), dtype=float)
-        return [field.mean(), field.max(), field.min(), field.std()]
-
-    @staticmethod
-    def sick(client: Any) -> list[float]:
-        return [float(lazy.compute()) for lazy in MeanAndDeviationApart.lazy()]
-
-    @staticmethod
-    def mended(client: Any) -> list[float]:
-        return [float(number) for number in dask.compute(*MeanAndDeviationApart.lazy())]

@@ -278,26 +278,6 @@ class DownAndUpAgain:
 
 
 @pair(
-    id="result-one-by-one",
-    report=f"{DISTRIBUTED}/pull/2303",
-    cause="serial submit",
-    advice="Use client.gather for many futures instead of future.result() for each.",
-    wrong=("larger chunks", "more workers", "fewer threads"),
-    also=("gather", "client"),
-    speedup=1.5,
-)
-class ResultOneByOne:
-    @staticmethod
-    def sick(client: Any) -> int:
-        futures = client.map(abs, range(1200), batch_size=400)
-        return sum(future.result() for future in futures)
-
-    @staticmethod
-    def mended(client: Any) -> int:
-        return sum(client.gather(client.map(abs, range(1200), batch_size=400)))
-
-
-@pair(
     id="results-in-order",
     report=f"{DISTRIBUTED}/pull/971",
     cause="client",

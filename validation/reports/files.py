@@ -116,32 +116,6 @@ def small_row_groups() -> str:
     return folder
 
 
-@pair(
-    id="partition-per-row-group",
-    report=("https://github.com/aloneguid/parquet-dotnet/issues/117", f"{DASK}/pull/8981"),
-    cause="tiny tasks",
-    advice="Write larger row groups, or read whole files: split_row_groups=False.",
-    wrong=("more workers", "smaller partitions", "more threads"),
-    also=("disk", "graph", "client"),
-    speedup=2.5,
-    prepare=small_row_groups,
-)
-class PartitionPerRowGroup:
-    @staticmethod
-    def total(split: bool) -> int:
-        frame = dd.read_parquet(small_row_groups(), split_row_groups=split)
-        frame = frame.persist(optimize_graph=False)
-        return int((frame["x"] * frame["y"]).sum().compute())
-
-    @staticmethod
-    def sick(client: Any) -> int:
-        return PartitionPerRowGroup.total(True)
-
-    @staticmethod
-    def mended(client: Any) -> int:
-        return PartitionPerRowGroup.total(False)
-
-
 @cache
 def zip_and_plain() -> tuple[str, str]:
     """Write one compressed file, and the same lines as a plain file."""
@@ -152,38 +126,6 @@ def zip_and_plain() -> tuple[str, str]:
     )
     frame.to_csv(folder / "all.csv", index=False)
     return str(folder / "all.csv.gz"), str(folder / "all.csv")
-
-
-def slow_lines(frame: pd.DataFrame) -> int:
-    """Work as long as the partition is."""
-    time.sleep(len(frame) / 60_000)
-    return int(frame["y"].sum())
-
-
-@pair(
-    id="one-gzip-file",
-    report=(f"{DASK}/issues/7758", f"{DASK}/issues/2449", f"{DASK}/issues/901"),
-    cause="few tasks",
-    advice="Use plain files, many files, or another format: a gzip file cannot be split.",
-    wrong=("more threads", "more memory", "a larger block"),
-    also=("disk", "skew"),
-    sleeping=True,
-    prepare=zip_and_plain,
-)
-class OneGzipFile:
-    @staticmethod
-    def total(frame: dd.DataFrame) -> int:
-        return sum(dask.compute(*(dask.delayed(slow_lines)(p) for p in frame.to_delayed())))
-
-    @staticmethod
-    def sick(client: Any) -> int:
-        packed, _ = zip_and_plain()
-        return OneGzipFile.total(dd.read_csv(packed, compression="gzip", blocksize=None))
-
-    @staticmethod
-    def mended(client: Any) -> int:
-        _, plain = zip_and_plain()
-        return OneGzipFile.total(dd.read_csv(plain, blocksize="800 kB"))
 
 
 @cache
@@ -239,39 +181,6 @@ def files_with_coordinates() -> list[str]:
         paths.append(str(folder / f"{number:02}.nc"))
         fields.to_netcdf(paths[-1], engine="h5netcdf")
     return paths
-
-
-@pair(
-    id="open-many-files",
-    report=(f"{XARRAY}/issues/1385", f"{XARRAY}/issues/1521", f"{XARRAY}/issues/2039"),
-    cause="client",
-    advice='Open with coords="minimal", compat="override", and parallel=True: nothing to compare.',
-    wrong=("more workers alone", "larger chunks", "more memory"),
-    also=("serial submit", "disk", "graph"),
-    speedup=1.3,
-    prepare=files_with_coordinates,
-)
-class OpenManyFiles:
-    @staticmethod
-    def total(**options: Any) -> float:
-        with xr.open_mfdataset(
-            files_with_coordinates(),
-            engine="h5netcdf",
-            combine="nested",
-            concat_dim="time",
-            data_vars="minimal",
-            **options,
-        ) as fields:
-            return float(fields["field"].sum().compute())
-
-    @staticmethod
-    def sick(client: Any) -> float:
-        return OpenManyFiles.total(coords="all", compat="equals", join="outer")
-
-    @staticmethod
-    def mended(client: Any) -> float:
-        options = {"coords": "minimal", "compat": "override", "join": "override"}
-        return OpenManyFiles.total(parallel=True, **options)
 
 
 def read_small_objects(part: int) -> int:

@@ -6,7 +6,6 @@ import time
 from typing import Any
 
 import dask
-import dask.array as da
 import dask.dataframe as dd
 import numpy as np
 import pandas as pd
@@ -46,27 +45,6 @@ class TaskForEachNumber:
         return client.submit(sum, client.map(increment_all, ranges)).result()
 
 
-@pair(
-    id="scatter-each-number",
-    report=f"{DISTRIBUTED}/issues/2316",
-    cause="tiny tasks",
-    advice="Do not scatter and map single numbers: give each task a range of them.",
-    wrong=("scatter with broadcast", "more workers", "rebalance"),
-    also=("imbalance", "client", "transfer", "embedded data"),
-    speedup=4.0,
-)
-class ScatterEachNumber:
-    @staticmethod
-    def sick(client: Any) -> int:
-        numbers = client.scatter(list(range(3000)))
-        return client.submit(sum, client.map(increment, numbers)).result()
-
-    @staticmethod
-    def mended(client: Any) -> int:
-        ranges = [range(start, start + 375) for start in range(0, 3000, 375)]
-        return client.submit(sum, client.map(increment_all, ranges)).result()
-
-
 def column_total(data: np.ndarray, column: int) -> float:
     """Return the sum of a column."""
     return float(data[:, column].sum())
@@ -100,37 +78,6 @@ class ArrayInEachCall:
         data = dask.delayed(ArrayInEachCall.array())
         lazy = [dask.delayed(column_total)(data, column) for column in range(50)]
         return sum(dask.compute(*lazy))
-
-
-def look_up(table: dict[str, int], number: int) -> int:
-    """Return an entry of a table."""
-    return table[f"key {number}"]
-
-
-@pair(
-    id="table-in-a-closure",
-    report=(f"{DISTRIBUTED}/pull/1636", "https://github.com/marbl-ecosys/feisty/issues/35"),
-    cause="embedded data",
-    advice="Scatter the table once and pass the future; a function that refers to it carries it.",
-    wrong=("more workers", "larger chunks", "more threads"),
-    also=("serialization", "client"),
-    speedup=2.0,
-)
-class TableInAClosure:
-    @staticmethod
-    def table() -> dict[str, int]:
-        return {f"key {number}": number for number in range(60_000)}
-
-    @staticmethod
-    def sick(client: Any) -> int:
-        table = TableInAClosure.table()
-        futures = [client.submit(lambda n: look_up(table, n), number) for number in range(30)]
-        return sum(client.gather(futures))
-
-    @staticmethod
-    def mended(client: Any) -> int:
-        table = client.scatter(TableInAClosure.table(), broadcast=True)
-        return sum(client.gather([client.submit(look_up, table, n) for n in range(30)]))
 
 
 class SlowModel:
@@ -183,7 +130,7 @@ def load_and_predict(number: int) -> int:
 
 def predict_with_cached_model(number: int) -> int:
     """Load the model once for each worker."""
-    worker = get_worker()
+    worker: Any = get_worker()
     with worker.model_lock:
         if not hasattr(worker, "model"):
             worker.model = load_model()
@@ -308,56 +255,3 @@ class LongestLast:
     def mended(client: Any) -> int:
         seconds = LongestLast.SECONDS[::-1]
         return sum(client.gather(client.map(nap, range(61), seconds)))
-
-
-@pair(
-    id="slice-for-each-row",
-    report=(f"{DASK}/issues/7851", "https://github.com/pydata/xarray/issues/392"),
-    cause="graph",
-    advice="Use one operation on the whole array instead of a Python loop over slices.",
-    wrong=("more workers", "larger memory", "smaller chunks"),
-    also=("client", "tiny tasks"),
-    speedup=3.0,
-)
-class SliceForEachRow:
-    @staticmethod
-    def array() -> da.Array:
-        return da.random.RandomState(0).random_sample((600, 2000), chunks=(100, 1000))
-
-    @staticmethod
-    def sick(client: Any) -> float:
-        array = SliceForEachRow.array()
-        rows = [array[row] - array[row].mean() for row in range(600)]
-        return round(float(da.stack(rows).std().compute()), 6)
-
-    @staticmethod
-    def mended(client: Any) -> float:
-        array = SliceForEachRow.array()
-        return round(float((array - array.mean(axis=1, keepdims=True)).std().compute()), 6)
-
-
-@pair(
-    id="growing-array",
-    report=f"{DASK}/issues/2895",
-    cause="graph",
-    advice="Collect the pieces in a list and concatenate once; a loop makes a layer per step.",
-    wrong=("more workers", "more threads", "persist at the end"),
-    also=("client", "tiny tasks"),
-    speedup=2.5,
-)
-class GrowingArray:
-    @staticmethod
-    def piece(number: int) -> da.Array:
-        return da.full(200, float(number), chunks=200)
-
-    @staticmethod
-    def sick(client: Any) -> float:
-        array = GrowingArray.piece(0)
-        for number in range(1, 100):
-            array = da.concatenate([array, GrowingArray.piece(number)])
-        return float(array.sum().compute())
-
-    @staticmethod
-    def mended(client: Any) -> float:
-        pieces = [GrowingArray.piece(number) for number in range(100)]
-        return float(da.concatenate(pieces).sum().compute())

@@ -6,53 +6,15 @@ import threading
 import time
 from typing import Any
 
-import dask.array as da
 import numpy as np
 import psutil
 from distributed import get_worker
 
-from validation.reports.client import DISTRIBUTED, DOCS
+from validation.reports.client import DISTRIBUTED
 from validation.reports.table import pair
-
-
-def chunk_of(block_info: Any = None) -> np.ndarray:
-    """Return a chunk whose values no compression shrinks."""
-    location = block_info[None]["array-location"]
-    random = np.random.default_rng(location[0][0])
-    return random.random([stop - start for start, stop in location])
-
-
-def large_array() -> da.Array:
-    """Return an array of 1 GB in chunks of 16 MB."""
-    return da.map_blocks(chunk_of, chunks=((1000,) * 64, (2000,)), dtype=float)
-
 
 #: Workers whose memory holds a third of the array.
 SMALL_WORKERS = {"memory_limit": "450 MiB"}
-
-
-@pair(
-    id="persist-more-than-memory",
-    report=(
-        "https://github.com/SVDROM/svdrom/issues/10",
-        f"{DOCS}/best-practices.html#persist-when-you-can",
-    ),
-    cause="spill",
-    advice="Do not persist what does not fit: reduce while reading, or persist the result.",
-    wrong=("more threads", "larger chunks", "persist earlier"),
-    also=("disk", "paused"),
-    speedup=1.5,
-    cluster=SMALL_WORKERS,
-)
-class PersistMoreThanMemory:
-    @staticmethod
-    def sick(client: Any) -> float:
-        array = large_array().persist()
-        return round(float(array.sum().compute()), 3)
-
-    @staticmethod
-    def mended(client: Any) -> float:
-        return round(float(large_array().sum().compute()), 3)
 
 
 def simulate(number: int) -> np.ndarray:
@@ -99,9 +61,8 @@ _once = threading.Semaphore(1)
 def fill_cache(number: int) -> int:
     """Keep input data in a cache of the process, up to 88 % of the limit and for 5 s."""
     if _once.acquire(blocking=False):
-        missing = (
-            0.88 * get_worker().memory_manager.memory_limit - psutil.Process().memory_info().rss
-        )
+        limit = get_worker().memory_manager.memory_limit or 0
+        missing = 0.88 * limit - psutil.Process().memory_info().rss
         _cache.append(np.ones(int(missing / 8)))
         threading.Timer(5.0, _cache.clear).start()
     time.sleep(0.2)
@@ -133,50 +94,6 @@ class CachePausesWorkers:
     @staticmethod
     def mended(client: Any) -> int:
         return sum(client.gather(client.map(use_file, range(32))))
-
-
-def records(number: int) -> list[dict[str, float]]:
-    """Return rows as a list of dictionaries."""
-    return [{"x": float(n), "y": float(number)} for n in range(40_000)]
-
-
-def columns(number: int) -> np.ndarray:
-    """Return the same rows as an array."""
-    return np.stack([np.arange(40_000.0), np.full(40_000, float(number))])
-
-
-def pair_of_records(first: list[dict[str, float]], second: list[dict[str, float]]) -> float:
-    """Combine two lists of rows."""
-    return first[-1]["x"] + second[-1]["y"]
-
-
-def pair_of_columns(first: np.ndarray, second: np.ndarray) -> float:
-    """Combine two arrays."""
-    return float(first[0, -1] + second[1, -1])
-
-
-@pair(
-    id="lists-of-dictionaries",
-    report=(
-        "https://github.com/cloudpipe/cloudpickle/issues/68",
-        f"{DISTRIBUTED}/issues/604",
-    ),
-    cause="serialization",
-    advice="Use arrays or frames: lists of Python objects are slow to pickle and to move.",
-    wrong=("more threads", "smaller tasks", "a faster network"),
-    also=("python objects", "transfer", "gil"),
-    speedup=2.0,
-)
-class ListsOfDictionaries:
-    @staticmethod
-    def sick(client: Any) -> float:
-        parts = client.map(records, range(16))
-        return sum(client.gather(client.map(pair_of_records, parts, parts[::-1])))
-
-    @staticmethod
-    def mended(client: Any) -> float:
-        parts = client.map(columns, range(16))
-        return sum(client.gather(client.map(pair_of_columns, parts, parts[::-1])))
 
 
 def frame_of(number: int) -> np.ndarray:

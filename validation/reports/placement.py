@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import ctypes
 import time
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
-import threadpoolctl
 from distributed import Lock, Semaphore
 
-from validation.reports.client import DASK, DISTRIBUTED, DOCS, nap
+from validation.reports.client import DASK, DISTRIBUTED, nap
 from validation.reports.table import pair
 
 
@@ -232,38 +230,3 @@ class PythonOnThreads:
         return sum(client.gather(client.map(count_words, range(40))))
 
     mended = sick
-
-
-def decompose(number: int, n_threads: int) -> float:
-    """Decompose small matrices with a number of threads of BLAS, and of our own."""
-    random = np.random.default_rng(number)
-    with threadpoolctl.threadpool_limits(n_threads), ThreadPoolExecutor(n_threads) as pool:
-        matrices = [random.random((160, 160)) for _ in range(8)]
-        return sum(pool.map(largest_value, matrices))
-
-
-def largest_value(matrix: np.ndarray) -> float:
-    """Return the largest singular value."""
-    return float(np.linalg.svd(matrix)[1][0])
-
-
-@pair(
-    id="threads-of-blas",
-    report=(
-        f"{DISTRIBUTED}/pull/7177",
-        f"{DOCS}/array-best-practices.html#avoid-oversubscribing-threads",
-        "https://github.com/pyxem/pyxem-demos/issues/87",
-    ),
-    cause="oversubscription",
-    advice="Set OMP_NUM_THREADS, MKL_NUM_THREADS and OPENBLAS_NUM_THREADS to 1.",
-    wrong=("more threads", "larger chunks", "more workers"),
-    speedup=1.2,
-)
-class ThreadsOfBlas:
-    @staticmethod
-    def sick(client: Any) -> float:
-        return round(sum(client.gather(client.map(decompose, range(24), [16] * 24))), 3)
-
-    @staticmethod
-    def mended(client: Any) -> float:
-        return round(sum(client.gather(client.map(decompose, range(24), [1] * 24))), 3)

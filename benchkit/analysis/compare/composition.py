@@ -156,10 +156,12 @@ class GroupCells:
         distance = np.abs(change - np.nanmedian(change)) + 1e-6 * np.abs(change)
         return dict(zip(members.tolist(), distance.tolist(), strict=True))
 
-    def row(self, group: str, metric: str, *values: float, **more: Any) -> GroupChange:
+    def row(
+        self, group: str, metric: str, before: float, after: float, ratio: float, **more: Any
+    ) -> GroupChange:
         """Return the row of the table about a group: values of both arms, their ratio, and more."""
         about = (self.about.contender, self.about.workload, group, metric, UNITS[metric])
-        return GroupChange(*about, *values, **more)
+        return GroupChange(*about, before, after, ratio, **more)
 
 
 def amounts(cell: GroupCells) -> list[tuple[str, str, dict[str, Array]]]:
