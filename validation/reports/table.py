@@ -19,6 +19,7 @@ CAUSES = {
     "few tasks": "fewer tasks than threads: the work is in one partition or file",
     "gather": "data are brought to the client that could stay, or be reduced first",
     "gil": "threads of one process wait for Python's global lock",
+    "graph": "the client builds, merges or optimizes a large graph",
     "imbalance": "one worker has the data and the tasks, others have none",
     "lock": "tasks wait for a lock or semaphore of the user",
     "misaligned chunks": "chunks cut across those of the file, so each is read many times",

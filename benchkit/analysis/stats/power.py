@@ -55,8 +55,8 @@ def runs_needed(
         df, noncentral = 2.0 * runs - 2, sizes * np.sqrt(runs / 2)
         # A change in the other direction is not detected. SciPy returns NaN in the far tail of a
         # noncentral t: there the power is 1.
-        powers = 1 - nctdtr(df, noncentral, stdtrit(df, 1 - alpha / 2))
-        return ~(powers < power)
+        powers: NDArray[np.float64] = 1 - nctdtr(df, noncentral, stdtrit(df, 1 - alpha / 2))
+        return np.asarray(~(powers < power))
 
     # Double, then bisect: 20 steps instead of 1000. The power increases with the number of runs.
     low, high = np.ones(len(size), np.int64), np.full(len(size), 2)

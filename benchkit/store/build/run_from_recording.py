@@ -13,7 +13,8 @@ import xarray as xr
 
 from benchkit.measure.recording import Recording
 from benchkit.store.build.facts import CaptureFacts
-from benchkit.store.build.groups import Window, assemble_groups
+from benchkit.store.build.groups import assemble_groups
+from benchkit.store.build.shape import Window
 from benchkit.store.build.metrics import biggest_group, compute_metrics
 from benchkit.store.build.quality import (
     BY_WALL_CLOCK,
