@@ -14,7 +14,6 @@ import xarray as xr
 from benchkit.measure.recording import Recording
 from benchkit.store.build.facts import CaptureFacts
 from benchkit.store.build.groups import assemble_groups
-from benchkit.store.build.shape import Window
 from benchkit.store.build.metrics import biggest_group, compute_metrics
 from benchkit.store.build.quality import (
     BY_WALL_CLOCK,
@@ -24,6 +23,7 @@ from benchkit.store.build.quality import (
     quality_notes,
     simulated_note,
 )
+from benchkit.store.build.shape import Window
 from benchkit.store.schema import METRICS, RECORD_FIELDS, RUN_FORMAT
 from benchkit.values import clean_text
 
