@@ -15,8 +15,6 @@ from numpy.typing import NDArray
 from benchkit.formatting import counted
 from benchkit.values import decode_json
 
-__all__ = ["decode_column", "newest_definitions", "quality_warnings", "same_definitions"]
-
 VERSIONS = "metric_versions"
 LOSSES = "capture_losses"
 #: Kinds of notes that matter when values are compared: others hold for all arms alike.

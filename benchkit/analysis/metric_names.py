@@ -8,8 +8,6 @@ from benchkit.errors import UsageError, did_you_mean
 from benchkit.measure.arguments import list_of
 from benchkit.store.schema import METRICS
 
-__all__ = ["check_metrics"]
-
 
 def check_metrics(metrics: Sequence[str]) -> tuple[str, ...]:
     """Return the names of metrics without duplicates, or raise an error."""

@@ -14,15 +14,6 @@ from benchkit.analysis.changepoint.rule import MIN_REFERENCE_NIGHTS
 from benchkit.analysis.changepoint.scan import DRIFT_NIGHTS, LatestReference
 from benchkit.analysis.options import VERDICTS
 
-__all__ = [
-    "CANDIDATE_CHANGE",
-    "CANDIDATE_UNITS",
-    "LatestNight",
-    "find_candidates",
-    "find_short_candidates",
-    "recent_distances",
-]
-
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 

@@ -19,20 +19,6 @@ from scipy.special import ndtr
 
 from benchkit.analysis.options import DetectionOptions
 
-__all__ = [
-    "MIN_NIGHTS",
-    "MIN_REFERENCE_NIGHTS",
-    "MAX_REFERENCE_NIGHTS",
-    "REFRESH_NIGHTS",
-    "SHORT_FACTOR",
-    "WINDOWS",
-    "Alarms",
-    "find_alarms",
-    "reference_values",
-    "robust_noise",
-    "sorted_quantile",
-]
-
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 

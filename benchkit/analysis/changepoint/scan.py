@@ -33,8 +33,6 @@ from benchkit.analysis.changepoint.rule import (
 )
 from benchkit.analysis.options import DetectionOptions
 
-__all__ = ["DRIFT_NIGHTS", "Events", "LatestReference", "scan", "scan_nights"]
-
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 

@@ -16,8 +16,6 @@ import pandas as pd
 from benchkit.analysis.compare.composition import SAME, UNITS, WHOLE_RUN, exact_change
 from benchkit.analysis.compare.group_totals import GroupTotals
 
-__all__ = ["Amounts", "find_count_changes", "new_build"]
-
 #: Nights with the same number before one with another number is a change.
 EXACT_NIGHTS = 5
 #: Smallest relative change of bytes, which differ a little between equal runs.

@@ -21,8 +21,6 @@ from benchkit.formatting import MISSING
 from benchkit.store.run import Run
 from benchkit.values import json_safe
 
-__all__ = ["adjacent_runs", "compare_link", "diagnose_regression", "version_commit"]
-
 #: Runs used on each side; more take longer to read and change the result little.
 MAX_RUNS = 5
 #: Package -> repository and format of its release tags.

@@ -15,8 +15,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from benchkit.errors import UsageError
 
-__all__ = ["Cause", "fleet_step"]
-
 #: If this share of a group's series deviate on one night, the cause is unclear. So it is on a tenth
 #: of the nights of 301 real series, with 15 of the 27 false alarms.
 COMMON_SHARE = 0.10

@@ -28,8 +28,6 @@ from benchkit.analysis.regression.count_changes import find_count_changes, new_b
 from benchkit.analysis.regression.history import History, night_name
 from benchkit.analysis.regression.lasting_changes import LASTING_NIGHTS, find_lasting_changes
 
-__all__ = ["GROUP_NIGHTS", "find_group_changes", "runs_of_groups"]
-
 #: Fewest nights that are searched: the reference of the detector, and the longest change that it
 #: awaits. Their number does not grow with the history.
 GROUP_NIGHTS = 64

@@ -26,8 +26,6 @@ from benchkit.analysis.regression.regression import (
 )
 from benchkit.values import json_safe
 
-__all__ = ["FALSE_ALARMS_WITH_RERUNS", "Judgement", "judge_night"]
-
 #: False regressions per series and night on real series without a change, opened by the detector or
 #: by re-runs of suspects, from benchmarks/detection.py: without re-runs, and with re-runs.
 FALSE_ALARMS = 0.020 / 100

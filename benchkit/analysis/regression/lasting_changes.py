@@ -17,8 +17,6 @@ from benchkit.analysis.changepoints import ChangePoint, detect_many
 from benchkit.analysis.options import VERDICTS
 from benchkit.analysis.regression.level_events import LEVEL_NIGHTS
 
-__all__ = ["LASTING_NIGHTS", "LastingChange", "find_lasting_changes"]
-
 #: Nights that a change must last. With the parameters of a benchmark as groups (see
 #: `benchmarks/_group_nights.py`), false reports per 100 nights of a workload were .16 on the night
 #: of detection, .035 after 8 nights and .030 after 10, all without `SMALLEST_CHANGE`.

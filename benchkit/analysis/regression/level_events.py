@@ -24,15 +24,6 @@ from benchkit.analysis.regression.regression import FAILING, Regression, regress
 from benchkit.store.schema import METRICS
 from benchkit.values import json_safe
 
-__all__ = [
-    "LEVEL_NIGHTS",
-    "MARGIN_NIGHTS",
-    "NOT_ATTEMPTED",
-    "REST_NIGHTS",
-    "NightLevels",
-    "worse_direction",
-]
-
 #: Nights for which a series that was measured again without a result is not measured again.
 REST_NIGHTS = 3
 #: Largest error of the estimated first night of a change, in nights. The last good build is as much

@@ -12,8 +12,6 @@ from benchkit.analysis.changepoint.rule import MIN_REFERENCE_NIGHTS
 from benchkit.analysis.metric_limits import decode_column
 from benchkit.analysis.run.baseline import is_simulated
 
-__all__ = ["future_nights", "is_reported", "night_notes", "nightly_runs"]
-
 #: A night is in the future if it is this many hours ahead or more: clocks differ a little.
 CLOCK_HOURS = 24
 #: Largest number of future nights that are left out, and the same as a share of the past nights:

@@ -21,16 +21,6 @@ from benchkit.store.filters import parse_moment
 from benchkit.store.marks import active_marks
 from benchkit.store.schema import METRICS
 
-__all__ = [
-    "FAILING",
-    "STATES",
-    "Regression",
-    "read_ledger",
-    "regression_id",
-    "series_name",
-    "to_table",
-]
-
 #: Metric of a regression in which the workload ends with an outcome other than `ok`.
 FAILING = "outcome"
 #: States of a regression; open and grown regressions are not closed.

@@ -21,8 +21,6 @@ from benchkit.analysis.run.baseline import (
 from benchkit.measure.run_ids import id_time
 from benchkit.store.filters import parse_moment, workload_matcher
 
-__all__ = ["accepts", "find_segments"]
-
 #: Metric of a mark that accepts a change of the workload's source: the segment continues.
 SOURCE = "source_hash"
 

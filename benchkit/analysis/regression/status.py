@@ -18,17 +18,6 @@ from benchkit.analysis.regression.level_events import MARGIN_NIGHTS, worse_direc
 from benchkit.analysis.regression.regression import FAILING, Regression, read_ledger, series_name
 from benchkit.formatting import OUTCOME_WORDS
 
-__all__ = [
-    "QUIET",
-    "STATES",
-    "SeriesStatus",
-    "improvements",
-    "reported_change",
-    "series_label",
-    "series_statuses",
-    "workload_owners",
-]
-
 #: State -> symbol and label, in the order of rows.
 STATES = {
     "failed": ("✗", "failed"),

@@ -18,19 +18,6 @@ from benchkit.analysis.options import VERDICTS
 from benchkit.formatting import format_change, format_quantity
 from benchkit.store.schema import METRICS
 
-__all__ = [
-    "COMPARABLE_FIELDS",
-    "SAME_MEMORY",
-    "SERIES_FIELDS",
-    "Previous",
-    "against_previous",
-    "as_requested",
-    "comparable",
-    "is_different",
-    "is_simulated",
-    "metrics_against_previous",
-]
-
 #: Fields of a run that identify a series of runs.
 SERIES_FIELDS = ("workload", "environment", "host", "scale", "capture")
 #: Fields that must be equal for runs of a series to be comparable -> label.

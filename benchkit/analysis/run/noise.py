@@ -23,8 +23,6 @@ from benchkit.analysis.run.baseline import (
 )
 from benchkit.analysis.stats.power import runs_needed
 
-__all__ = ["EFFECTS", "MIN_RUNS", "run_noise", "describe_detectable_changes"]
-
 #: Relative changes for which the number of runs needed is computed.
 EFFECTS = (0.02, 0.05, 0.10)
 #: Coefficient of variation above which an experiment of a few runs detects little.

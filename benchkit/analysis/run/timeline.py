@@ -15,8 +15,6 @@ import xarray as xr
 
 from benchkit.formatting import short_group
 
-__all__ = ["TaskTimeline", "group_differences"]
-
 COMPUTE, TRANSFER = "compute", "transfer"
 #: Points of a curve of busy threads, for the width of a plot on a screen.
 BINS = 300

@@ -19,8 +19,6 @@ from benchkit.analysis.stats.moderated_variance import (
     trigamma,
 )
 
-__all__ = ["Fit", "fit_means"]
-
 Array = NDArray[np.float64]
 
 #: Share of rows excluded at either end from the trimmed mean that gives the common log ratio.

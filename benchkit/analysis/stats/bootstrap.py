@@ -18,8 +18,6 @@ from numpy.typing import ArrayLike, NDArray
 from benchkit.analysis.stats.log_scale import check_rows, matrix
 from benchkit.errors import UsageError
 
-__all__ = ["THRESHOLDS", "ConfidenceTable", "compare_bootstrap"]
-
 Array = NDArray[np.float64]
 
 #: Relative changes in the heat map of coiled/benchmarks: 0, 5, ..., 80 %.

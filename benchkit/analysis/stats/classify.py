@@ -11,8 +11,6 @@ from benchkit.analysis.stats.log_scale import LogValues
 from benchkit.analysis.stats.moderated_t import TTestResult
 from benchkit.analysis.stats.verdicts import Effects
 
-__all__ = ["classify_effects"]
-
 Array = NDArray[np.float64]
 
 #: Level at which a null arm that differs marks its row; 0.05 would mark one row in twenty.

@@ -14,8 +14,6 @@ from scipy.special import ndtr, ndtri, stdtr, stdtrit
 
 from benchkit.analysis.options import DETECTION, VERDICTS
 
-__all__ = ["CONFIRMATION_LOOKS", "Rerun", "judge_reruns"]
-
 #: Numbers of interleaved blocks after which re-runs are judged; the last is the largest number.
 CONFIRMATION_LOOKS = (3, 5, 8, 12)
 #: `benchmarks/fit_constants.py --only reruns` prints the rates of neighbouring values.

@@ -16,8 +16,6 @@ from scipy.special import gammaln, ndtri
 from benchkit.analysis.stats.log_scale import LogValues
 from benchkit.analysis.stats.moderated_variance import MANY_TESTS
 
-__all__ = ["JointEvidence", "combine_evidence", "metric_correlation"]
-
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
 

@@ -12,8 +12,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from benchkit.errors import UsageError
 
-__all__ = ["LogValues", "matrix", "row_means", "to_log_scale"]
-
 Array = NDArray[np.float64]
 
 

@@ -16,8 +16,6 @@ from benchkit.analysis.stats.blocked_t import fit_means
 from benchkit.analysis.stats.log_scale import LogValues
 from benchkit.analysis.stats.moderated_variance import shrink
 
-__all__ = ["TTestResult", "moderated_t"]
-
 Array = NDArray[np.float64]
 
 #: Smallest difference of two logarithms that is not taken as a rounding error.

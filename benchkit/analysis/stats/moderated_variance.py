@@ -9,16 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import digamma, zeta
 
-__all__ = [
-    "MANY_TESTS",
-    "MIN_TESTS",
-    "inverse_trigamma",
-    "log_bias",
-    "shrink",
-    "successive_variance",
-    "trigamma",
-]
-
 Array = NDArray[np.float64]
 
 #: Smallest number of rows for a prior; with fewer rows each uses its own runs only.

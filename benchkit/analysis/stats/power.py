@@ -6,8 +6,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import nctdtr, stdtrit
 
-__all__ = ["power_table", "runs_needed", "runs_until_decided"]
-
 #: Largest number of runs that is computed; for more runs the result is -1.
 MAX_RUNS = 1000
 

@@ -12,8 +12,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import betaln, gammaln, logsumexp
 
-__all__ = ["chances_of_place", "weight_of_events"]
-
 Array = NDArray[np.float64]
 
 #: Degrees of freedom of the t distribution assumed for differences: some runs are disturbed, and

@@ -20,8 +20,6 @@ from benchkit.formatting import counted
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Effects"]
-
 Array = NDArray[np.float64]
 
 #: Lowest share of null rows with p < 0.05 in a calibrated experiment.

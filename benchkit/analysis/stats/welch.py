@@ -8,8 +8,6 @@ from scipy.special import stdtrit
 
 from benchkit.analysis.options import VERDICTS
 
-__all__ = ["mean_difference"]
-
 Array = NDArray[np.float64]
 
 
