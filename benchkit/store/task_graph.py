@@ -78,8 +78,9 @@ class TaskGraph:
 
         times = ("received", "materialized", "ordered", "started")
         frame = pd.DataFrame({name: sent[name].values for name in times})
-        frame["first_node"], frame["n_nodes"] = first, n_new
-        frame["nbytes"] = sent["nbytes"].values if "nbytes" in sent else -1
+        # Wide, or 300 kB for each of 7,159 tasks is a negative number.
+        frame["first_node"], frame["n_nodes"] = first.astype(np.int64), n_new.astype(np.int64)
+        frame["nbytes"] = sent["nbytes"].values.astype(np.int64) if "nbytes" in sent else -1
         ends = np.cumsum(sent["n_wanted"].values)
         frame["wanted"] = pd.Series(np.split(sent["wanted"].values, ends)[:-1], dtype=object)
         options = zip(sent["option_node"].values.tolist(), sent["options"].values, strict=True)
