@@ -112,7 +112,7 @@ def brush(page, plot):
     raise AssertionError(f"{page.url}: a drag across {plot!r} set no window")
 
 
-def zoom(page, plot, done, most_steps=40):
+def zoom(page, plot, done, max_steps=40):
     """Turn the wheel over a plot until a condition of the page holds.
 
     Each step zooms to two thirds of the range. A visible plot may not handle events yet.
@@ -120,14 +120,14 @@ def zoom(page, plot, done, most_steps=40):
     place = page.locator(f"[aria-label^={json.dumps(plot)}]").first
     expect(place).to_be_visible()
     place.scroll_into_view_if_needed()
-    for _ in range(most_steps):
+    for _ in range(max_steps):
         box = place.bounding_box()
         page.mouse.move(box["x"] + 0.5 * box["width"], box["y"] + 0.5 * box["height"])
         page.mouse.wheel(0, -200)
         page.wait_for_timeout(400)
         if page.evaluate(done):
             return
-    raise AssertionError(f"{most_steps} steps of the wheel over {plot!r}: not {done}")
+    raise AssertionError(f"{max_steps} steps of the wheel over {plot!r}: not {done}")
 
 
 def light_run(a_run):

@@ -232,12 +232,12 @@ class Comparison:
             lines += ["", "Task groups that changed:", *self.group_changes]
         return "\n".join([*lines, *([""] if self.causes else []), *self.causes])
 
-    def to_markdown(self, *, most_bytes: int = 60_000) -> str:
+    def to_markdown(self, *, max_bytes: int = 60_000) -> str:
         """Return the report as Markdown: changed rows first, cut to the size of a GitHub comment.
 
         Parameters
         ----------
-        most_bytes : int, default 60000
+        max_bytes : int, default 60000
             Largest size; GitHub rejects comments above 65,536 characters.
 
         Returns
@@ -260,12 +260,12 @@ class Comparison:
         size = sum(len(line.encode()) + 1 for line in lines)
         for place, line in enumerate(table):
             size += len(line.encode()) + 1
-            if size > most_bytes - 100 and place >= 2:
+            if size > max_bytes - 100 and place >= 2:
                 lines += ["", f"and {len(table) - place} more rows"]
                 break
             lines.append(line)
         size += sum(len(text.encode()) + 3 for text in self.group_changes)
-        if self.group_changes and size < most_bytes - 100:
+        if self.group_changes and size < max_bytes - 100:
             texts = [text.replace("<", "&lt;") for text in self.group_changes]
             lines += ["", "Task groups that changed:", "", *(f"- {text}" for text in texts)]
         return "\n".join(lines) + "\n"

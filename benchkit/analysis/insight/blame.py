@@ -152,7 +152,7 @@ def blame_walk(run: Run, graph: TaskGraph | None = None) -> pd.DataFrame:
     return frame
 
 
-def most_threads(workers: xr.Dataset) -> int:
+def max_threads(workers: xr.Dataset) -> int:
     """Return the largest number of threads that a run had at the same time."""
     times, change = _thread_changes(workers)
     return max(1, int(np.cumsum(change[np.argsort(times, kind="stable")]).max(initial=0)))

@@ -113,7 +113,7 @@ def diagnose(run: Run) -> Diagnosis:
     if has_data:
         for name, find in RULES.items():
             finding = find(case)
-            if finding is not None and finding.seconds >= case.least_cost:
+            if finding is not None and finding.seconds >= case.min_cost:
                 seconds = min(finding.seconds, case.duration)
                 found.append(replace(finding, rule=name, seconds=float(seconds)))
     return Diagnosis(

@@ -13,7 +13,7 @@ import pandas as pd
 import xarray as xr
 from numpy.typing import ArrayLike
 
-from benchkit.analysis.insight.blame import most_threads
+from benchkit.analysis.insight.blame import max_threads
 from benchkit.analysis.insight.contention import MAX_WAITS, Contention, is_new_heartbeat
 from benchkit.analysis.insight.limits import Limits, run_limits, seconds_covered
 from benchkit.analysis.insight.whatif import Prediction, WhatIf
@@ -60,7 +60,7 @@ class Case:
         return self.metrics.get(name, 0.0)
 
     @property
-    def least_cost(self) -> float:
+    def min_cost(self) -> float:
         """Seconds that a finding must cost to be reported."""
         return max(MIN_S, MIN_SHARE * self.duration)
 
@@ -77,7 +77,7 @@ class Case:
     @cached_property
     def n_threads(self) -> int:
         """Number of threads of the workers that were there at the same time."""
-        return most_threads(self.workers)
+        return max_threads(self.workers)
 
     @cached_property
     def tasks(self) -> pd.DataFrame:

@@ -10,7 +10,7 @@ import pandas as pd
 import xarray as xr
 from numpy.typing import ArrayLike
 
-from benchkit.analysis.insight.blame import CAUSES, blame_walk, critical_path, most_threads
+from benchkit.analysis.insight.blame import CAUSES, blame_walk, critical_path, max_threads
 from benchkit.errors import NotRecorded
 from benchkit.formatting import format_quantity
 from benchkit.store.run import Run
@@ -169,7 +169,7 @@ def run_limits(run: Run) -> Limits:
     workers = run.tree["workers"].to_dataset()
     fetching, spilling = _busiest_worker(run, duration)
     bounds = {
-        "compute": float(run.metrics.get("compute_time", seconds.sum())) / most_threads(workers),
+        "compute": float(run.metrics.get("compute_time", seconds.sum())) / max_threads(workers),
         "critical path": length,
         "network": fetching,
         "disk": spilling,

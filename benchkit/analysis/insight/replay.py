@@ -89,7 +89,7 @@ class _Replay:
         self.arriving: list[list[tuple[float, int]]] = [[] for _ in range(n_workers)]
         #: Tasks of each worker, up to which it is sent root tasks, and workers with fewer.
         self.n_tasks = [0] * n_workers
-        self.most_tasks = most_tasks(given.saturation, nthreads)
+        self.max_tasks = max_tasks(given.saturation, nthreads)
         self.open = set(range(n_workers))
         #: Seconds of queued and running tasks of each worker.
         self.occupied = [0.0] * n_workers
@@ -211,7 +211,7 @@ class _Replay:
         self.place[node] = worker
         self.occupied[worker] += self.seconds[node]
         n_tasks = self.n_tasks[worker] = self.n_tasks[worker] + 1
-        if n_tasks >= self.most_tasks:
+        if n_tasks >= self.max_tasks:
             self.open.discard(worker)
         arrives = now
         if self.ran[node]:
@@ -246,7 +246,7 @@ class _Replay:
         self.n_free += 1
         self.occupied[worker] -= self.seconds[node]
         n_tasks = self.n_tasks[worker] = self.n_tasks[worker] - 1
-        if n_tasks < self.most_tasks:
+        if n_tasks < self.max_tasks:
             self.open.add(worker)
         queue, arriving = self.queues[worker], self.arriving[worker]
         while arriving and arriving[0][0] <= now:
@@ -303,13 +303,13 @@ class _Replay:
                 self._send(node, thief, now, inputs)
             heapify(arrived)
             heapify(arriving)
-            if self.n_tasks[victim] < self.most_tasks:
+            if self.n_tasks[victim] < self.max_tasks:
                 self.open.add(victim)
             stolen = len(arrived) + len(arriving) < len(queue)
             refused = np.inf if stolen else self.occupied[thief]
 
 
-def most_tasks(saturation: float, nthreads: int) -> int:
+def max_tasks(saturation: float, nthreads: int) -> int:
     """Return up to how many tasks a worker is sent root tasks."""
     return max(1, ceil(min(saturation * nthreads, sys.maxsize)))
 

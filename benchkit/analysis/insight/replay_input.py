@@ -10,7 +10,7 @@ import numpy as np
 from dask.utils import parse_timedelta
 
 from benchkit.analysis.insight.blame import largest_dependency
-from benchkit.analysis.insight.replay import ReplayInput, most_tasks, root_tasks
+from benchkit.analysis.insight.replay import ReplayInput, max_tasks, root_tasks
 from benchkit.store.run import Run
 from benchkit.store.task_graph import TaskGraph, event_actions
 
@@ -135,7 +135,7 @@ def _when_sent(run: Run, graph: TaskGraph, ran: np.ndarray, saturation: float) -
     bounds = np.searchsorted(graph.worker[order], np.arange(len(nthreads) + 1))
     for threads, begin, end in zip(nthreads.tolist(), bounds, bounds[1:], strict=False):
         own = order[begin:end]
-        later = own[most_tasks(saturation, round(threads)) :]
+        later = own[max_tasks(saturation, round(threads)) :]
         sent[later] = np.sort(graph.stop[own])[: len(later)]
     return np.where(is_root, sent, -np.inf)
 

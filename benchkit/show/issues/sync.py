@@ -145,7 +145,7 @@ def issue_body(members: Sequence[Regression], *, site: str | None = None) -> str
         metric_name=METRICS[metric].long_name if metric in METRICS else "",
         current=current,
         past=[regression for regression in members if regression not in current],
-        most_changes=MAX_CHANGES,
+        max_changes=MAX_CHANGES,
         site=site,
     )
     return cut_markdown(body, MAX_BYTES)

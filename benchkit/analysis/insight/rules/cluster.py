@@ -185,7 +185,7 @@ def lost_workers(case: Case) -> Finding | None:
     why = "the nanny ended them: memory" if len(restarts) else "they died or lost the connection"
     return Finding(
         what="workers were lost",
-        seconds=max(case.least_cost, case.blamed("scheduler")),
+        seconds=max(case.min_cost, case.blamed("scheduler")),
         evidence=f"{counted(n_lost, 'worker')}; {why}",
         change="more memory per worker or smaller chunks"
         if len(restarts)
@@ -386,7 +386,7 @@ def too_many_threads(case: Case) -> Finding | None:
         return None
     return Finding(
         what="the cluster is larger than this run can use",
-        seconds=max(0.05 * case.duration, case.least_cost),
+        seconds=max(0.05 * case.duration, case.min_cost),
         evidence=f"threads were idle for {idle:.0%} of the time; "
         f"{n_workers // 2} workers would take {half.ratio:.2f} times as long",
         change=f"{n_workers // 2} workers",
