@@ -116,7 +116,7 @@ def test_readme_first_commands_create_environment():
     assert second.startswith("python3 -m venv .venv && ")
     assert "benchkit run" in first
     assert "benchkit report run" in first
-    assert second.endswith("python -m pytest -n 3")
+    assert second.endswith("python -m pytest -n 4")
 
 
 def test_committed_files_contain_no_machine_paths():

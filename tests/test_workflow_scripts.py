@@ -1,7 +1,7 @@
 """The script of each step of the workflows, run as on a hosted runner; benchkit is the real one.
 
 Programs that need GitHub or the network (`gh`, `pip`) are replaced by ones that record their words.
-Steps that are not run here, see `ELSEWHERE`: `.ci/run` is what runs these tests, and its
+Steps that are not run here, see `ELSEWHERE`: `.ci/run` and `.ci/python` run these tests, and its
 installation is tested in `test_workflows.py`; `.ci/audit` is run there without a network; the site
 of the documentation is built by `test_docs.py`; the check of its links needs the sites of others.
 The steps of the workflow that `benchkit init` writes are run by
@@ -58,6 +58,7 @@ HERE = [
 ]
 ELSEWHERE = [
     ("tests", "tests", ".ci/run"),
+    ("tests", "oldest", ".ci/python"),
     ("tests", "docs", ".venv/bin/sphinx-build -W"),
     ("tests", "docs", ".venv/bin/sphinx-build -q -b linkcheck"),
     ("tests", "audit", ".ci/audit"),
