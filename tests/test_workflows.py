@@ -83,7 +83,10 @@ def test_workflows_pass_actionlint():
 def test_step_scripts_are_valid_shell():
     scripts = [step["run"] for path in FILES for step in steps(path) if "run" in step]
     assert len(scripts) >= 9
-    for text in [*scripts, *((ROOT / ".ci" / name).read_text() for name in ("run", "python"))]:
+    for text in [
+        *scripts,
+        *((ROOT / ".ci" / name).read_text() for name in ("run", "python", "bare")),
+    ]:
         done = subprocess.run(["bash", "-n"], input=text, capture_output=True, text=True)
         assert done.stderr == "", text
 
