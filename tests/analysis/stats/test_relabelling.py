@@ -67,3 +67,14 @@ def test_relabelled_p_leaves_other_reports_unchanged(n_runs, n_arms, n_tests, rn
 
     assert result.p is p
     assert result.is_exact
+
+
+def test_relabelling_works_if_all_rows_of_a_metric_are_listed():
+    rng = np.random.default_rng(0)
+    a, b = np.exp(0.05 * rng.standard_normal((2, 120, 3)))
+    b[:60] *= 4
+
+    effects = compare(a, b, family=["duration"] * 60 + ["memory_peak"] * 60)
+
+    assert (effects.q[:60] < 0.05).all()
+    assert (effects.q[60:] > 0.05).all()
