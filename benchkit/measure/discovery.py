@@ -269,7 +269,10 @@ def _rename(name: str, new: str) -> None:
     helper.__name__ = new
     for value in vars(helper).values():
         if getattr(value, "__module__", None) == name:
+            line = getattr(value, "__firstlineno__", None)
             value.__module__ = new
+            if line is not None:  # Python 3.13 has removed it: without it a class has no source
+                value.__firstlineno__ = line
     cloudpickle.register_pickle_by_value(helper)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import sys
 import textwrap
 from collections.abc import Callable
 from typing import Any, cast
@@ -70,7 +71,11 @@ def normalized_source(function: Callable[..., Any]) -> str:
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             node.decorator_list = []  # tags and deadlines do not change what is computed
         _restore_first_names(node)
-    return ast.dump(tree)
+        if not getattr(node, "type_params", True):  # new in Python 3.12; older histories lack it
+            del node.type_params
+    # Python 3.13 leaves empty lists out: the history of each workload would begin anew.
+    options = {"show_empty": True} if sys.version_info >= (3, 13) else {}
+    return ast.dump(tree, **options)
 
 
 def _restore_first_names(node: ast.AST) -> None:
