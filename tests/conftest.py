@@ -6,6 +6,7 @@ import gc
 import multiprocessing
 import os
 import shutil
+import signal
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -27,6 +28,10 @@ if "forkserver" in multiprocessing.get_all_start_methods():
 
 # Tests start thousands of processes; each would compile what it imports anew.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+# A background job of a script inherits that SIGINT is ignored, and so does what tests start.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 #: A test with one of these markers or fixtures starts a browser, a server, a cluster of several
 #: machines or a virtual environment, and has the marker `slow`.

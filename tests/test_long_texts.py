@@ -1,5 +1,6 @@
 """No text keeps a command busy: patterns and readers of texts have a limit of CPU time."""
 
+import gc
 import json
 import re
 import signal
@@ -60,6 +61,7 @@ def cpu_limit(what, seconds=MAX_CPU_S):
         raise TooSlowError
 
     before = signal.signal(signal.SIGVTALRM, stop)
+    gc.disable()  # a collection takes as long as other tests have left objects behind
     signal.setitimer(signal.ITIMER_VIRTUAL, seconds)
     try:
         yield
@@ -67,6 +69,7 @@ def cpu_limit(what, seconds=MAX_CPU_S):
         pytest.fail(f"{what}: more than {seconds} s of CPU")
     finally:
         signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        gc.enable()
         signal.signal(signal.SIGVTALRM, before)
 
 
