@@ -14,7 +14,7 @@ import os
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE.parent)]
@@ -25,11 +25,56 @@ from distributed import Client, LocalCluster  # noqa: E402
 from distributed.utils import get_mp_context  # noqa: E402
 
 import benchkit  # noqa: E402
+from benchkit.analysis.insight.diagnose import diagnose  # noqa: E402
+from benchkit.analysis.insight.findings import Finding  # noqa: E402
 from validation.reports import table  # noqa: E402
 
 FORMS = ("sick", "mended")
 #: Imported by all workers before the clock starts: the first task would import them otherwise.
 MODULES = ("dask.array", "dask.dataframe", "pandas", "pyarrow.parquet", "xarray")
+
+
+#: Finding of the diagnosis -> causes of the reports that it means.
+MEANINGS: dict[str, tuple[str, ...]] = {
+    "blocked_loop": ("scheduler",),
+    "blocked_worker": ("gil", "blocked threads"),
+    "garbage": ("python objects",),
+    "gil": ("gil",),
+    "large_graph": ("embedded data", "graph"),
+    "network": ("transfer", "serialization"),
+    "scheduler_busy": ("scheduler", "tiny tasks"),
+    "skew": ("skew",),
+    "slow_start": ("graph", "client"),
+    "slow_worker": ("slow worker", "imbalance"),
+    "spilling": ("spill", "disk"),
+    "stragglers": ("skew",),
+    "tiny_tasks": ("tiny tasks",),
+    "too_few_tasks": ("few tasks",),
+    "waiting_inside": ("disk",),
+}
+#: Setting that a finding changes -> advice that this is, if it grows and if it shrinks.
+SETTINGS = {
+    "cluster.n_workers": ("more workers", "fewer workers"),
+    "cluster.threads_per_worker": ("more threads", "fewer threads"),
+}
+#: Finding that is true of a machine with other work, whatever the pair: it is left out.
+MACHINE = "neighbours"
+
+
+class Score(NamedTuple):
+    """What the diagnosis of a run is worth."""
+
+    form: str
+    found: tuple[str, ...]  # Rules, the most expensive first
+    place: int  # Of the first right finding; -1: none
+    wrong: tuple[str, ...]  # Advice of findings that would harm or change nothing
+
+    def __str__(self) -> str:
+        if self.form == "mended":
+            return f"mended: {', '.join(self.found) or '-'}"
+        place = {-1: "MISSED", 0: "first"}.get(self.place, f"place {self.place + 1}")
+        wrong = f" WRONG: {', '.join(self.wrong)}" if self.wrong else ""
+        return f"{place} ({', '.join(self.found) or 'nothing'}){wrong}"
 
 
 def main() -> None:
@@ -38,6 +83,7 @@ def main() -> None:
     parser.add_argument("--half", choices=("work", "held_out"), default="work")
     parser.add_argument("--only", metavar="ID", action="append", help="a pair; can be repeated")
     parser.add_argument("--store", metavar="DIR", help="default: a temporary folder")
+    parser.add_argument("--again", action="store_true", help="score the runs that --store has")
     arguments = parser.parse_args()
     pairs = table.all_pairs()
     half = table.WORK if arguments.half == "work" else table.HELD_OUT
@@ -46,12 +92,41 @@ def main() -> None:
         sys.exit(f"--only {unknown[0]}: no such pair; there are {', '.join(pairs)}")
     with tempfile.TemporaryDirectory() as folder:
         store = benchkit.Store(arguments.store or folder)
-        passed = [measure(pairs[name], store) for name in chosen]
+        rows = []
+        for name in chosen:
+            if arguments.again:
+                rows.append(score_again(pairs[name], store))
+            else:
+                rows.append(measure(pairs[name], store))
+    passed = [is_fast for is_fast, _ in rows]
+    print_summary([score for _, scores in rows for score in scores])
     print(f"{sum(passed)} of {len(passed)} pairs: same answer, fast enough")
     sys.exit(not all(passed))
 
 
-def measure(pair: table.Pair, store: benchkit.Store) -> bool:
+def print_summary(scores: list[Score]) -> None:
+    """Print how many findings are right, wrong, or those of a mended form."""
+    sick = [score for score in scores if score.form == "sick"]
+    mended = [score for score in scores if score.form == "mended"]
+    first = sum(score.place == 0 for score in sick)
+    found = sum(score.place >= 0 for score in sick)
+    wrong = sum(bool(score.wrong) for score in sick)
+    flagged = sum(bool(score.found) for score in mended)
+    print(f"right cause first: {first} of {len(sick)}, found: {found}, wrong advice: {wrong}; "
+          f"mended forms flagged: {flagged} of {len(mended)}")  # fmt: skip
+
+
+def score_again(pair: table.Pair, store: benchkit.Store) -> tuple[bool, list[Score]]:
+    """Score the newest runs of a pair in a store, and print them."""
+    scores = []
+    for form in FORMS:
+        kept = store.runs(f"reports.{pair.id}", select=f"tag:form={form}")
+        scores += [score(store.open(run_id), pair) for run_id in kept["id"].tail(1)]
+    print(f"{pair.id:26} {pair.cause:18} {'  '.join(map(str, scores))}", flush=True)
+    return True, scores
+
+
+def measure(pair: table.Pair, store: benchkit.Store) -> tuple[bool, list[Score]]:
     """Record both forms of a pair and print a line; return whether the mend is fast enough."""
     if pair.prepare is not None:
         pair.prepare()
@@ -59,15 +134,15 @@ def measure(pair: table.Pair, store: benchkit.Store) -> bool:
     seconds = [run.metrics["duration"] for run in runs]
     gain = seconds[0] / seconds[1]
     same = np.allclose(*answers)
-    scores = " ".join(str(score(run, pair)) for run in runs)
+    scores = [score(run, pair) for run in runs]
     faults = "" if same else f"  answers differ: {answers}"
     faults += "" if gain >= pair.speedup else f"  less than {pair.speedup:g}"
     print(
         f"{pair.id:26} {pair.cause:18} {seconds[0]:6.2f} s {seconds[1]:6.2f} s {gain:5.1f}x"
-        f"{faults}  {scores}",
+        f"{faults}  {'  '.join(map(str, scores))}",
         flush=True,
     )
-    return bool(same and gain >= pair.speedup)
+    return bool(same and gain >= pair.speedup), scores
 
 
 def record(pair: table.Pair, form: str, store: benchkit.Store) -> tuple[Any, benchkit.Run]:
@@ -112,14 +187,28 @@ def import_modules(names: tuple[str, ...]) -> None:
         importlib.import_module(name)
 
 
-def score(run: benchkit.Run, pair: table.Pair) -> str:
-    """Return what the explanation of a run is worth: to be filled with the mapping of causes.
+def score(run: benchkit.Run, pair: table.Pair) -> Score:
+    """Return whether the findings of a run mean the cause of a pair, and give wrong advice."""
+    findings = [found for found in diagnose(run).findings if found.rule != MACHINE]
+    right = {pair.cause, *pair.also}
+    places = [n for n, found in enumerate(findings) if right & set(MEANINGS.get(found.rule, ()))]
+    advice = [f"{found.change} {setting_advice(run, found)}".lower() for found in findings]
+    return Score(
+        form=run.tags["form"],
+        found=tuple(found.rule for found in findings),
+        place=places[0] if places else -1,
+        wrong=tuple(wrong for wrong in pair.wrong if any(wrong in text for text in advice)),
+    )
 
-    For the sick form: whether the first finding means `pair.cause` (or one of `pair.also`), and
-    whether an advice of `pair.wrong` is given. For the mended form (the tag ``form``): whether
-    anything is found.
-    """
-    return ""
+
+def setting_advice(run: benchkit.Run, found: Finding) -> str:
+    """Return what the changed settings of a finding advise, in words."""
+    workers = run.tree["workers"].to_dataset()["nthreads"].values
+    present = {"cluster.n_workers": len(workers), "cluster.threads_per_worker": workers.max()}
+    changed = found.settings or {}
+    return ", ".join(
+        words[changed[name] < present[name]] for name, words in SETTINGS.items() if name in changed
+    )
 
 
 if __name__ == "__main__":

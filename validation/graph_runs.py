@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
+from math import isnan
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -46,6 +48,7 @@ def graph_run(
     wanted: Sequence[Sequence[int]] = (),
     left: Mapping[int, float] | None = None,
     graph_bytes: int = 0,
+    options: Mapping[int, Mapping[str, Any]] | None = None,
     **tables: Any,
 ) -> Run:
     """Return a run of these tasks.
@@ -53,7 +56,8 @@ def graph_run(
     A submission is the time at which its first tasks were sent to workers and its number of tasks;
     by default all tasks are submitted at 0. Of each submission, `calls` are the client's phases,
     and `wanted` the places of the tasks that the client wants. `left` are times at which workers
-    left, and each submission has `graph_bytes`.
+    left, each submission has `graph_bytes`, and `options` are those of tasks by place. A task that
+    starts at NaN does not run.
     """
     names = list(dict.fromkeys(task.group for task in tasks))
     places = {task.key: place for place, task in enumerate(tasks)}
@@ -76,7 +80,8 @@ def graph_run(
             }
         )
         first += count
-    by_end = sorted(range(len(tasks)), key=lambda place: tasks[place].stop)
+    ran = [place for place, task in enumerate(tasks) if not isnan(task.start)]
+    by_end = sorted(ran, key=lambda place: tasks[place].stop)
     events = [
         {"place": row * ROW, "action": action, "source": 0, "start": ON + start, "stop": ON + stop}
         for row, place in enumerate(by_end)
@@ -113,7 +118,7 @@ def graph_run(
         wanted=_packed(number for row in wanted for number in row),
         releases=table(GRAPH_COLUMNS["releases"]),
         producers=b"",
-        node_options=[],
+        node_options=[[place, json.dumps(given)] for place, given in (options or {}).items()],
         **tables,
     )
     phases = [[None if time is None else ON + time for time in call] for call in calls]
@@ -129,7 +134,7 @@ def _packed(numbers: Iterable[int]) -> bytes:
 
 
 def _group(name: str, tasks: Sequence[MadeTask]) -> dict[str, Any]:
-    members = [task for task in tasks if task.group == name]
+    members = [task for task in tasks if task.group == name and not isnan(task.start)]
     seconds = {"compute": sum(task.stop - task.start for task in members)}
     return group(name, n_tasks=len(members), seconds=seconds, nbytes=sum(t.nbytes for t in members))
 

@@ -26,12 +26,21 @@ CAUSE_COLOURS = {
     "computing": "#4477aa",
     "not parallel": "#99bbdd",
     "straggler": "#66ccee",
+    "unfinished": "#225588",
+    "restricted": "#ddaa33",
     "transfer": "#ee6677",
     "disk": "#ccbb44",
     "worker paused": "#882255",
+    "no worker": "#332288",
+    "stealing": "#44aa99",
+    "worker loop": "#ee8866",
     "scheduler": "#aa3377",
+    "messages": "#cc99bb",
     "graph": "#228833",
+    "client graph": "#77bb77",
+    "gather": "#999933",
     "client": OTHER,
+    "unexplained": "#dddddd",
 }
 #: Kind of memory -> colour.
 MEMORY_COLOURS = {

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from bisect import bisect_right
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import chain, pairwise
 
 import numpy as np
 import pandas as pd
 import xarray as xr
 
+from benchkit.analysis.insight.contention import is_new_heartbeat
 from benchkit.store.run import Run
 from benchkit.store.task_graph import TaskGraph, event_actions
 
@@ -95,13 +97,27 @@ CAUSES = {
     "computing": "a task computed, and most other threads computed too",
     "not parallel": "a task computed while most threads had nothing to do",
     "straggler": "the last tasks computed; nothing else was left",
+    "unfinished": "tasks ran that had not ended when the clock stopped",
+    "restricted": "tasks were ready, and may run on some workers only (workers=, resources=)",
     "transfer": "the next task waited for a result of another worker",
     "disk": "the next task waited for data from disk, or spilling",
     "worker paused": "the next task waited on a worker that was paused",
-    "scheduler": "the next task had all it needs: scheduler, messages, queues",
+    "no worker": "no worker was there",
+    "stealing": "the next task was on its way from one worker to another that had no task",
+    "worker loop": "the event loop of the next task's worker was late",
+    "scheduler": "the next task had all it needs, and the scheduler's process was busy",
+    "messages": "the next task had all it needs; this is what each message takes at least",
     "graph": "the scheduler materialised, ordered and initialised a graph",
-    "client": "the client built, optimised, serialised or sent a graph, or fetched results",
+    "client graph": "the client built, optimised, serialised or sent a graph",
+    "gather": "results were sent to the client",
+    "client": "the client had its results and had not asked for more",
+    "unexplained": "something waited, and nothing recorded says for what",
 }
+#: Causes of the time from the moment at which a task could start to its start that are no waits for
+#: data: each task that starts costs them.
+BETWEEN_TASKS = ("scheduler", "messages", "worker loop", "stealing", "unexplained")
+#: Causes in which the cluster waited for the client.
+CLIENT = ("client graph", "gather", "client")
 #: Threads are idle in most of the cluster below this share of busy threads.
 FEW_BUSY = 0.5
 
@@ -109,6 +125,13 @@ FEW_BUSY = 0.5
 #: Results of one worker are fetched together, and the transfer is noted for one of the tasks that
 #: wait for them: the others start within this time of its end.
 TOGETHER_S = 0.02
+
+#: Share of the waits between tasks that are shorter than what messages take.
+FASTEST = 0.1
+#: Waits of the walk whose cause is found later; no cause of the result.
+_GAP = "gap"
+#: Results reach the client by the scheduler: the seconds of the senders are the first half.
+GATHER_HOPS = 2
 
 #: Action of a task event -> cause of a wait.
 _WAITS = {"transfer": "transfer", "disk-read": "disk", "disk-write": "disk"}
@@ -144,7 +167,12 @@ def blame_walk(run: Run, graph: TaskGraph | None = None) -> pd.DataFrame:
         }
     )
     frame = frame[frame["stop"] > frame["start"]].iloc[::-1].reset_index(drop=True)
-    frame = _split_computing(frame, graph, run)
+    restricted = _Restricted(graph, duration)
+    frame = _divide(frame, _GAP, "unexplained", _gap_seconds(run, graph, restricted))
+    frame = _divide(
+        frame, "client", "client", lambda rows: {"gather": _gathering(run, graph, rows)}
+    )
+    frame = _split_computing(frame, graph, run, restricted)
     node = frame["node"].to_numpy(int)
     names = np.array([*graph.group_names, ""], object)
     frame["group"] = names[np.where(node >= 0, graph.group[node], -1)]
@@ -209,7 +237,11 @@ class _Walk:
         """Yield the steps from the end of the run to its start."""
         node = self._last_before(self.duration)
         if node is not None:
-            yield _Step(self.stop[node], "client")
+            ended = self.stop[node]
+            unfinished = _unfinished(self.graph, self.duration)
+            if len(unfinished):
+                yield from self.waits.steps(int(unfinished[0]), ended, self.duration, is_over=False)
+            yield _Step(ended, "client")
         while node is not None:
             start = self.start[node]
             yield _Step(start, "computing", node)
@@ -250,7 +282,7 @@ class _Walk:
         began = float(serialised if np.isnan(optimised) else optimised)
         if sent < received - 5 or began > received:  # of another client
             return float(received)
-        yield _Step(began, "client")
+        yield _Step(began, "client graph")
         return began
 
     def _last_before(self, moment: float) -> int | None:
@@ -293,10 +325,16 @@ class _Waits:
         for worker, end, begin in sorted(zip(workers, ends, begins, strict=True)):
             self.transfers.setdefault(worker, []).append((end, begin))
 
-    def steps(self, node: int, ready: float, start: float) -> Iterator[_Step]:
-        """Yield the causes of a wait, the last first; together they reach back to `ready`."""
+    def steps(
+        self, node: int, ready: float, start: float, *, is_over: bool = True
+    ) -> Iterator[_Step]:
+        """Yield the causes of a wait, the last first; together they reach back to `ready`.
+
+        A task that did not end waited for any worker.
+        """
         worker = int(self.graph.worker[node])
-        spans = [(*span, "worker paused") for span in self.paused.get(worker, ())]
+        paused = self.paused.get(worker, ()) if is_over else chain(*self.paused.values())
+        spans = [(*span, "worker paused") for span in paused]
         first, last = np.searchsorted(self.node, [node, node + 1])
         columns = (values[first:last].tolist() for values in (self.start, self.stop, self.kind))
         spans += zip(*columns, strict=True)
@@ -311,10 +349,10 @@ class _Waits:
             stop, begin = min(stop, end), max(begin, ready)
             if stop <= begin:
                 continue
-            yield _Step(stop, "scheduler", node)
+            yield _Step(stop, _GAP, node)
             yield _Step(begin, kind, node)
             end = begin
-        yield _Step(ready, "scheduler", node)
+        yield _Step(ready, _GAP, node)
 
     def _needs_others(self, node: int, worker: int) -> bool:
         """Return whether a task needs a result that is not known to be made by its worker."""
@@ -322,7 +360,207 @@ class _Waits:
         return bool((self.graph.worker[inputs] != worker).any())
 
 
-def _split_computing(frame: pd.DataFrame, graph: TaskGraph, run: Run) -> pd.DataFrame:
+class _Restricted:
+    """Tasks that may run on some workers only, by name or by resources."""
+
+    def __init__(self, graph: TaskGraph, duration: float) -> None:
+        nodes = [n for n, given in graph.options.items() if {"workers", "resources"} & given.keys()]
+        self.nodes = np.array(sorted(nodes), np.int64)
+        started, stop = graph.start[self.nodes], graph.stop[self.nodes]
+        last = largest_dependency(graph.indptr, graph.indices, graph.stop)[self.nodes]
+        sent = np.append(graph.submissions["started"].to_numpy(), -np.inf)
+        ready = np.fmax(
+            sent[graph.submission[self.nodes]], np.where(last >= 0, graph.stop[last], -np.inf)
+        )
+        self.waiting = _covered(ready, np.where(np.isnan(started), duration, started))
+        self.running = _covered(started, stop)
+
+
+def _covered(start: np.ndarray, stop: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return times, and for how long some interval covered the time until then."""
+    known = (stop > start) & np.isfinite(start)
+    times = np.concatenate([start[known], stop[known]])
+    if not len(times):
+        return np.zeros(1), np.zeros(1)
+    order = np.argsort(times, kind="stable")
+    count = np.cumsum(np.repeat([1, -1], known.sum())[order])
+    lengths = np.diff(times[order]) * (count[:-1] > 0)
+    return times[order], np.append(0.0, np.cumsum(lengths))
+
+
+def _until(curve: tuple[np.ndarray, np.ndarray], rows: pd.DataFrame) -> np.ndarray:
+    """Return by how much a sum over time grew in each row."""
+    grown: np.ndarray = np.interp(rows["stop"], *curve) - np.interp(rows["start"], *curve)
+    return grown
+
+
+def _divide(
+    frame: pd.DataFrame,
+    cause: str,
+    rest: str,
+    seconds_of: Callable[[pd.DataFrame], Mapping[str, np.ndarray]],
+) -> pd.DataFrame:
+    """Divide the segments of a cause by others, of which the seconds are known but not the times.
+
+    A cause gets no more than those before it leave; `rest` is what all of them leave.
+    """
+    chosen = (frame["cause"] == cause).to_numpy()
+    rows = frame[chosen]
+    seconds = seconds_of(rows) if len(rows) else {}
+    left = (rows["stop"] - rows["start"]).to_numpy()
+    parts = []
+    for amount in seconds.values():
+        parts.append(np.clip(amount, 0.0, left))
+        left = left - parts[-1]
+    edges = rows["start"].to_numpy() + np.cumsum([left, *parts], axis=0)
+    edges = np.minimum(
+        np.vstack([rows["start"], edges[:-1], rows["stop"]]), rows["stop"].to_numpy()
+    )
+    pieces = pd.DataFrame(
+        {
+            "start": edges[:-1].T.ravel(),
+            "stop": edges[1:].T.ravel(),
+            "cause": [rest, *seconds] * len(rows),
+            "node": np.repeat(rows["node"].to_numpy(), len(edges) - 1),
+        }
+    )
+    pieces = pieces[pieces["stop"] > pieces["start"]]
+    found = pd.concat([frame[~chosen], pieces], ignore_index=True)
+    return found.sort_values("start", kind="stable", ignore_index=True)
+
+
+def _gap_seconds(
+    run: Run, graph: TaskGraph, restricted: _Restricted
+) -> Callable[[pd.DataFrame], Mapping[str, np.ndarray]]:
+    """Return what finds how long the causes of waits between tasks took, the surest first."""
+    workers, scheduler = run.tree["workers"].to_dataset(), run.tree["scheduler"].to_dataset()
+
+    def seconds(rows: pd.DataFrame) -> dict[str, np.ndarray]:
+        node = rows["node"].to_numpy()
+        length = (rows["stop"] - rows["start"]).to_numpy()
+        is_over = np.isfinite(graph.stop[node])
+        is_restricted = np.isin(node, restricted.nodes)
+        alone = ~is_over & is_restricted & (_until(restricted.running, rows) == 0)
+        found = {
+            "no worker": _until(_without_workers(workers, run.metrics["duration"]), rows),
+            "restricted": np.where(alone, length, _until(restricted.running, rows) * is_restricted),
+            "unfinished": np.where(is_over, 0.0, _until(_executing(workers), rows)),
+            "stealing": _stealing(run, graph, rows),
+            "worker loop": _late_loop(workers, graph, rows),
+            "scheduler": _until(busy_seconds(scheduler), rows),
+        }
+        if len(length) >= 1 / FASTEST:
+            found["messages"] = np.full(len(length), np.quantile(length, FASTEST))
+        return found
+
+    return seconds
+
+
+def busy_seconds(scheduler: xr.Dataset) -> tuple[np.ndarray, np.ndarray]:
+    """Return times, and the seconds for which the scheduler's process was busy until then."""
+    end, cpu = scheduler["monitor_time"].values, scheduler["cpu"].values
+    known = np.isfinite(end) & np.isfinite(cpu) & (end > 0)
+    end, first = np.unique(end[known], return_index=True)
+    width = np.diff(end, prepend=0.0)
+    busy = np.cumsum(np.clip(cpu[known][first], 0, 100) / 100 * width)
+    return np.append(0.0, end), np.append(0.0, busy)
+
+
+def _without_workers(workers: xr.Dataset, duration: float) -> tuple[np.ndarray, np.ndarray]:
+    """Return times, and for how long no thread of a worker was there until then."""
+    times, change = _thread_changes(workers)
+    order = np.argsort(times, kind="stable")
+    none = np.append(True, np.cumsum(change[order]) == 0)
+    times = np.clip(np.concatenate([[0.0], times[order], [duration]]), 0.0, duration)
+    return _covered(times[:-1][none], times[1:][none])
+
+
+def _executing(workers: xr.Dataset) -> tuple[np.ndarray, np.ndarray]:
+    """Return times, and for how long some worker had a running task until then."""
+    if "executing" not in workers or not workers.sizes["time"]:
+        return np.zeros(1), np.zeros(1)
+    busy = np.nan_to_num(workers["executing"].values).sum(axis=1) > 0
+    times = workers["time"].values
+    return times, np.cumsum(np.diff(times, prepend=times[:1]) * busy)
+
+
+def _late_loop(workers: xr.Dataset, graph: TaskGraph, rows: pd.DataFrame) -> np.ndarray:
+    """Return for how long the event loop of each row's worker was late: the longest per beat."""
+    late = np.zeros(len(rows))
+    if "tick_max" not in workers:
+        return late
+    times, is_new = workers["time"].values, is_new_heartbeat(workers)
+    ticks = workers["tick_max"].values
+    place = graph.worker[rows["node"].to_numpy()]
+    for worker in np.unique(place[place >= 0]).tolist():
+        beats = is_new[:, worker] & np.isfinite(ticks[:, worker])
+        own = place == worker
+        if beats.any():
+            own_times, own_ticks = times[beats], ticks[beats, worker]
+            curve = (
+                np.append(own_times[0] - own_ticks[0], own_times),
+                np.append(0.0, np.cumsum(own_ticks)),
+            )
+            late[own] = _until(curve, rows[own])
+    return late
+
+
+def _stealing(run: Run, graph: TaskGraph, rows: pd.DataFrame) -> np.ndarray:
+    """Return for how long the task of each row was on its way to the worker that stole it."""
+    found, events = np.zeros(len(rows)), run.events()
+    steals = events[events["topic"] == "steal"] if len(events) else events
+    if not len(steals):
+        return found
+    moments = {
+        json.loads(text)["key"]: moment
+        for text, moment in zip(steals["message"], steals["time"], strict=True)
+    }
+    place = graph.row[rows["node"].to_numpy()]
+    ran = np.flatnonzero(place >= 0)
+    keys = run.task_keys(place[ran])
+    moment = np.array([moments.get(key, np.inf) for key in keys])
+    start, stop = rows["start"].to_numpy()[ran], rows["stop"].to_numpy()[ran]
+    found[ran] = np.where(moment >= start, np.maximum(stop - moment, 0.0), 0.0)
+    return found
+
+
+def _gathering(run: Run, graph: TaskGraph, rows: pd.DataFrame) -> np.ndarray:
+    """Return for how long results were sent to the client, by the senders' seconds a byte."""
+    if "transfers" not in run.tree.children:
+        return np.zeros(len(rows))
+    sent = run.transfers()
+    outside = sent["destination"].values == -1
+    size, seconds = (float(sent[name].values[outside].sum()) for name in ("bytes", "seconds"))
+    wanted = _wanted(graph)
+    ended, nbytes = graph.stop[wanted], np.maximum(graph.nbytes[wanted], 0)
+    order = np.argsort(ended)
+    ended, until = ended[order], np.append(0.0, np.cumsum(nbytes[order]))
+    if not size > 0 or not until[-1] > 0:
+        return np.zeros(len(rows))
+    # From the results that ended after the row before, up to those that ended as this row began.
+    counts = np.searchsorted(ended, rows["start"].to_numpy(), side="right")
+    share = np.diff(until[counts], prepend=0.0) / until[-1]
+    return share * GATHER_HOPS * seconds
+
+
+def _wanted(graph: TaskGraph) -> np.ndarray:
+    """Return the tasks whose results a client wanted."""
+    return np.unique(np.concatenate([*graph.submissions["wanted"], np.zeros(0, np.int64)])).astype(
+        int
+    )
+
+
+def _unfinished(graph: TaskGraph, duration: float) -> np.ndarray:
+    """Return the tasks that a client still wanted at the end, and that had not ended."""
+    wanted = _wanted(graph)
+    missing = wanted[~(graph.stop[wanted] <= duration) & (graph.submission[wanted] >= 0)]
+    dropped = graph.releases["node"].to_numpy()[graph.releases["time"].to_numpy() < duration]
+    return missing[~np.isin(missing, dropped)]
+
+
+def _split_computing(
+    frame: pd.DataFrame, graph: TaskGraph, run: Run, restricted: _Restricted
+) -> pd.DataFrame:
     """Divide segments of computing by how many other threads were busy."""
     # Not those of the graph: it has the last attempt of a task whose result was lost.
     tasks = run.tree["tasks"].to_dataset()
@@ -359,4 +597,8 @@ def _split_computing(frame: pd.DataFrame, graph: TaskGraph, run: Run) -> pd.Data
             if begin >= last_many > graph.start[row.node]:
                 cause = "straggler"
             rows.append((begin, end, cause, row.node))
-    return pd.DataFrame(rows, columns=frame.columns)
+    found = pd.DataFrame(rows, columns=frame.columns)
+    idle = found["cause"].isin(["not parallel", "straggler"]).to_numpy()
+    waits = _until(restricted.waiting, found) > FEW_BUSY * (found["stop"] - found["start"])
+    found.loc[idle & waits.to_numpy(), "cause"] = "restricted"
+    return found

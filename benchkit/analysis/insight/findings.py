@@ -13,7 +13,7 @@ import pandas as pd
 import xarray as xr
 from numpy.typing import ArrayLike
 
-from benchkit.analysis.insight.blame import max_threads
+from benchkit.analysis.insight.blame import BETWEEN_TASKS, max_threads
 from benchkit.analysis.insight.contention import MAX_WAITS, Contention, is_new_heartbeat
 from benchkit.analysis.insight.limits import Limits, run_limits, seconds_covered
 from benchkit.analysis.insight.whatif import Prediction, WhatIf
@@ -193,7 +193,7 @@ class Case:
         graph, blame = self.run.task_graph(), self.limits.blame
         sent = graph.submissions
         has_data = sent["nbytes"] > DATA_BYTES * sent["n_nodes"]
-        rows = blame[(blame["cause"] == "scheduler") & (blame["node"] >= 0)]
+        rows = blame[blame["cause"].isin(BETWEEN_TASKS) & (blame["node"] >= 0)]
         number = graph.submission[rows["node"]]
         chosen = rows[np.isin(number, np.flatnonzero(has_data))]
         return float((chosen["stop"] - chosen["start"]).sum())

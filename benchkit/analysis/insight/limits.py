@@ -7,10 +7,15 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import xarray as xr
 from numpy.typing import ArrayLike
 
-from benchkit.analysis.insight.blame import CAUSES, blame_walk, critical_path, max_threads
+from benchkit.analysis.insight.blame import (
+    CAUSES,
+    blame_walk,
+    busy_seconds,
+    critical_path,
+    max_threads,
+)
 from benchkit.errors import NotRecorded
 from benchkit.formatting import format_quantity
 from benchkit.store.run import Run
@@ -132,12 +137,21 @@ CAUSES_SHORT = {
     "computing": "computing with most threads busy",
     "not parallel": "computing with most threads idle",
     "straggler": "waiting for the last tasks",
+    "unfinished": "in tasks that did not end",
+    "restricted": "waiting for the workers that may run a task",
     "transfer": "waiting for transfers",
     "disk": "waiting for disk",
     "worker paused": "waiting for paused workers",
+    "no worker": "without a worker",
+    "stealing": "moving tasks to other workers",
+    "worker loop": "waiting for event loops of workers",
     "scheduler": "waiting for the scheduler",
+    "messages": "in messages between tasks",
     "graph": "in the scheduler's handling of graphs",
+    "client graph": "in the client's handling of graphs",
+    "gather": "sending results to the client",
     "client": "in the client",
+    "unexplained": "unexplained waits",
 }
 
 
@@ -173,7 +187,7 @@ def run_limits(run: Run) -> Limits:
         "critical path": length,
         "network": fetching,
         "disk": spilling,
-        "scheduler": _scheduler_busy(run.tree["scheduler"].to_dataset(), duration),
+        "scheduler": float(np.interp(duration, *busy_seconds(run.tree["scheduler"].to_dataset()))),
     }
     names = np.array([*graph.group_names, ""], object)[graph.group[path]]
     by_group = pd.Series(seconds[path]).groupby(names).agg(["sum", "size"])
@@ -219,14 +233,3 @@ def seconds_covered(start: ArrayLike, stop: ArrayLike) -> float:
     reached = np.maximum.accumulate(stop)
     before = np.concatenate([[-np.inf], reached[:-1]])
     return float(np.maximum(reached - np.maximum(start, before), 0.0).sum())
-
-
-def _scheduler_busy(scheduler: xr.Dataset, duration: float) -> float:
-    """Return the seconds in which the scheduler's process was busy, at most the duration."""
-    end, cpu = scheduler["monitor_time"].values, scheduler["cpu"].values
-    known = np.isfinite(end) & np.isfinite(cpu) & (end > 0)
-    end, first = np.unique(end[known], return_index=True)
-    if not len(end):
-        return 0.0
-    width = np.diff(np.minimum(end, duration), prepend=0.0)
-    return float(min(duration, (np.clip(cpu[known][first], 0, 100) / 100 * width).sum()))

@@ -84,12 +84,21 @@ CAUSE_LABELS = {
     "computing": "compute, threads busy",
     "not parallel": "compute, threads idle",
     "straggler": "compute, last tasks",
+    "unfinished": "tasks without end",
+    "restricted": "restricted tasks",
     "transfer": "transfers",
     "disk": "disk",
     "worker paused": "paused workers",
+    "no worker": "no worker",
+    "stealing": "stealing",
+    "worker loop": "loops of workers",
     "scheduler": "scheduler",
-    "graph": "handling of graphs",
+    "messages": "messages",
+    "graph": "graphs, scheduler",
+    "client graph": "graphs, client",
+    "gather": "results to client",
     "client": "client",
+    "unexplained": "unexplained",
 }
 
 LIMITS_TITLE = "What bound the run?"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import xarray as xr
 
 from benchkit.analysis.insight.blame import CAUSES, blame_walk
 from benchkit.analysis.insight.limits import run_limits
@@ -17,16 +18,16 @@ def segments(run):
     ]
 
 
-def test_chain_is_computing_with_gaps_of_the_scheduler(tmp_path):
+def test_chain_is_computing_with_gaps(tmp_path):
     tasks = tasks_of(("a-0", 1, 3, ""), ("b-0", 3.5, 5, "a-0"), ("c-0", 5, 9, "b-0"))
     run = graph_run(tmp_path, tasks, duration=10, submissions=[(0.9, 3)])
 
     assert segments(run) == [
         (0.0, 0.6, "client", ""),
         (0.6, 0.9, "graph", ""),
-        (0.9, 1.0, "scheduler", "a"),
+        (0.9, 1.0, "unexplained", "a"),
         (1.0, 3.0, "computing", "a"),
-        (3.0, 3.5, "scheduler", "b"),
+        (3.0, 3.5, "unexplained", "b"),
         (3.5, 5.0, "computing", "b"),
         (5.0, 9.0, "computing", "c"),
         (9.0, 10.0, "client", ""),
@@ -43,9 +44,9 @@ def test_transfer_and_disk_are_causes_of_a_wait(tmp_path):
 
     assert segments(run) == [
         (0.0, 2.0, "not parallel", "a"),
-        (2.0, 2.2, "scheduler", "b"),
+        (2.0, 2.2, "unexplained", "b"),
         (2.2, 2.8, "transfer", "b"),
-        (2.8, 2.9, "scheduler", "b"),
+        (2.8, 2.9, "unexplained", "b"),
         (2.9, 3.0, "disk", "b"),
         (3.0, 4.0, "not parallel", "b"),
     ]
@@ -96,11 +97,11 @@ def test_second_graph_waited_for_the_client(tmp_path):
 
     assert segments(run) == [
         (0.0, 0.2, "client", ""),
-        (0.2, 0.7, "client", ""),
+        (0.2, 0.7, "client graph", ""),
         (0.7, 1.0, "graph", ""),
         (1.0, 3.0, "computing", "a"),
         (3.0, 4.5, "client", ""),
-        (4.5, 5.7, "client", ""),
+        (4.5, 5.7, "client graph", ""),
         (5.7, 6.0, "graph", ""),
         (6.0, 8.0, "computing", "b"),
     ]
@@ -116,9 +117,9 @@ def test_paused_worker_is_a_cause(tmp_path):
 
     assert [row[:3] for row in segments(run)] == [
         (0.0, 2.0, "computing"),
-        (2.0, 2.5, "scheduler"),
+        (2.0, 2.5, "unexplained"),
         (2.5, 4.0, "worker paused"),
-        (4.0, 4.5, "scheduler"),
+        (4.0, 4.5, "unexplained"),
         (4.5, 6.0, "computing"),
     ]
 
@@ -180,8 +181,91 @@ def test_limits_over_time_divides_each_part_by_cause(tmp_path):
     parts = limits.over_time(5)
 
     assert parts.index.tolist() == pytest.approx([1, 3, 5, 7, 9])
-    assert list(parts) == ["computing", "scheduler", "graph", "client"]
+    assert list(parts) == ["computing", "graph", "client", "unexplained"]
     assert parts["computing"].tolist() == pytest.approx([0.5, 0.75, 1, 1, 0.5])
-    assert parts["scheduler"].tolist() == pytest.approx([0.05, 0.25, 0, 0, 0])
+    assert parts["unexplained"].tolist() == pytest.approx([0.05, 0.25, 0, 0, 0])
     assert parts["client"].tolist() == pytest.approx([0.3, 0, 0, 0, 0.5])
     assert parts.sum(axis=1).tolist() == pytest.approx([1] * 5)
+
+
+def test_wait_is_the_scheduler_as_far_as_its_process_was_busy(tmp_path):
+    tasks = tasks_of(("a-0", 0, 1, ""), ("b-0", 3, 4, "a-0"))
+    scheduler = [{"time": ON + t, "monitor_time": ON + t, "cpu": 30.0} for t in (1, 2, 3, 4)]
+    run = graph_run(tmp_path, tasks, duration=4, scheduler=scheduler)
+
+    assert run_limits(run).causes["seconds"].to_dict() == pytest.approx(
+        {"computing": 2.0, "scheduler": 0.6, "unexplained": 1.4}
+    )
+
+
+def test_what_every_task_waits_is_that_of_messages(tmp_path):
+    tasks = [MadeTask(f"a-{n}", n, n + 0.9 + 0.05 * (n < 8)) for n in range(12)]
+    limits = run_limits(graph_run(tmp_path, tasks, duration=11.9))
+
+    assert limits.causes["seconds"]["messages"] == pytest.approx(11 * 0.05)
+    assert limits.causes["seconds"]["unexplained"] == pytest.approx(3 * 0.05)
+
+
+def test_loop_of_a_worker_is_a_cause(tmp_path):
+    tasks = tasks_of(("a-0", 0, 1, ""), ("b-0", 3, 4, "a-0"))
+    samples = [
+        {"time": ON + t, "worker": 0, "tick_max": tick, "cpu_time": t}
+        for t, tick in ((1.0, 0.0), (3.0, 1.5), (4.0, 0.0))
+    ]
+    limits = run_limits(graph_run(tmp_path, tasks, duration=4, samples=samples))
+
+    assert limits.causes["seconds"]["worker loop"] == pytest.approx(1.5)
+
+
+def test_stolen_task_was_on_its_way(tmp_path):
+    tasks = tasks_of(("a-0", 0, 1, ""), ("b-0", 3, 4, "a-0"))
+    events = [[ON + 2.2, "steal", 0, '{"key": "b-0"}']]
+    limits = run_limits(graph_run(tmp_path, tasks, duration=4, events=events))
+
+    assert limits.causes["seconds"]["stealing"] == pytest.approx(0.8)
+
+
+@pytest.mark.parametrize("option", ["workers", "resources"])
+def test_restricted_tasks_wait_while_other_threads_are_idle(tmp_path, option):
+    # Four tasks that are ready at once run one after another on worker 0 of two.
+    tasks = [MadeTask(f"a-{n}", n + 0.1, n + 1, thread=n) for n in range(4)]
+    options = {n: {option: ["0"]} for n in range(4)}
+    run = graph_run(tmp_path, tasks, duration=4, n_workers=2, nthreads=4, options=options)
+
+    seconds = run_limits(run).causes["seconds"]
+
+    assert seconds["restricted"] == pytest.approx(2.7)
+    assert seconds["not parallel"] == pytest.approx(0.9)
+    assert seconds["unexplained"] == pytest.approx(0.4)
+
+
+def test_time_without_a_worker_is_a_cause(tmp_path):
+    tasks = [MadeTask("a-0", 0, 1), MadeTask("b-0", 4, 5, ["a-0"], worker=1, thread=1)]
+    run = graph_run(tmp_path, tasks, duration=5, n_workers=2, left={0: 1.5})
+    run.tree["workers"]["joined"].values[:] = [0.0, 3.5]
+
+    assert run_limits(run).causes["seconds"]["no worker"] == pytest.approx(2.0)
+
+
+def test_results_are_sent_to_the_client(tmp_path):
+    tasks = [MadeTask("a-0", 0, 1, nbytes=10**8)]
+    run = graph_run(tmp_path, tasks, duration=3, wanted=[[0]])
+    sent = {"source": 0, "destination": -1, "count": 1.0, "bytes": 1e8, "seconds": 0.6}
+    run.tree["transfers"] = xr.DataTree(
+        xr.Dataset({name: ("pair", [value]) for name, value in sent.items()})
+    )
+
+    assert run_limits(run).causes["seconds"].to_dict() == pytest.approx(
+        {"computing": 1.0, "gather": 1.2, "client": 0.8}
+    )
+
+
+def test_run_that_hangs_is_blamed_to_its_end(tmp_path):
+    # The only worker is paused, and the second task never runs: nothing of it is the client's.
+    tasks = [MadeTask("a-0", 0, 1), MadeTask("b-0", float("nan"), float("nan"), ["a-0"])]
+    events = [[ON + 1.5, "worker-status-change", 0, '{"status": "paused", "before": "running"}']]
+    run = graph_run(tmp_path, tasks, duration=9, events=events, wanted=[[1]])
+
+    assert run_limits(run).causes["seconds"].to_dict() == pytest.approx(
+        {"computing": 1.0, "unexplained": 0.5, "worker paused": 7.5}
+    )

@@ -22,8 +22,9 @@ def test_limits_over_time_stacks_causes_to_100_percent(run):
     bars = {renderer.name: renderer for renderer in fig.renderers}
     data = fig.renderers[0].data_source.data
 
-    assert list(bars) == ["compute, threads busy", "scheduler", "handling of graphs", "client"]
-    last = bars["client"].glyph
+    names = ["compute, threads busy", "graphs, scheduler", "client", "unexplained"]
+    assert list(bars) == names
+    last = bars["unexplained"].glyph
     assert data[last.top] == pytest.approx([100] * N_LIMIT_BARS)
     assert sum(data["compute, threads busy"]) / 100 * last.width == pytest.approx(8)
     assert bars["compute, threads busy"].glyph.fill_color == CAUSE_COLOURS["computing"]

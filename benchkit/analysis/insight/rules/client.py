@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from benchkit.analysis.insight.blame import CLIENT
 from benchkit.analysis.insight.findings import Case, Finding, rule
 from benchkit.formatting import format_quantity
 
@@ -31,7 +32,7 @@ def large_graph(case: Case) -> Finding | None:
         return None
     known = sent["nbytes"].clip(lower=0).sum()
     size = f", {format_quantity(known, 'B')}" if known else ""
-    cost = min(packing + sending + unpacking, case.blamed("client", "graph"))
+    cost = min(packing + sending + unpacking, case.blamed(*CLIENT, "graph"))
     return Finding(
         what="graphs take long to send and to unpack",
         seconds=cost + onwards,
@@ -40,7 +41,7 @@ def large_graph(case: Case) -> Finding | None:
         f"{format_quantity(unpacking, 's')} on the scheduler ({len(graph)} tasks{size}), "
         f"{format_quantity(onwards, 's')} to send data in tasks to workers",
         change="no data in the graph: scatter or load it in tasks; fewer, larger tasks",
-        window=case.longest_span("client", "graph"),
+        window=case.longest_span(*CLIENT, "graph"),
     )
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from benchkit.analysis.insight.blame import paused_spans
+from benchkit.analysis.insight.blame import BETWEEN_TASKS, CLIENT, paused_spans
 from benchkit.analysis.insight.findings import Case, Finding, rule
 from benchkit.formatting import counted, format_quantity
 
@@ -25,7 +25,7 @@ SAMPLE_S = 0.5
 #: Share of the duration.
 MIN_BLOCKED_SHARE = 0.03
 #: Causes in which a blocked scheduler delays the run. While tasks compute it delays nothing.
-NEEDS_SCHEDULER = ("scheduler", "graph", "transfer", "worker paused")
+NEEDS_SCHEDULER = (*BETWEEN_TASKS, "graph", "transfer", "worker paused")
 
 
 @rule
@@ -35,7 +35,7 @@ def blocked_loop(case: Case) -> Finding | None:
     for time in times:
         # The client may have waited for what blocked the loop, such as a function that it sent; if
         # it held the GIL itself, it did not.
-        causes = NEEDS_SCHEDULER if time.by_threads else (*NEEDS_SCHEDULER, "client")
+        causes = NEEDS_SCHEDULER if time.by_threads else (*NEEDS_SCHEDULER, *CLIENT)
         waits += case.blamed(*causes, window=time.window)
     if not times or waits < MIN_BLOCKED_SHARE * case.duration:
         return None
@@ -127,7 +127,7 @@ def garbage(case: Case) -> Finding | None:
     workers = (case.increase(case.workers, "gc_time") - _collecting_seconds(case)).max()
     # Collections cost what waits for them: tasks on a worker, all threads for the scheduler.
     share = min(1.0, case.metric("compute_time") / case.n_threads / case.duration)
-    waits = case.blamed("scheduler", "graph") if case.limits else scheduler
+    waits = case.blamed(*BETWEEN_TASKS, "graph") if case.limits else scheduler
     seconds = min(scheduler, waits) + share * max(0.0, workers)
     if seconds < MIN_GARBAGE_SHARE * case.disturbance * case.duration:
         return None
@@ -185,7 +185,7 @@ def lost_workers(case: Case) -> Finding | None:
     why = "the nanny ended them: memory" if len(restarts) else "they died or lost the connection"
     return Finding(
         what="workers were lost",
-        seconds=max(case.min_cost, case.blamed("scheduler")),
+        seconds=max(case.min_cost, case.blamed(*BETWEEN_TASKS)),
         evidence=f"{counted(n_lost, 'worker')}; {why}",
         change="more memory per worker or smaller chunks"
         if len(restarts)
@@ -313,7 +313,7 @@ def scheduler_busy(case: Case) -> Finding | None:
     busy = case.limits.bounds["scheduler"]
     # Time in which it unpacks graphs and sends data in them is the finding of another rule.
     unpacking = case.blamed("graph")
-    waits = case.blamed("scheduler") - case.data_waits
+    waits = case.blamed(*BETWEEN_TASKS) - case.data_waits
     if busy < MIN_BUSY * case.duration or waits < max(unpacking, case.data_waits):
         return None
     n_tasks = int(case.metric("n_tasks"))
@@ -323,7 +323,7 @@ def scheduler_busy(case: Case) -> Finding | None:
         evidence=f"its process was busy for {format_quantity(busy, 's')} of "
         f"{format_quantity(case.duration, 's')}, with {n_tasks} tasks",
         change="fewer, larger tasks; fewer workers do not help",
-        window=case.longest_span("scheduler", "graph"),
+        window=case.longest_span(*BETWEEN_TASKS, "graph"),
     )
 
 

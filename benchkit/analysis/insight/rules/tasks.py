@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from benchkit.analysis.insight.blame import paused_spans
+from benchkit.analysis.insight.blame import BETWEEN_TASKS, paused_spans
 from benchkit.analysis.insight.findings import Case, Finding, rule
 from benchkit.formatting import format_quantity
 
@@ -53,7 +53,8 @@ def skew(case: Case) -> Finding | None:
     tasks = case.tasks
     if tasks.empty or case.limits is None:
         return None
-    on_path = case.limits.blame.loc[case.limits.blame["cause"] != "scheduler", "group"]
+    blame = case.limits.blame
+    on_path = blame.loc[~blame["cause"].isin(BETWEEN_TASKS), "group"]
     skewed, is_beside = MIN_SKEW * case.disturbance, _beside_pauses(case)
     worst, cost, evidence, window = "", 0.0, "", None
     for name, durations in tasks.groupby("task_group", observed=True)["duration"]:
@@ -137,7 +138,7 @@ MIN_TINY_TASKS = 500
 def tiny_tasks(case: Case) -> Finding | None:
     """Find tasks that are too small: the scheduler takes longer than their work."""
     groups = case.run.task_groups()
-    waits = case.blamed("scheduler")
+    waits = case.blamed(*BETWEEN_TASKS)
     if groups.empty or groups["n_tasks"].sum() < MIN_TINY_TASKS:
         return None
     mean = groups["compute (s)"] / groups["n_tasks"].clip(lower=1)
@@ -150,10 +151,10 @@ def tiny_tasks(case: Case) -> Finding | None:
         what="tasks are too small",
         seconds=waits,
         evidence=f"{n_small} of {n_all} tasks take less than {format_quantity(TINY_S, 's')} each; "
-        f"threads waited {format_quantity(waits, 's')} for the scheduler",
+        f"threads waited {format_quantity(waits, 's')} between tasks",
         change="larger chunks or partitions, or fuse steps into one task",
         group=group,
-        window=case.longest_span("scheduler"),
+        window=case.longest_span(*BETWEEN_TASKS),
     )
 
 
@@ -169,7 +170,7 @@ def too_few_tasks(case: Case) -> Finding | None:
     seconds = case.blamed("not parallel") - spilling
     if case.n_threads < 2 or case.limits is None or seconds < MIN_IDLE_SHARE * case.duration:
         return None
-    if case.blamed("scheduler") > seconds:  # threads are idle because their tasks come late
+    if case.blamed(*BETWEEN_TASKS) > seconds:  # threads are idle because their tasks come late
         return None
     groups = case.limits.groups["seconds"]
     group = str(groups["not parallel"].idxmax())
