@@ -20,7 +20,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,13 +28,13 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 import dask
 import numpy as np
+from scipy.optimize import minimize_scalar
 
 import benchkit
 from benchkit.errors import BenchkitError
 from benchkit.experiment.environment.build import build
 from benchkit.experiment.environment.environment import Environment
 from benchkit.experiment.virtual.api import Simulator
-from benchkit.experiment.virtual.fit import fit_model
 from benchkit.experiment.virtual.graph_of_run import graph_of_run, shape_of_run
 from benchkit.experiment.virtual.inputs import GRAPHS
 from benchkit.experiment.virtual.process import VirtualSpec
@@ -99,6 +99,8 @@ print(f"{len(cluster.finished)} tasks, 1000 workers: {seconds:.0f} s CPU, {peak:
 """
 #: Every third workload is for fitting only.
 FITTED = 3
+#: Transfers from this size in B on show the bandwidth, smaller ones the latency.
+LARGE_B = 1_000_000
 
 
 def cases() -> Iterator[tuple[str, dict[str, Any], dict[str, Any], tuple[int, int, bool]]]:
@@ -199,7 +201,11 @@ def compare(
 
 
 def fit_some(by_workload: dict[str, dict[Any, list[benchkit.Run]]]) -> Model:
-    """Return constants fitted on some of the workloads, which are removed."""
+    """Return constants fitted on some of the workloads, which are removed.
+
+    Bandwidth and latency come from the recorded transfers; the cost of event loops is the one with
+    the smallest mean error of the replays.
+    """
     runs = []
     for workload in list(by_workload)[::FITTED]:
         for run in (runs[0] for runs in by_workload.pop(workload).values()):
@@ -208,9 +214,36 @@ def fit_some(by_workload: dict[str, dict[Any, list[benchkit.Run]]]) -> Model:
             except BenchkitError:
                 continue
             runs.append(run)
-    fitted = fit_model(runs)
-    print(f"fitted on {len(runs)} runs: {fitted.model}, error {fitted.error:.1%}", file=sys.stderr)
-    return fitted.model
+    model = fit_network(runs)
+
+    def mean_error(log_scale: float) -> float:
+        scaled = replace(model, scale=float(np.exp(log_scale)))
+        ratios = [_simulate(run, run, scaled, 0).duration / run.duration for run in runs]
+        return float(np.mean(np.abs(np.log(ratios))))
+
+    options = {"xatol": 0.04, "maxiter": 12}
+    best = minimize_scalar(mean_error, bounds=np.log((0.1, 10)), method="bounded", options=options)
+    model = replace(model, scale=float(np.exp(best.x)))
+    print(f"fitted on {len(runs)} runs: {model}, mean error {best.fun:.1%}", file=sys.stderr)
+    return model
+
+
+def fit_network(runs: list[benchkit.Run]) -> Model:
+    """Return the model with the bandwidth and latency of the recorded transfers."""
+    transfers = [run.transfers() for run in runs]
+    counts, nbytes, seconds = (
+        np.concatenate([data[name].values for data in transfers])
+        for name in ("count", "bytes", "seconds")
+    )
+    known = np.isfinite(nbytes) & (seconds > 0)
+    size, duration = nbytes[known] / counts[known], seconds[known] / counts[known]
+    model, large = Model(), size >= LARGE_B
+    if large.any():  # a transfer waits for others: the fastest tenth shows the link
+        model = replace(model, bandwidth=float(np.quantile((size / duration)[large], 0.9)))
+    if (~large).any():
+        round_trip = float(np.quantile(duration[~large], 0.1)) - 2 * model.gather
+        model = replace(model, latency=max(round_trip / 2, 1e-5))
+    return model
 
 
 def kept_rows(store: Path, *, fit: bool) -> Iterator[dict[str, Any]]:

@@ -7,35 +7,27 @@ from typing import Any
 
 _LOOPBACK = "LocalCluster with 4 to 10 workers of one thread on a 2-core machine, Dask 2026.8"
 _DASK = "source of distributed"
-_FIT = "benchkit simulate --fit"
 #: Largest number of workers, and of threads of each; a worker takes 35 kB and 1 ms.
 MAX_SIZE = 10_000
 #: Seconds that are no processor time.
 _NOT_SCALED = ("latency", "scheduler_batch", "worker_batch", "timer_delay", "busy_retry")
 
 
-def _constant(default: float, unit: str, meaning: str, source: str, fitted: str = "") -> Any:
-    metadata = {"unit": unit, "meaning": meaning, "source": source, "fitted": fitted}
-    return field(default=default, metadata=metadata)
+def _constant(default: float, unit: str, meaning: str, source: str) -> Any:
+    return field(default=default, metadata={"unit": unit, "meaning": meaning, "source": source})
 
 
 @dataclass(frozen=True)
 class Model:
     """Constants of the hardware and of the software around the state machines.
 
-    Each field has metadata: unit, meaning, source of the default, and how it is fitted (empty: it
-    is not).
+    Each field has metadata: unit, meaning, and source of the default.
     """
 
-    bandwidth: float = _constant(
-        1e9, "B/s", "each way of a worker's network link", _LOOPBACK,
-        f"{_FIT}: slope of the seconds of transfers over their bytes")  # fmt: skip
-    latency: float = _constant(
-        200e-6, "s", "one way, network and kernel", _LOOPBACK,
-        f"{_FIT}: shortest transfers, less the requests' costs")  # fmt: skip
+    bandwidth: float = _constant(1e9, "B/s", "each way of a worker's network link", _LOOPBACK)
+    latency: float = _constant(200e-6, "s", "one way, network and kernel", _LOOPBACK)
     scale: float = _constant(
-        1.0, "1", "cost of event loops relative to these constants", _LOOPBACK,
-        f"{_FIT}: replayed duration equals the measured duration")  # fmt: skip
+        1.0, "1", "cost of event loops relative to these constants", _LOOPBACK)  # fmt: skip
     batch_read: float = _constant(100e-6, "s", "read a batch of messages", _LOOPBACK)
     message_read: float = _constant(20e-6, "s", "unpack a message", _LOOPBACK)
     message_write: float = _constant(20e-6, "s", "pack a message", _LOOPBACK)
@@ -73,7 +65,7 @@ class Model:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Model:
-        """Return a model from values by name, as in a file ``NAME.model.yaml``."""
+        """Return a model from values by name."""
         known = {entry.name for entry in fields(cls)}
         for name, value in values.items():
             if name not in known:

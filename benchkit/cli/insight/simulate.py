@@ -7,11 +7,11 @@ from typing import Any
 import click
 
 from benchkit.cli.options import common, read_numbers, read_pairs, yaml_value
-from benchkit.cli.rows import open_store, print_json, print_rows
+from benchkit.cli.rows import open_store, print_json
 
 
 @click.command()
-@click.argument("runs", nargs=-1, required=True, metavar="RUN...")
+@click.argument("run")
 @click.option("--workers", metavar="N,N", callback=read_numbers, help="Numbers of workers.")
 @click.option("--threads", metavar="N,N", callback=read_numbers, help="Threads of each worker.")
 @click.option("--memory", metavar="SIZE", help="Memory limit of each worker, such as 4GiB.")
@@ -23,18 +23,12 @@ from benchkit.cli.rows import open_store, print_json, print_rows
               help="Dask configuration: scheduler.work-stealing=false; V,V sweeps.")  # fmt: skip
 @click.option("--draws", default=3, show_default=True, type=click.IntRange(1),
               help="Simulations of each cluster.")  # fmt: skip
-@click.option("--model", "model_name", metavar="NAME",
-              help="Constants from environments/NAME.model.yaml.")  # fmt: skip
-@click.option("--fit", is_flag=True,
-              help="Fit the constants from RUN..., write them to --model.")  # fmt: skip
 @click.option("--figure", metavar="FILE", help="Write the curves to this HTML file.")
 @common("environment", "store", "json")
 def simulate(
-    runs: tuple[str, ...],
+    run: str,
     memory: str | None,
     config: dict[str, Any],
-    model_name: str | None,
-    fit: bool,
     figure: str | None,
     environment: str,
     environment_folders: tuple[str, ...],
@@ -54,40 +48,23 @@ def simulate(
       benchkit simulate latest --workers 10,100,1000 --set scheduler.work-stealing=false
       benchkit simulate graph.tree --workers 1,10,100 --figure tree.html
       benchkit simulate latest --set scheduler.worker-saturation=1,1.1,2,inf
-      benchkit simulate --fit 01a2 01a3 --model lan
     """
     from dask.utils import parse_bytes
 
     from benchkit.errors import UsageError
-    from benchkit.experiment.paths import folders_of
     from benchkit.experiment.virtual import api
-    from benchkit.experiment.virtual.fit import fit_model, model_path, read_model, write_model
     from benchkit.store.store import Store
     from benchkit.table import Table
 
-    folder = folders_of("environments", environment_folders)[0]
-    opened = open_store(store) if not runs[0].startswith("graph.") else Store(store)
-    if fit:
-        if model_name is None:
-            raise UsageError("--fit: name the file with --model NAME")
-        model_path(folder, model_name)  # refuses the name before the fit
-        fitted = fit_model(
-            [opened.open(run) for run in runs], environment, environment_folders=environment_folders
-        )
-        path = write_model(fitted, folder, model_name)
-        print_rows(fitted.rows(), as_json=as_json)
-        click.echo(f"constants written to {path}", err=True)
-        return
-    if len(runs) != 1:
-        raise UsageError(f"{len(runs)} runs: simulate one, or use --fit")
+    is_graph = run.startswith("graph.")
+    opened = Store(store) if is_graph else open_store(store)
     try:
         limit = None if memory is None else int(parse_bytes(memory))
     except ValueError:
         raise UsageError(f"--memory {memory!r}: must be a size, such as 4GiB") from None
     simulation = api.simulate(
-        api.graph_of_name(runs[0]) if runs[0].startswith("graph.") else opened.open(runs[0]),
+        api.graph_of_name(run) if is_graph else opened.open(run),
         memory_limit=limit,
-        model=read_model(folder, model_name) if model_name else None,
         config={name: _read_values(value) for name, value in config.items()},
         environment=environment,
         environment_folders=environment_folders,

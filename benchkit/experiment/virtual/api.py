@@ -23,7 +23,6 @@ from benchkit.experiment.environment.lookup import as_environment
 from benchkit.experiment.environment.validate import check_settings
 from benchkit.experiment.virtual.graph_of_run import graph_of_run, shape_of_run
 from benchkit.experiment.virtual.process import VirtualSpec, simulate_in_environment
-from benchkit.experiment.virtual.sweep_grid import sweep_grid
 from benchkit.formatting import counted, format_quantity
 from benchkit.measure.arguments import check_count
 from benchkit.measure.run_ids import new_id
@@ -211,7 +210,7 @@ def simulate(
     names = {name: name.removeprefix("distributed.") for name in config or {}}
     values = {f"distributed.{names[name]}": value for name, value in (config or {}).items()}
     _check_config(list(values), environment, simulator.built)
-    specs, points = sweep_grid(
+    specs, points = _sweep_grid(
         base,
         workers=workers,
         threads=threads,
@@ -228,12 +227,58 @@ def simulate(
         if abs(replay_error) > MAX_REPLAY_ERROR:
             raise UsageError(
                 f"run {measured.id[:13]}: its replay differs by {replay_error:+.0%} from the "
-                f"measured time: above {MAX_REPLAY_ERROR:.0%} nothing is predicted; "
-                "`benchkit simulate --fit` fits the constants to this machine"
+                f"measured time: above {MAX_REPLAY_ERROR:.0%} nothing is predicted"
             )
     jobs = [(spec, draw) for spec in specs for draw in range(draws)]
     runs = simulator.run(jobs)
     return Simulation(runs, [point for point in points for _ in range(draws)], replay_error)
+
+
+def _sweep_grid(
+    base: VirtualSpec,
+    *,
+    workers: Any,
+    threads: Any,
+    memory_limit: int | None,
+    bandwidth: Any,
+    latency: float | None,
+    config: Mapping[str, Any],
+) -> tuple[list[VirtualSpec], list[dict[str, Any]]]:
+    """Return the clusters of a sweep, and what differs between them."""
+    swept = {name: value for name, value in config.items() if isinstance(value, (list, tuple))}
+    fixed = {name: value for name, value in config.items() if name not in swept}
+    specs, points = [], []
+    constants = {} if latency is None else {"latency": latency}
+    limit = base.shape.memory_limit if memory_limit is None else memory_limit
+    for n_workers, n_threads, speed, *settings in itertools.product(
+        _values(workers, base.shape.workers),
+        _values(threads, base.shape.threads),
+        _values(bandwidth, base.model.bandwidth),
+        *swept.values(),
+    ):
+        chosen = dict(zip(swept, settings, strict=True))
+        try:
+            shape = replace(base.shape, workers=n_workers, threads=n_threads, memory_limit=limit)
+            model = Model.from_dict({**base.model.to_dict(), **constants, "bandwidth": speed})
+        except ValueError as error:
+            raise UsageError(str(error)) from None
+        specs.append(replace(base, shape=shape, model=model, config={**fixed, **chosen}))
+        points.append(
+            {
+                "workers": n_workers,
+                "threads": n_threads,
+                "bandwidth": model.bandwidth,
+                "latency": model.latency,
+                **{name.removeprefix("distributed."): value for name, value in chosen.items()},
+            }
+        )
+    return specs, points
+
+
+def _values(given: Any, default: Any) -> list[Any]:
+    if given is None:
+        return [default]
+    return list(given) if isinstance(given, (list, tuple, range, np.ndarray)) else [given]
 
 
 def _check_config(names: Sequence[str], environment: Environment, built: Built) -> None:

@@ -14,7 +14,6 @@ from benchkit.experiment.environment.environment import Environment
 from benchkit.experiment.environment.python import find_pythons
 from benchkit.experiment.virtual import api
 from benchkit.experiment.virtual.api import simulate
-from benchkit.experiment.virtual.fit import FittedModel, fit_model, read_model, write_model
 from benchkit.experiment.virtual.graph_of_run import UnsupportedRun, graph_of_run, shape_of_run
 from benchkit.experiment.virtual.inputs import GRAPHS
 from benchkit.experiment.virtual.process import VirtualSpec
@@ -279,28 +278,3 @@ def test_schedules_are_equal_in_three_releases_of_python():
         for draw in range(2)
     ]
     assert digests == dict.fromkeys(tested, here)
-
-
-@pytest.mark.slow
-def test_fit_finds_the_cost_of_event_loops(measured):
-    fitted = fit_model([measured])
-
-    assert fitted.error < 0.05
-    assert 0.1 <= fitted.model.scale <= 10.0
-    assert fitted.rows()[-1]["name"] == "median error"
-
-
-def test_fitted_constants_are_read_back(tmp_path):
-    model = replace(Model(), bandwidth=2e8, scale=1.5)
-
-    folder = tmp_path / "environments"  # does not exist yet
-
-    path = write_model(FittedModel(model, {"01ab": 0.03}), folder, "lan")
-
-    assert path == folder / "lan.model.yaml"
-    assert read_model(folder, "lan") == model
-    with pytest.raises(UsageError, match=r"wan.model.yaml: no such file: `benchkit simulate --fit"):
-        read_model(folder, "wan")
-    path.write_text("constants: {speed: 1}")
-    with pytest.raises(UsageError, match="no constant 'speed': known are"):
-        read_model(folder, "lan")
