@@ -66,14 +66,15 @@ class CauseChanges:
     # A row per cause of `benchkit.analysis.insight.blame.CAUSES`, the largest difference first:
     # `seconds`, contender minus baseline, with the interval `low` to `high` over the repeats,
     # `baseline_s`, `contender_s`, and `group`: the task group with most of the difference, or "".
-    # The sum of `seconds` is the difference of the mean durations.
+    # The sum of `seconds` is the difference of the durations as a comparison tells it: of geometric
+    # means.
     causes: pd.DataFrame
     # Lower bounds of the duration in s by name, means of each arm: `baseline_s`, `contender_s`.
     bounds: pd.DataFrame
 
     @property
     def total_s(self) -> float:
-        """Difference of the mean durations in s."""
+        """Difference of the durations in s."""
         return float(self.causes["seconds"].sum())
 
     @property
@@ -115,7 +116,7 @@ class Explanation:
     # A row per kind of memory at the cluster's peak: `bytes`, contender minus baseline, with
     # interval.
     memory: pd.DataFrame
-    total_s: float  # Difference of the mean durations, in s
+    total_s: float  # Difference of the geometric mean durations, in s
     n_baseline: int  # n_baseline, n_contender: Number of runs used
     n_contender: int
     causes: CauseChanges | None = None  # The difference by cause; None if a run has no task graph
@@ -156,6 +157,7 @@ class Explanation:
 def explain(
     baseline: Sequence[Run | xr.DataTree],
     contender: Sequence[Run | xr.DataTree],
+    levels: tuple[float, float] | None = None,
     *,
     blocked: bool = False,
     level: float = 0.95,
@@ -164,6 +166,9 @@ def explain(
 
     Notes
     -----
+    Seconds are scaled so that their sum is the difference of `levels`, the durations of both arms
+    in a comparison; None: of the geometric means, which a slow run moves less than the others.
+
     A run of T seconds on n threads has n T thread-seconds. Those of task groups are recorded by
     activity; the rest is idle. A part is thread-seconds / n, so that the sum of parts and idle is
     the duration. Workers fetch data while threads compute, so that the sum over groups can exceed
@@ -191,8 +196,9 @@ def explain(
     values = [
         np.array([[parts.get(key, 0.0) for key in keys] for parts, _ in side]) for side in sides
     ]
-    means = [float(np.mean([duration for _, duration in side])) for side in sides]
-    total = means[1] - means[0]
+    factors = _factors([[duration for _, duration in side] for side in sides], levels)
+    values = [side * factor for side, factor in zip(values, factors, strict=True)]
+    total = float(values[1].sum(axis=1).mean() - values[0].sum(axis=1).mean())
     frame = difference_table(values, blocked=blocked, level=level)
     frame.insert(0, "group", [group for group, _ in keys])
     frame.insert(1, "activity", [activity for _, activity in keys])
@@ -204,7 +210,7 @@ def explain(
     causes: CauseChanges | None = None
     memory_groups = pd.DataFrame()
     with suppress(NotRecorded):  # a run without a task graph
-        causes = cause_changes(runs[0], runs[1], blocked=blocked, level=level)
+        causes = cause_changes(runs[0], runs[1], levels, blocked=blocked, level=level)
     with suppress(NotRecorded):
         memory_groups = memory_difference(runs[0], runs[1])
     return Explanation(
@@ -276,25 +282,40 @@ def _part_name(group: str, activity: str) -> str:
 def cause_changes(
     baseline: Sequence[Run],
     contender: Sequence[Run],
+    levels: tuple[float, float] | None = None,
     *,
     blocked: bool = False,
     level: float = 0.95,
 ) -> CauseChanges:
-    """Split the difference in duration of two arms by cause."""
+    """Split the difference in duration of two arms by cause; `levels` as for `explain`."""
     sides = [[run_limits(run) for run in side] for side in (baseline, contender)]
     names = list(CAUSES_SHORT)
     values = [np.array([_seconds(limits, names) for limits in side]) for side in sides]
+    factors = _factors([side.sum(axis=1) for side in values], levels)
+    values = [side * factor for side, factor in zip(values, factors, strict=True)]
     causes = difference_table(values, blocked=blocked, level=level)
     causes.insert(0, "cause", names)
     causes["group"] = _main_groups(sides, causes)
     causes = causes[(causes["baseline_s"] != 0) | (causes["contender_s"] != 0)]
-    bounds = [pd.DataFrame([limits.bounds for limits in side]).mean() for side in sides]
+    bounds = [
+        pd.DataFrame([limits.bounds for limits in side]).mean() * factor
+        for side, factor in zip(sides, factors, strict=True)
+    ]
     return CauseChanges(
         causes=causes.sort_values(
             "seconds", key=np.abs, ascending=False, kind="stable", ignore_index=True
         ),
         bounds=pd.DataFrame({"baseline_s": bounds[0], "contender_s": bounds[1]}),
     )
+
+
+def _factors(
+    durations: Sequence[Sequence[float] | np.ndarray], levels: tuple[float, float] | None
+) -> list[float]:
+    """Return for each side the level of its durations relative to their arithmetic mean."""
+    means = [float(np.mean(side)) for side in durations]
+    wanted = levels or [float(np.exp(np.mean(np.log(side)))) for side in durations]
+    return [level / mean for level, mean in zip(wanted, means, strict=True)]
 
 
 def difference_table(
@@ -370,5 +391,6 @@ def _cause(comparison: Comparison, row: pd.Series, open_run: Callable[[str], Run
         return ""
     blocked = comparison.blocked and len(sides[0]) == len(sides[1])
     if row["metric"] == "duration":
-        return cause_changes(sides[0], sides[1], blocked=blocked).sentence
+        levels = float(row["baseline"]), float(row["contender_value"])
+        return cause_changes(sides[0], sides[1], levels, blocked=blocked).sentence
     return explain(sides[0], sides[1], blocked=blocked).memory_sentence

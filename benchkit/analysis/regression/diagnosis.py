@@ -52,8 +52,10 @@ def diagnose_regression(
     captured = [
         [run for run in side if "task_groups" in run.tree.children] for side in (before, after)
     ]
+    is_time = event["metric"] == "duration" and event["before"] and event["after"]
+    levels = (float(event["before"]), float(event["after"])) if is_time else None
     try:
-        explanation = explain(*captured)
+        explanation = explain(captured[0], captured[1], levels)
     except BenchkitError:  # no capture: imported runs, capture off
         return facts
     return {**facts, **_explanation_facts(explanation, str(event["metric"]))}

@@ -51,7 +51,16 @@ def explain_change(
         for arm in (comparison.baseline, contender)
     ]
     blocked = comparison.blocked and len(sides[0]) == len(sides[1])
-    return ExplainedChange(workload, contender, explain(*sides, blocked=blocked))
+    rows = comparison.frame
+    rows = rows[
+        (rows["workload"] == workload)
+        & (rows["contender"] == contender)
+        & (rows["metric"] == "duration")
+    ]
+    levels = None
+    for before, after in rows[["baseline", "contender_value"]].dropna().itertuples(index=False):
+        levels = float(before), float(after)
+    return ExplainedChange(workload, contender, explain(sides[0], sides[1], levels, blocked=blocked))
 
 
 def ok_runs(runs: pd.DataFrame, workload: str) -> pd.DataFrame:
