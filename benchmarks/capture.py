@@ -1,8 +1,8 @@
 """Measure the capture: ``python benchmarks/capture.py [PART ...] [--rounds N] [--quick]``.
 
 Prints results, asserts nothing. Arms run interleaved, in a new random order each round, and the
-bare arm runs twice: the difference between the two is the noise of all other numbers. Whole jobs on
-a cluster: `capture_jobs.py`.
+bare arm runs twice: the difference between the two is the noise of all other numbers. Whole jobs:
+`benchkit compare` of runs with capture levels full and off (docs/explanation/capture.md).
 
 ``state``: the scheduler's state machine alone, no network: CPU time of its thread per task.
 ``submission``: what recording the graph adds per task when a client submits it.
@@ -339,7 +339,7 @@ async def sample_once() -> None:
 def table(title: str, seconds: dict[str, list[float]]) -> None:
     """Print medians per task and differences to the bare arm of the same round, 95 % intervals.
 
-    The interval is that of the Hodges-Lehmann estimate, as in `bound`. The last column is the
+    The interval is that of the Hodges-Lehmann estimate. The last column is the
     difference between the minima over all rounds: other processes on the machine can only add time.
     """
     bare = seconds["bare"]
@@ -359,33 +359,6 @@ def table(title: str, seconds: dict[str, list[float]]) -> None:
             f"{(min(values) - min(bare)) * 1e6:>10.2f} µs",
             flush=True,
         )
-
-
-def bound(title: str, seconds: dict[str, list[float]]) -> None:
-    """Print medians of a run, and its ratio to the bare arm with two intervals.
-
-    The first is the geometric mean over rounds with the interval of a paired t-test. The second is
-    the Hodges-Lehmann estimate (the median of the means of all pairs of rounds) with the interval
-    of Wilcoxon's signed-rank test: other processes sometimes double the time of a round, and such
-    a round dominates a mean. The bound is the upper end of a 95 % interval.
-    """
-    bare = np.asarray(seconds["bare"])
-    print(f"\n{title} ({len(bare)} rounds)")
-    print(f"{'arm':<20} {'median':>10} {'mean':>9} {'95 % interval':>22} {'estimate':>9} {'':>22}")
-    for name, values in seconds.items():
-        logs = np.log(np.asarray(values) / bare)
-        print(f"{name:<20} {np.median(values):>8.2f} s {interval(logs)}", flush=True)
-
-
-def interval(logs: np.ndarray) -> str:
-    """Return mean and Hodges-Lehmann estimate of logarithms in per cent, with their intervals."""
-    mean, error = logs.mean(), logs.std(ddof=1) / np.sqrt(len(logs))
-    reach = stats.t.ppf(0.975, len(logs) - 1) * error
-    cells = []
-    for estimate in ((mean, mean - reach, mean + reach), hodges_lehmann(logs)):
-        middle, low, high = (100 * np.expm1(value) for value in estimate)
-        cells.append(f"{middle:>+7.2f} % {f'{low:+.2f} .. {high:+.2f} %':>22}")
-    return " ".join(cells)
 
 
 def hodges_lehmann(values: np.ndarray, level: float = 0.95) -> tuple[float, float, float]:

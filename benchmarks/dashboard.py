@@ -4,8 +4,8 @@
     python benchmarks/dashboard.py --quick
 
 Makes a store in a temporary folder (months of nights, an experiment, a run of a million tasks),
-serves it with one process of `benchkit dashboard`, and drives Chromium; then five visitors load the
-same page at the same time. Prints medians, worst values and budgets; asserts nothing, because times
+serves it with one process of `benchkit dashboard`, and drives Chromium. (Several visitors:
+`dashboard_visitors.py`.) Prints medians, worst values and budgets; asserts nothing, because times
 depend on the machine. An interaction ends when the last reply of the server has been painted.
 Needs Debian's chromium.
 """
@@ -26,7 +26,6 @@ from urllib.parse import quote
 
 import pandas as pd
 import psutil
-import visitor
 from playwright.async_api import TimeoutError
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
@@ -44,11 +43,7 @@ LIMITS = {
     "zoom": (250, 50),
     "brush": (200, 50),
     "table": (500, 150),
-    "memory": (5.0, 1.0),
-    "visitors": (3.0, 1.0),
 }
-#: Visits before the memory per visitor is measured, so that caches are filled.
-WARM_UP_VISITS = 3
 #: A reply after a pause of this length has another cause, such as a change of the page's URL.
 PAUSE_MS = 250
 RECORD_REPLIES = """
@@ -246,34 +241,6 @@ async def measure_tables(context, url: str, table: Table, repeats: int) -> None:
     await page.close()
 
 
-async def measure_visitors(
-    browser, url: str, ids: dict[str, str], table: Table, n_visitors: int, server: psutil.Process
-) -> None:
-    """Measure the memory per visitor, and visitors who load a page at the same time."""
-    for name, address in (
-        ("Overview", "view=overview"), ("Run", f"view=run&id={ids['usual']}"),
-        ("Workloads", "view=workloads"),
-    ):  # fmt: skip
-        for _ in range(WARM_UP_VISITS):
-            page = await (await browser.new_context()).new_page()
-            await visit(page, f"{url}?{address}")
-            await page.context.close()
-        before = server.memory_info().rss
-        pages = [await (await browser.new_context()).new_page() for _ in range(n_visitors)]
-        for page in pages:
-            await visit(page, f"{url}?{address}")
-        await asyncio.sleep(1)
-        memory_mb = (server.memory_info().rss - before) / n_visitors / 2**20
-        table.line(f"{name}: server memory per visitor", [memory_mb], "MB", "memory")
-        for page in pages:
-            await page.context.close()
-
-        visits = await asyncio.gather(*(visitor.visit(url, address) for _ in range(n_visitors)))
-        for part, times in zip(visitor.PARTS, zip(*visits, strict=True), strict=True):
-            label = f"{name}: {n_visitors} visitors, {part} received"
-            table.line(label, list(times), "s", "visitors")
-
-
 async def measure(
     args: argparse.Namespace, url: str, server: psutil.Process, ids: dict[str, str]
 ) -> None:
@@ -294,12 +261,9 @@ async def measure(
             else external.append(r.url),
         )  # fmt: skip
         table = Table()
-        if not args.only_visitors:
-            await measure_views(context, url, ids, table, args.repeats, server)
-            await measure_zoom_and_brush(context, url, ids, table, args.repeats)
-            await measure_tables(context, url, table, args.repeats)
-        await context.close()
-        await measure_visitors(browser, url, ids, table, args.visitors, server)
+        await measure_views(context, url, ids, table, args.repeats, server)
+        await measure_zoom_and_brush(context, url, ids, table, args.repeats)
+        await measure_tables(context, url, table, args.repeats)
         await browser.close()
     print(f"{'Requests to other hosts':44s} {len(external):8d} {'':8s} {0:8d} {0:8d}")
     for address in sorted(set(external)):
@@ -311,8 +275,6 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=10_000, help="Runs in the store.")
     parser.add_argument("--tasks", type=int, default=1_000_000, help="Tasks of the largest run.")
     parser.add_argument("--rows", type=int, default=40, help="Workloads of the experiment.")
-    parser.add_argument("--visitors", type=int, default=5, help="Simultaneous visitors.")
-    parser.add_argument("--only-visitors", action="store_true", help="Only measure visitors.")
     parser.add_argument("--repeats", type=int, default=5, help="Visits of a page.")
     parser.add_argument("--quick", action="store_true", help="A small store and few visits.")
     parser.add_argument("--store", type=Path, help="Folder of the store, reused if it exists.")

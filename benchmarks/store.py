@@ -7,7 +7,6 @@ factor of two between repeats, ratios hardly. Needs a checkout, for the tests' s
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import json
 import multiprocessing
 import shutil
@@ -29,7 +28,7 @@ import pyarrow as pa  # noqa: E402
 import pyarrow.parquet as pq  # noqa: E402
 import xarray as xr  # noqa: E402
 from validation.large_index import fill_index  # noqa: E402
-from validation.synthetic_runs import make_record, make_run  # noqa: E402
+from validation.synthetic_runs import make_run  # noqa: E402
 
 from benchkit.measure.run_ids import new_id  # noqa: E402
 from benchkit.store.runfile import encode_tree  # noqa: E402
@@ -99,25 +98,12 @@ def add_to_sqlite(path: Path, run: xr.DataTree, data: bytes) -> Callable[[], Non
     return lambda: database.execute("INSERT INTO runs VALUES (?, ?, ?)", (new_id(), record, data))
 
 
-def add_to_delta(path: Path, run: xr.DataTree, data: bytes) -> Callable[[], None]:
-    """Return a function that appends an encoded run to a Delta table."""
-    import deltalake
-
-    def add() -> None:
-        row = {"id": [new_id()], "record": [run.attrs["record"]], "run": [data]}
-        deltalake.write_deltalake(str(path / "delta"), pa.table(row), mode="append")
-
-    return add
-
-
 #: Ways to add a run; the first is what a user waits for.
 WAYS = {
     "whole add": add_whole,
     "both durable writes, without encoding": add_encoded,
     "SQLite in WAL mode, encoded before": add_to_sqlite,
 }
-if importlib.util.find_spec("deltalake"):
-    WAYS["Delta table, encoded before"] = add_to_delta
 
 
 def write(way: str, path: Path, n_runs: int, ready: Any, latencies: Any) -> None:
@@ -191,42 +177,6 @@ def one_run(folder: Path) -> None:
         row(f"  by xarray's engine {engine}", f"{other:.1f} ms", f"{other / opened:.1f} x")
 
 
-def catalogue(folder: Path, n_records: int) -> None:
-    rng = np.random.default_rng(0)
-    store = Store(folder / f"catalogue-{n_records}")
-    store.create()
-    new = store.path / "index" / "new"
-    new.mkdir(parents=True)
-    for index in range(n_records):  # write directly: `add` would call fsync for each
-        record = make_record(index, rng)
-        (new / f"{record['id']}.json").write_text(json.dumps(record))
-    start = time.perf_counter()
-    store.compact()
-    row(f"compact {n_records} records", f"{time.perf_counter() - start:.2f} s")
-    size = sum(path.stat().st_size for path in store.path.rglob("*.parquet")) / 1e6
-    chosen = median_ms(lambda: store.runs(columns=COLUMNS))
-    row(f"runs() of {n_records} runs, 8 columns", f"{chosen:.0f} ms", f"{size:.0f} MB of Parquet")
-    whole = median_ms(store.runs, 3)
-    row("  all columns", f"{whole:.0f} ms", f"{whole / chosen:.1f} x")
-    few = median_ms(lambda: store.runs("array.*", outcome="ok", variant="A", columns=COLUMNS))
-    row("  8 columns, by workload, outcome and tag", f"{few:.0f} ms")
-    store.mark("bankruptcy", workload="shuffle.*", where={"variant": "B"}, before="2024-06-01")
-    store.mark("rename", from_="frame.work_1", to="frame.join")
-    marked = median_ms(lambda: store.runs(columns=COLUMNS))
-    row("  8 columns, with two marks", f"{marked:.0f} ms", f"{marked / chosen:.1f} x")
-    dataset = median_ms(lambda: store.dataset(columns=COLUMNS), 3)
-    row("  8 columns as a Dataset", f"{dataset:.0f} ms")
-    ids = median_ms(lambda: len(store))
-    row("  len()", f"{ids:.0f} ms")
-    for index in range(400):
-        record = make_record(index, rng)
-        (new / f"{record['id']}.json").write_text(json.dumps(record))
-    pending = median_ms(lambda: Store(store.path).runs(columns=COLUMNS), 3)
-    row("  8 columns, 400 records not yet compacted, just opened", f"{pending:.0f} ms")
-    pending = median_ms(lambda: store.runs(columns=COLUMNS), 3)
-    row("  8 columns, 400 records not yet compacted, again", f"{pending:.0f} ms")
-
-
 def opens(folder: Path, n_runs: int) -> None:
     """Print CPU times to read a large index as multiples of SQLite's, interleaved."""
     store = fill_index(folder / f"index-{n_runs}", n_runs)
@@ -291,7 +241,6 @@ def main() -> None:
             adds(folder, n_writers, 320 // share, rounds=1 if options.quick else 3)
         for n_runs in options.runs:
             opens(folder, n_runs // share)
-        catalogue(folder, 10_000 // share)
 
 
 if __name__ == "__main__":
