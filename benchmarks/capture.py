@@ -10,8 +10,6 @@ bare arm runs twice: the difference between the two is the noise of all other nu
 ``workers``: one sample of all workers, by number of workers.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import gc

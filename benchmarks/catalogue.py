@@ -12,8 +12,6 @@ A larger cluster also needs more cores: on a machine with two, the small cluster
 ``table``: prints the catalogue with those facts as Markdown.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import math

@@ -3,8 +3,6 @@
 Ends with exit code 1 if a process, a port, a file or a secret is left.
 """
 
-from __future__ import annotations
-
 import argparse
 import random
 import shutil

@@ -6,8 +6,6 @@ pandas` depends less on the machine than the seconds. Packages and modules are w
 imported at its end. ``--store DIR`` keeps the store for the next time; asserts nothing.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import statistics

@@ -5,8 +5,6 @@ that a link leads to, the tabs of a run, and addresses with payloads, and hovers
 Prints what was executed, requested elsewhere, or linked as a script; exit code 1 if anything was.
 """
 
-from __future__ import annotations
-
 import argparse
 import re
 import shutil

@@ -10,8 +10,6 @@ depend on the machine. An interaction ends when the last reply of the server has
 Needs Debian's chromium.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import math

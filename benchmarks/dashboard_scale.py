@@ -12,8 +12,6 @@ two minutes and the time to make the stores; asserts nothing. ``--write-docs`` w
 docs/guides/dashboard.md.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -11,8 +11,6 @@ adds its own drawing time. Prints the delay of a click, the CPU time of the serv
 asserts nothing. ``--write-docs`` writes the table into docs/guides/dashboard.md.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import os

@@ -11,8 +11,6 @@ environment.
 
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 import time

@@ -13,8 +13,6 @@ results and stops in time; the same command continues, and with ``--again`` the 
 diagnose the same recordings. ``gil`` needs the package gilknocker.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import logging

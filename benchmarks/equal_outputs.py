@@ -5,8 +5,6 @@ of its tests. Each revision then prints every command with ``--json``, and all f
 `Run`, from copies of them. Prints what differs; exit code 1 if anything does.
 """
 
-from __future__ import annotations
-
 import argparse
 import difflib
 import inspect

@@ -10,8 +10,6 @@ that are found by the third and by the twentieth night. Part `reruns` draws re-r
 decision. The value in use has a star.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 import warnings

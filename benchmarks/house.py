@@ -5,8 +5,6 @@ comments and docstrings. A constant is a name of a module that is assigned a num
 of numbers and names. Sections are headings of numpydoc in the docstrings of functions and classes.
 """
 
-from __future__ import annotations
-
 import argparse
 import ast
 import io

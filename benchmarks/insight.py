@@ -7,8 +7,6 @@ Prints processor seconds (median of the repeats) of reading the graph, the criti
 for the tests' synthetic runs.
 """
 
-from __future__ import annotations
-
 import argparse
 import statistics
 import sys

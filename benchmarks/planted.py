@@ -6,8 +6,6 @@ pieces, which continue where the last one ended and add up the complete reports,
 --seconds 280``. What is planted: `validation/planted_arms.py`.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys

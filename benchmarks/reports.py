@@ -5,8 +5,6 @@ recorded by `benchkit.record`. Prints durations and speed-ups; exit code 1: two 
 pair is less fast than it should be. ``--half held_out`` is for the end only. Needs a checkout.
 """
 
-from __future__ import annotations
-
 import argparse
 import importlib
 import multiprocessing

@@ -4,8 +4,6 @@ Prints absolute numbers and ratios, asserts nothing: on a shared machine millise
 factor of two between repeats, ratios hardly. Needs a checkout, for the tests' synthetic runs.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import multiprocessing

@@ -5,8 +5,6 @@ at steps of operations of a store, or with ``--bucket`` in requests to an emulat
 damages run files. Ends with exit code 1 if something is lost or not reported.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import sys

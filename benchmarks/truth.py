@@ -8,8 +8,6 @@ The truths are those of `validation/truth`. Exit code 1: a value is off by more 
 if the run says that it is estimated), absent without a reason, or a scenario failed.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -9,8 +9,6 @@ the table of coiled/benchmarks: 10 000 resamples of the runs of each test and ar
 means, and the share of ratios beyond 34 thresholds.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 import time

@@ -10,8 +10,6 @@ replayed, and the runs of one worker with one thread predict the others.
 falsifies the measured side.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import logging

@@ -4,8 +4,6 @@ Requests a page, opens the websocket that its scripts would open, and reports th
 server then sends the content of the page: the first part, and the parts below it.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import re

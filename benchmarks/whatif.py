@@ -12,8 +12,6 @@ Runs that other processes disturbed are not counted, and measured again. ``--wri
 tables into docs/explanation/insight.md.
 """
 
-from __future__ import annotations
-
 import argparse
 import random
 import sys

@@ -15,8 +15,6 @@ Prints CPU time, which other load on the machine changes less than wall time; as
 ``--write-docs`` writes the tables into docs/many-workers.md.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import gc

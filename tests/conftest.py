@@ -1,7 +1,5 @@
 """Fixtures of several test folders: a real run, a real browser, a folder for screenshots."""
 
-from __future__ import annotations
-
 import gc
 import multiprocessing
 import os

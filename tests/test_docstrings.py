@@ -1,7 +1,5 @@
 """Docstrings: sections of numpydoc on the public surface only, and examples that run."""
 
-from __future__ import annotations
-
 import ast
 import doctest
 import importlib

@@ -3,8 +3,6 @@
 ``pytest tests/test_fuzz.py --hypothesis-profile long`` tries many more inputs.
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 import shutil

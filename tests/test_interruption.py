@@ -1,7 +1,5 @@
 """Handlers of the signals that end a command, each in a process of its own."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """`docs/llms.txt`, the overview for language models: short, its links and commands exist."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

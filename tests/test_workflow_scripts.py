@@ -8,8 +8,6 @@ The steps of the workflow that `benchkit init` writes are run by
 `tests/experiment/project/test_project.py`.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

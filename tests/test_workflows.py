@@ -1,7 +1,5 @@
 """The workflow files: valid, with few permissions, and with commands that exist."""
 
-from __future__ import annotations
-
 import json
 import operator
 import os

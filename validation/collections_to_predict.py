@@ -5,8 +5,6 @@ Each takes 2 to 5 s on a processor of 2025, in 100 to 1,000 tasks: runs below a 
 graphs are the same on each.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import zlib

@@ -1,7 +1,5 @@
 """Serve the dashboard, look at its pages in a browser, and build runs for it to show."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

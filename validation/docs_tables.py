@@ -1,7 +1,5 @@
 """Tables of measurements in docs/: each stands between comments that name its script."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path

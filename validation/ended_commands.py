@@ -1,7 +1,5 @@
 """Run a command of benchkit in a process group of its own, end it, and list what is left."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import signal

@@ -1,7 +1,5 @@
 """Runs made of given tasks: graphs whose critical path and causes of time are known."""
 
-from __future__ import annotations
-
 import json
 from array import array
 from collections.abc import Iterable, Mapping, Sequence

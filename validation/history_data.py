@@ -5,8 +5,6 @@ always the same: one workload gets slower, one gets faster, one fails in the las
 all other variation is noise.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

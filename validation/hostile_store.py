@@ -4,8 +4,6 @@ Attributes, leaves and keys of JSON, coordinates, task groups, logs, events, arm
 hosts, environments and marks.
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Runs of workloads on clusters of several shapes."""
 
-from __future__ import annotations
-
 import json
 import tempfile
 from pathlib import Path

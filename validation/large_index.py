@@ -3,8 +3,6 @@
 Same columns and values as `validation.synthetic_runs.make_record`, built by NumPy.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

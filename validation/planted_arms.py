@@ -5,8 +5,6 @@ not change. In `GROUPS`, each workload has three task groups, which run one afte
 half of the workloads as chains; in some a group of 2 to 10 % of the run does more in one arm.
 """
 
-from __future__ import annotations
-
 import multiprocessing
 import time
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Runs with one fault each, for the rules of the diagnosis."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Record a function on a cluster as `benchkit run` records a workload."""
 
-from __future__ import annotations
-
 import gc
 import tempfile
 import time

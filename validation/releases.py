@@ -1,7 +1,5 @@
 """Environments with an old release of Dask and distributed."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -5,8 +5,6 @@ next to the checkout; elsewhere it is heavy-tailed and seeded. Quiet stretches a
 hindsight before anything is planted, as in the detector's protocol.
 """
 
-from __future__ import annotations
-
 import json
 import zlib
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """S3 servers on this machine: an emulator in this process, and a real one (Ceph RADOS Gateway)."""
 
-from __future__ import annotations
-
 import json
 import os
 import random

@@ -1,7 +1,5 @@
 """A scheduler without a network: workers that never answer, and tasks that end at once."""
 
-from __future__ import annotations
-
 import random
 import time
 from collections.abc import AsyncIterator, Callable

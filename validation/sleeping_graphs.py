@@ -1,7 +1,5 @@
 """Graphs of sleeping tasks whose durations on other clusters are known."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from functools import partial

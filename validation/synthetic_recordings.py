@@ -3,8 +3,6 @@
 Two workers on one host, with one and two threads; the clock runs from 1000 to 1010 s.
 """
 
-from __future__ import annotations
-
 import json
 import zlib
 from array import array

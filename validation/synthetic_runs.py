@@ -3,8 +3,6 @@
 No cluster and no clock: the same arguments give the same run, except for its id.
 """
 
-from __future__ import annotations
-
 import json
 import zlib
 from typing import Any

@@ -1,7 +1,5 @@
 """Versions of definitions and notes on quality in tables of runs."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 

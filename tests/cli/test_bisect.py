@@ -1,7 +1,5 @@
 """`benchkit bisect` on the commits of a local package: some are slower, two are broken."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """Commands on a store in a bucket; with the marker `s3` on a real server behind faults."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

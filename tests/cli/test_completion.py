@@ -1,7 +1,5 @@
 """Completion of commands and options in shells: `_BENCHKIT_COMPLETE`."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

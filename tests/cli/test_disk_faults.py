@@ -1,7 +1,5 @@
 """Every command on a full disk, in a read-only folder and in one that lost its permissions."""
 
-from __future__ import annotations
-
 import json
 import re
 

@@ -1,7 +1,5 @@
 """What commands import: by package, because seconds depend on the machine."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Errors that no command handles: one line, and never exit code 1, which means "worse"."""
 
-from __future__ import annotations
-
 import click
 import pytest
 from click.testing import CliRunner

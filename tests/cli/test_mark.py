@@ -1,7 +1,5 @@
 """`benchkit mark` and `benchkit regressions`: marks change the analysis and can be undone."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

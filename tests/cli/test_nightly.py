@@ -1,7 +1,5 @@
 """`benchkit nightly`: measure, suspect, confirm with the last good build, report."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

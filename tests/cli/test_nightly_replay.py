@@ -1,7 +1,5 @@
 """Replay months of nights through the command, and check the issues at the end."""
 
-from __future__ import annotations
-
 import json
 
 import pandas as pd

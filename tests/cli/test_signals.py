@@ -1,7 +1,5 @@
 """Commands that a signal ends: exit code, last lines, and nothing that is left."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

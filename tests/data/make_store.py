@@ -8,8 +8,6 @@ keeps opening. It refuses to touch one that exists.
 the ledger has an event.
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

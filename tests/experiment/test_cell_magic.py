@@ -1,7 +1,5 @@
 """Measuring a cell of a notebook."""
 
-from __future__ import annotations
-
 import pytest
 from distributed import Client
 from IPython.core.interactiveshell import InteractiveShell

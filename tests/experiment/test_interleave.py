@@ -1,7 +1,5 @@
 """Variants of a user's code, measured in turn."""
 
-from __future__ import annotations
-
 import time
 
 import pytest

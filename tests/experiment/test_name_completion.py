@@ -1,7 +1,5 @@
 """Tab completion of names of workloads, by the completer of IPython."""
 
-from __future__ import annotations
-
 import dask
 import pytest
 from IPython.core.completer import provisionalcompleter

@@ -1,7 +1,5 @@
 """Folders of workloads and environments: given ones, the user's own, and the shipped ones."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

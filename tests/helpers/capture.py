@@ -1,7 +1,5 @@
 """Small tasks and accessors for tests of the capture."""
 
-from __future__ import annotations
-
 import json
 import time
 import zlib

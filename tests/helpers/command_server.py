@@ -4,8 +4,6 @@ A command imports for 2 s of processor time; a fork of this process needs none o
 process of its own as after `python -m benchkit`: working folder, variables, output, exit code.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Run a command; one that does not end fails the test with the call stacks of its processes."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -3,8 +3,6 @@
 One process imports benchkit; each command is a fork of it, because a start takes seconds.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import json

@@ -4,8 +4,6 @@ Seconds of processor time, which other work on the machine changes little; those
 a test started count when the process has ended.
 """
 
-from __future__ import annotations
-
 import resource
 import sys
 import time

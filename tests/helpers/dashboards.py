@@ -1,7 +1,5 @@
 """Serve the dashboard of a store in a fork of a process that has imported Panel."""
 
-from __future__ import annotations
-
 import os
 import signal
 import tempfile

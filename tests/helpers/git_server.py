@@ -1,7 +1,5 @@
 """A git server over HTTP that asks for a login, as GitHub does: git's own program behind it."""
 
-from __future__ import annotations
-
 import base64
 import os
 import subprocess

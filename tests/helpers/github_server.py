@@ -1,7 +1,5 @@
 """HTTP server with the part of GitHub's REST API that issues need, with the same validation."""
 
-from __future__ import annotations
-
 import json
 import re
 import threading

@@ -1,7 +1,5 @@
 """A real nginx with the configuration of the documentation; ports and paths are replaced."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -1,7 +1,5 @@
 """Secrets in all forms, made when a test runs: no file of the repository has a token's form."""
 
-from __future__ import annotations
-
 import base64
 import random
 import string

@@ -1,7 +1,5 @@
 """Find the regular expressions of a package, and texts on which each could backtrack for long."""
 
-from __future__ import annotations
-
 import ast
 import importlib
 import itertools

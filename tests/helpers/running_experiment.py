@@ -1,7 +1,5 @@
 """Store with an experiment whose last run is being recorded."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

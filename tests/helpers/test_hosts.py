@@ -1,7 +1,5 @@
 """The hosts of the tests: what a link does is measured from outside, and nothing is left."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

@@ -1,7 +1,5 @@
 """HTTP server that accepts messages of webhooks, refuses them, or does not answer."""
 
-from __future__ import annotations
-
 import json
 import threading
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Steps of the workflow files, and a folder in which their scripts run as on a hosted runner."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

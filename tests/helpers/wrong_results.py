@@ -3,8 +3,6 @@
 For each workload, a table maps a description of the error to a function that makes a wrong result.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Fixtures of the capture tests: a cluster in this process, and a capture around a block."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Arguments as commands, Python functions and papermill pass them."""
 
-from __future__ import annotations
-
 from datetime import date
 from pathlib import Path
 

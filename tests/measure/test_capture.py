@@ -1,7 +1,5 @@
 """Data of a capture: levels, sums, transfers, logs, spans; concurrent captures; removal."""
 
-from __future__ import annotations
-
 import json
 import mmap
 import time

@@ -1,7 +1,5 @@
 """Phases of a client before the scheduler has the graph."""
 
-from __future__ import annotations
-
 import time
 
 import dask

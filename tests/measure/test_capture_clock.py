@@ -1,7 +1,5 @@
 """Start and stop of the clock: heartbeats requested from workers, data accepted afterwards."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 

@@ -1,7 +1,5 @@
 """Errors of the capture are stored in the run and do not affect the workload."""
 
-from __future__ import annotations
-
 import numpy as np
 from helpers.capture import capture_errors, keys_of, nap, plugin_of, run_tasks
 

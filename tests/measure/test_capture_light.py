@@ -1,7 +1,5 @@
 """Level "light" is not called for tasks and records the same sums as level "full"."""
 
-from __future__ import annotations
-
 import json
 import os
 import time

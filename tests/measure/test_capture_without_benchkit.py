@@ -1,7 +1,5 @@
 """The capture on a scheduler and workers in processes that cannot import benchkit."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

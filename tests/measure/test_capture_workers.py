@@ -1,7 +1,5 @@
 """Workers that join, leave or have a blocked event loop."""
 
-from __future__ import annotations
-
 import json
 import logging
 import os

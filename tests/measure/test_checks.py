@@ -1,7 +1,5 @@
 """`expect`: the comparison of a result with the known answer."""
 
-from __future__ import annotations
-
 import pytest
 
 from benchkit.measure import expect

@@ -1,7 +1,5 @@
 """Clusters that are started or connected to, and the errors of those that are not."""
 
-from __future__ import annotations
-
 import gc
 import json
 import os

@@ -1,7 +1,5 @@
 """Specifications of clusters: options, their checks, and their form in a file."""
 
-from __future__ import annotations
-
 import signal
 import sys
 import types

@@ -1,7 +1,5 @@
 """Steps that are interrupted at their deadline, and steps that end in time."""
 
-from __future__ import annotations
-
 import ctypes
 import signal
 import threading

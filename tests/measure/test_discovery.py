@@ -1,7 +1,5 @@
 """Collection of workload files, and selection of their variants."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

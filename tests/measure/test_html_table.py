@@ -1,7 +1,5 @@
 """Representations of workloads and datasets in notebooks."""
 
-from __future__ import annotations
-
 import re
 import sys
 

@@ -1,7 +1,5 @@
 """Exceptions and the outcomes of the runs that they end."""
 
-from __future__ import annotations
-
 from concurrent.futures import CancelledError
 
 import pytest

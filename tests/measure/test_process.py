@@ -1,7 +1,5 @@
 """What a capture reads of a worker's process: waits for the GIL, steps of the clock."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import pytest

@@ -1,7 +1,5 @@
 """Datasets are uploaded once and completely."""
 
-from __future__ import annotations
-
 import json
 import os
 

@@ -1,7 +1,5 @@
 """Sizes of data for a cluster."""
 
-from __future__ import annotations
-
 import pytest
 
 from benchkit.measure.errors import InvalidParameterError

@@ -1,7 +1,5 @@
 """Secrets are removed by key, by form and by known value."""
 
-from __future__ import annotations
-
 import base64
 import html
 import json

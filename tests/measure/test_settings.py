@@ -1,7 +1,5 @@
 """Settings: variables of the environment, and `benchkit:` in Dask's configuration."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

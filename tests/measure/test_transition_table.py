@@ -1,7 +1,5 @@
 """Wrapped transition tables: concurrent captures, other tools, unsupported releases."""
 
-from __future__ import annotations
-
 import ast
 import functools
 import inspect

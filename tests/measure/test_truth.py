@@ -1,7 +1,5 @@
 """Runs on real clusters compared with truth from outside, a part of `benchmarks/truth.py`."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """WorkerLog returns each entry once, with lost replies and changing clock offsets."""
 
-from __future__ import annotations
-
 import json
 import zlib
 from collections import deque

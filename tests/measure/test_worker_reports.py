@@ -1,7 +1,5 @@
 """Polling of workers: each request starts where the last reply ended."""
 
-from __future__ import annotations
-
 import asyncio
 from types import SimpleNamespace
 

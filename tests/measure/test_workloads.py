@@ -1,7 +1,5 @@
 """Declarations of workloads."""
 
-from __future__ import annotations
-
 import sys
 from types import ModuleType
 

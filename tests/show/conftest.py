@@ -1,7 +1,5 @@
 """Fixtures of the page tests: a browser page that records errors."""
 
-from __future__ import annotations
-
 import contextlib
 import threading
 

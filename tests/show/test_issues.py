@@ -1,7 +1,5 @@
 """Issues of regressions: through a server that implements GitHub's API, and as files."""
 
-from __future__ import annotations
-
 import logging
 
 import pytest

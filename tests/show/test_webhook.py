@@ -1,7 +1,5 @@
 """Alerts to a webhook: what is posted, and what a failure says."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

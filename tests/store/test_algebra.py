@@ -1,7 +1,5 @@
 """The content of a store is a set: copies commute, associate and change nothing when repeated."""
 
-from __future__ import annotations
-
 import itertools
 
 import pandas as pd

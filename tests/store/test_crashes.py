@@ -1,7 +1,5 @@
 """Contents of a store after its writers were killed, or after its disk was full."""
 
-from __future__ import annotations
-
 import json
 import os
 import random

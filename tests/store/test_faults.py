@@ -1,7 +1,5 @@
 """Faults at each step of the operations of a store, by ``benchmarks/store_faults.py``."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

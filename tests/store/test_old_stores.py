@@ -1,7 +1,5 @@
 """Every version reads the stores of all earlier versions: one small store per format version."""
 
-from __future__ import annotations
-
 import shutil
 from hashlib import sha256
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Queries by SQL over all runs of a store."""
 
-from __future__ import annotations
-
 import json
 
 import pandas as pd

@@ -1,7 +1,5 @@
 """The views of a run, ready to plot, and its representations, which escape hostile text."""
 
-from __future__ import annotations
-
 import json
 import re
 from importlib import import_module

@@ -1,7 +1,5 @@
 """Run files: written and read equally by all programs, and refused if they are damaged."""
 
-from __future__ import annotations
-
 import os
 import pickle
 import random

@@ -1,7 +1,5 @@
 """Budgets of large stores, relative to other work in the same process: the machine is shared."""
 
-from __future__ import annotations
-
 import time
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Changes of a store: adding, pruning, copying and merging runs."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import pickle

@@ -1,7 +1,5 @@
 """Runs of a store: search by id, selection as a table, and counts."""
 
-from __future__ import annotations
-
 import json
 from datetime import datetime, timezone
 

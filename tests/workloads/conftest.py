@@ -1,7 +1,5 @@
 """One small cluster in this process: these tests check answers, not times."""
 
-from __future__ import annotations
-
 import dask
 import pytest
 from distributed import Client, LocalCluster

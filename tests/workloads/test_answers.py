@@ -3,8 +3,6 @@
 The checks of workloads on tables are in other files, such as `test_df` and `test_tpch`.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

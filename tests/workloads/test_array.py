@@ -1,7 +1,5 @@
 """The checks of the array workloads accept the true result and reject wrong ones."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import dask.array as da

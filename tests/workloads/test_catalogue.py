@@ -1,7 +1,5 @@
 """The metadata of the shipped workloads."""
 
-from __future__ import annotations
-
 import fnmatch
 import json
 import re

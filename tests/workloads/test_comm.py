@@ -1,7 +1,5 @@
 """Checks of the communication workloads."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import pytest

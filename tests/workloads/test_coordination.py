@@ -1,7 +1,5 @@
 """Checks of the workloads on futures, actors, nested tasks, the GIL and coordination."""
 
-from __future__ import annotations
-
 import pytest
 from helpers.wrong_results import VARIANTS, item, prove, proved_here, run_variant
 

@@ -1,7 +1,5 @@
 """Workloads read uploaded datasets by URL, and their checks accept the results."""
 
-from __future__ import annotations
-
 import pytest
 from helpers.wrong_results import VARIANTS, prove
 

@@ -1,7 +1,5 @@
 """The checks of the DataFrame workloads."""
 
-from __future__ import annotations
-
 import pandas as pd
 import pytest
 from helpers.wrong_results import item, nan, prove, proved_here

@@ -1,7 +1,5 @@
 """The checks of the workloads about start, stop, and faults in between."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import dask

@@ -1,7 +1,5 @@
 """The checks of the group-by workloads; the check of q5 is tested in `test_answers`."""
 
-from __future__ import annotations
-
 import pandas as pd
 import pytest
 from helpers.wrong_results import (

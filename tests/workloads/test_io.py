@@ -1,7 +1,5 @@
 """The checks of the workloads that read and write files: csv, parquet, zarr, io."""
 
-from __future__ import annotations
-
 import tempfile
 from pathlib import Path
 

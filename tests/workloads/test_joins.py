@@ -1,7 +1,5 @@
 """The checks of the joins and sorts that are not among the first twelve."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from helpers.wrong_results import (

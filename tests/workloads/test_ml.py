@@ -1,7 +1,5 @@
 """The checks of the machine-learning workloads."""
 
-from __future__ import annotations
-
 import pytest
 from helpers.wrong_results import item, nan, prove, proved_here
 

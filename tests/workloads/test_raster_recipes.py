@@ -1,7 +1,5 @@
 """Recipes of arrays: content of stores, and correctness of known answers in manifests."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

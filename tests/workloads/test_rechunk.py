@@ -1,7 +1,5 @@
 """The checks of the rechunk workloads accept the true result and reject wrong ones."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

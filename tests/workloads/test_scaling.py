@@ -1,7 +1,5 @@
 """Checks of the workloads on work stealing and adaptive scaling."""
 
-from __future__ import annotations
-
 import pytest
 from helpers.wrong_results import TINY, item, prove, proved_here
 

@@ -1,7 +1,5 @@
 """Checks of the scheduler workloads."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from types import SimpleNamespace
 

@@ -1,7 +1,5 @@
 """The checks of the shuffle workloads, and that a shuffle survives the loss of a worker."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import dask

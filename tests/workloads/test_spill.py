@@ -1,7 +1,5 @@
 """The checks of the workloads about memory, and about data larger than memory."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import dask

@@ -3,8 +3,6 @@
 The check of query 3 is tested in `test_answers`.
 """
 
-from __future__ import annotations
-
 import shutil
 from dataclasses import replace
 from functools import cache

@@ -6,8 +6,6 @@ for computing is a loop, because the diagnosis reports tasks that sleep; where a
 graphs or messages, tasks sleep and `waiting_inside` is allowed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any

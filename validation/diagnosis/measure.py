@@ -1,7 +1,5 @@
 """Run planted faults on clusters, of which one is kept for faults that leave nothing behind."""
 
-from __future__ import annotations
-
 import json
 import logging
 import tempfile

@@ -1,7 +1,5 @@
 """What is planted by `fixed_faults` and `random_faults`: functions that take a client."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

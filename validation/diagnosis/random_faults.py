@@ -8,8 +8,6 @@ and the threads of tables. Work that stands for computing uses the processor, wi
 threads as there are processors, where more of them are no part of the fault.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from functools import partial

@@ -1,7 +1,5 @@
 """Tasks and graphs in which faults are planted."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Callable

@@ -5,8 +5,6 @@ variable `CLOCK` names holds the seconds by which a host's clock is ahead; witho
 has a clock of its own.
 """
 
-from __future__ import annotations
-
 import mmap
 import os
 import struct

@@ -5,8 +5,6 @@ client. Prints its process id as its parent sees it, then a line when all hosts 
 its input ends, and with it the kernel ends all hosts.
 """
 
-from __future__ import annotations
-
 import fcntl
 import heapq
 import json

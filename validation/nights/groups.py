@@ -9,8 +9,6 @@ Where unrelated groups drift by up to 3 % each, the level of a share does change
 of quiet windows: a report is then not wrong about the share.
 """
 
-from __future__ import annotations
-
 import zlib
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Nights of several machines that measure the same workloads, and the causes of their alarms."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

@@ -6,8 +6,6 @@ regression, so does an alarm that is not dismissed. A re-run shows the planted s
 build is from before it, as in a real night.
 """
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Sequence

@@ -4,8 +4,6 @@ Optional: ``pip install asv apache-otava``. Each night a detector returns all ch
 nights so far; a place that it returns for the first time is an alarm of that night.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 
 import numpy as np

@@ -14,8 +14,6 @@ missed ones that were looked at, five had been reported one to five nights befor
 second label of a step that was found.)
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Reports about arrays and xarray: chunks, rechunking, loops over cells."""
 
-from __future__ import annotations
-
 import time
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Reports in which the client is slow: it works, waits, asks one by one, or collects too much."""
 
-from __future__ import annotations
-
 import tempfile
 import time
 from functools import cache

@@ -1,7 +1,5 @@
 """Reports about reading: formats, sizes of pieces, metadata, and chunks that do not fit."""
 
-from __future__ import annotations
-
 import tempfile
 import time
 from functools import cache

@@ -1,7 +1,5 @@
 """Reports about Dask DataFrame and Bag: loops over rows, shuffles, repeated work, skew."""
 
-from __future__ import annotations
-
 import time
 from operator import itemgetter
 from typing import Any

@@ -1,7 +1,5 @@
 """Reports about graphs: tasks that are too small, data inside of graphs, work that is repeated."""
 
-from __future__ import annotations
-
 import time
 from typing import Any
 

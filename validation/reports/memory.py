@@ -1,7 +1,5 @@
 """Reports about memory and transfers: spilling, paused workers, results that are kept."""
 
-from __future__ import annotations
-
 import threading
 import time
 from typing import Any

@@ -1,7 +1,5 @@
 """Reports about where and whether tasks may run: restrictions, locks, threads, workers."""
 
-from __future__ import annotations
-
 import ctypes
 import time
 from typing import Any

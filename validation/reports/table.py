@@ -1,7 +1,5 @@
 """The table of pairs: what a pair says of itself, the list of causes, and the two halves."""
 
-from __future__ import annotations
-
 import importlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

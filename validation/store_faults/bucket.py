@@ -5,8 +5,6 @@ of one operation, or this request and all after it, as when the client is killed
 gone. Then, without faults, the same must hold as for a store in a folder.
 """
 
-from __future__ import annotations
-
 import itertools
 import logging
 import os

@@ -1,7 +1,5 @@
 """Damage run files and count what `check` and `open` find."""
 
-from __future__ import annotations
-
 import random
 import tempfile
 from collections.abc import Callable, Iterator

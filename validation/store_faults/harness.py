@@ -6,8 +6,6 @@ each visible file is complete; a check reports what is missing and repairs it; t
 done again (for odd numbers before the check). Injection number N of a seed is always the same.
 """
 
-from __future__ import annotations
-
 import gc
 import itertools
 import os

@@ -1,7 +1,5 @@
 """Operations of a store, runs for them and what files must contain."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from contextlib import suppress

@@ -5,8 +5,6 @@ store (`FileFaults`, for folders and buckets). Each object is used once, in a pr
 because it replaces functions of that process.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import random

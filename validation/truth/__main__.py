@@ -4,8 +4,6 @@ Prints a line of JSON for each. The address is that of a cluster on `validation.
 is their client.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys

@@ -1,7 +1,5 @@
 """Tasks of known length, memory and bytes."""
 
-from __future__ import annotations
-
 import os
 import time
 from typing import Any

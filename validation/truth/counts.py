@@ -1,7 +1,5 @@
 """Counts and bytes that a run must report: tasks, transfers, spilling, lost workers."""
 
-from __future__ import annotations
-
 import os
 import threading
 import time

@@ -1,7 +1,5 @@
 """Truths of a cluster of several hosts, by the counters of their links."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import time

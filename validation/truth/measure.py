@@ -1,7 +1,5 @@
 """Run one scenario on a cluster of its own while a capture records it."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager

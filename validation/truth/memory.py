@@ -1,7 +1,5 @@
 """Memory that a run must report."""
 
-from __future__ import annotations
-
 import time
 from typing import Any
 

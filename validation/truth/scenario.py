@@ -1,7 +1,5 @@
 """Scenarios and the clusters that they run on."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any

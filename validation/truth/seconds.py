@@ -1,7 +1,5 @@
 """Seconds that a run must report: computing, failing, waiting, and the clock itself."""
 
-from __future__ import annotations
-
 import os
 import time
 from typing import Any

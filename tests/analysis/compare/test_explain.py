@@ -1,7 +1,5 @@
 """A difference in parts: by task group and activity, by kind of memory, and by cause."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Totals of the task groups of a run."""
 
-from __future__ import annotations
-
 import numpy as np
 import xarray as xr
 

@@ -1,7 +1,5 @@
 """Causes of wall time of runs whose causes are known."""
 
-from __future__ import annotations
-
 import pytest
 import xarray as xr
 

@@ -1,7 +1,5 @@
 """Waits for processors and for the GIL whose size can be computed by hand."""
 
-from __future__ import annotations
-
 from math import inf, nan
 
 import pytest

@@ -1,7 +1,5 @@
 """Critical paths of graphs whose longest path is known."""
 
-from __future__ import annotations
-
 import time
 
 import numpy as np

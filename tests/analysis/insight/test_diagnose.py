@@ -1,7 +1,5 @@
 """Findings of a run: none of a healthy one, ordered by cost, with a command."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

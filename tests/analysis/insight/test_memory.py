@@ -1,7 +1,5 @@
 """Who held the memory of runs in which that is known."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

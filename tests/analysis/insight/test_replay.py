@@ -1,7 +1,5 @@
 """The order in which a replay starts tasks, and the idle seconds between them."""
 
-from __future__ import annotations
-
 import json
 import math
 

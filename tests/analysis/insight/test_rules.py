@@ -1,7 +1,5 @@
 """Each rule finds its planted fault, not what is similar, and costs what it can save."""
 
-from __future__ import annotations
-
 import pytest
 
 from benchkit.analysis.insight.diagnose import diagnose

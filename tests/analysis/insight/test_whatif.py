@@ -1,7 +1,5 @@
 """Replays of graphs whose duration on other clusters can be computed by hand."""
 
-from __future__ import annotations
-
 import json
 from math import exp, nan
 

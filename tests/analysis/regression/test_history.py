@@ -1,7 +1,5 @@
 """Histories: the runs of a night, and the segments of a series."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

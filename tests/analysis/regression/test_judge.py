@@ -1,7 +1,5 @@
 """Events of the ledger that follow from the runs of a night."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

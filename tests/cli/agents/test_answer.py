@@ -1,7 +1,5 @@
 """Answers for agents: size, cuts and types."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

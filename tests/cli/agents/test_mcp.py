@@ -1,7 +1,5 @@
 """`benchkit mcp` by the client of the package `mcp`: scripted questions over stdin and stdout."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

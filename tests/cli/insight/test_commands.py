@@ -1,7 +1,5 @@
 """`benchkit whatif` and `benchkit diagnose` on stored runs."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Listing and copying of the shipped notebooks."""
 
-from __future__ import annotations
-
 import json
 
 from click.testing import CliRunner

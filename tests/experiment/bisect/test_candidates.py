@@ -1,7 +1,5 @@
 """Builds that a bisection searches."""
 
-from __future__ import annotations
-
 import pytest
 
 from benchkit.errors import UsageError

@@ -1,7 +1,5 @@
 """Runs of a bisection, with end blocks of an earlier bisection."""
 
-from __future__ import annotations
-
 import pandas as pd
 
 from benchkit.experiment.bisect.replay import runs_of

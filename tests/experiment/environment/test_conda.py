@@ -1,7 +1,5 @@
 """Conda environments without conda: py-rattler solves and installs from a local channel."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json

@@ -1,7 +1,5 @@
 """Confirmation of suspected regressions by re-runs, without measuring."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import numpy as np

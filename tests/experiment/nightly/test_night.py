@@ -1,7 +1,5 @@
 """Result of a night."""
 
-from __future__ import annotations
-
 from benchkit.experiment.nightly.night import Night
 from benchkit.show.reports.night import night_markdown
 from benchkit.store.store import Store

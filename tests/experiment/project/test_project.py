@@ -1,7 +1,5 @@
 """The files of a new project work at once."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """A/B from Python, and names of environments and workloads in one list."""
 
-from __future__ import annotations
-
 import pytest
 
 import benchkit

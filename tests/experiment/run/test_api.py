@@ -1,7 +1,5 @@
 """Values of parameters for selected workloads."""
 
-from __future__ import annotations
-
 import pytest
 
 from benchkit.errors import InvalidParameterError

@@ -1,7 +1,5 @@
 """The Python functions refuse invalid arguments before they write anything."""
 
-from __future__ import annotations
-
 import pytest
 
 import benchkit

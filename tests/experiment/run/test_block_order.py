@@ -1,7 +1,5 @@
 """Order of the arms in a block: places, neighbours, and that a cost of a place is no change."""
 
-from __future__ import annotations
-
 from collections import Counter
 from itertools import pairwise
 from types import SimpleNamespace

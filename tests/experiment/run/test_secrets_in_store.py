@@ -1,7 +1,5 @@
 """No command writes, publishes, posts or prints a secret; what is none stays readable."""
 
-from __future__ import annotations
-
 import base64
 import gzip
 import html

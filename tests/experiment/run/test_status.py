@@ -1,7 +1,5 @@
 """Progress of an experiment whose store is in a bucket, seen from another machine."""
 
-from __future__ import annotations
-
 import json
 import time
 from datetime import datetime, timezone

@@ -1,7 +1,5 @@
 """A dask-gateway server with its local backend: clusters are processes of this machine."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Iterator

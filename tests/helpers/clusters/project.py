@@ -1,7 +1,5 @@
 """A folder with workloads and environments, and the commands that measure them on a cluster."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

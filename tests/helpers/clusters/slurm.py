@@ -1,7 +1,5 @@
 """Slurm on the loopback interface for one test: own munge, ports, key and configuration."""
 
-from __future__ import annotations
-
 import getpass
 import os
 import secrets

@@ -1,7 +1,5 @@
 """An SSH server for one test: own port, keys and configuration, nothing below /etc."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from collections.abc import Iterator

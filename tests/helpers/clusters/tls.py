@@ -1,7 +1,5 @@
 """A scheduler and workers that speak TLS, with certificates that are made for one test."""
 
-from __future__ import annotations
-
 import datetime
 import ipaddress
 import os

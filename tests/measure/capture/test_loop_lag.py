@@ -1,7 +1,5 @@
 """The delay of an event loop's timer."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 

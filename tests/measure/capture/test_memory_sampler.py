@@ -1,7 +1,5 @@
 """Samples of the memory of this process."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from array import array

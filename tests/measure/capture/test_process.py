@@ -1,7 +1,5 @@
 """Garbage collections and blocked loops."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import time

@@ -1,7 +1,5 @@
 """Tasks across the edges of the clock, on a scheduler of plain objects."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import pytest

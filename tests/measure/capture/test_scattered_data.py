@@ -1,7 +1,5 @@
 """Counts of scattered keys, on a scheduler of plain objects."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 from benchkit.measure.capture.scattered_data import ScatteredData

@@ -1,7 +1,5 @@
 """The recorded graph equals the submitted graph."""
 
-from __future__ import annotations
-
 import json
 import time
 

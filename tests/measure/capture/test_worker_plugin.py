@@ -1,7 +1,5 @@
 """Worker plugins that share one process."""
 
-from __future__ import annotations
-
 from array import array
 from contextlib import contextmanager
 from time import monotonic

@@ -1,7 +1,5 @@
 """Cluster classes of the cloud, from their real packages and without an account."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """GatewayCluster of dask-gateway on a gateway server of this machine."""
 
-from __future__ import annotations
-
 from uuid import uuid4
 
 import pytest

@@ -1,7 +1,5 @@
 """Measure clusters of several hosts, with clocks 4 s apart, at both ends of the releases."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

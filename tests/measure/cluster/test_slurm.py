@@ -1,7 +1,5 @@
 """SLURMCluster of dask-jobqueue on a Slurm of this machine."""
 
-from __future__ import annotations
-
 import re
 from uuid import uuid4
 

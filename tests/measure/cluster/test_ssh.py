@@ -1,7 +1,5 @@
 """SSHCluster on an SSH server of this machine."""
 
-from __future__ import annotations
-
 from uuid import uuid4
 
 import pytest

@@ -1,7 +1,5 @@
 """A running scheduler and workers over TLS, given by their address."""
 
-from __future__ import annotations
-
 from uuid import uuid4
 
 import pytest

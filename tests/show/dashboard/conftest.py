@@ -1,7 +1,5 @@
 """Stores and servers that several test files of the dashboard use."""
 
-from __future__ import annotations
-
 import shutil
 
 import pytest

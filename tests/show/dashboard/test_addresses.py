@@ -1,7 +1,5 @@
 """A page keeps its state in its URL, so that a link shows the same page to another person."""
 
-from __future__ import annotations
-
 import re
 
 import pandas as pd

@@ -1,7 +1,5 @@
 """Dashboard in a browser: navigation, errors, hostile text, themes, and `panel serve`."""
 
-from __future__ import annotations
-
 import ast
 import json
 import os

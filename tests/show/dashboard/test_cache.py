@@ -1,7 +1,5 @@
 """Cached data that all visitors share."""
 
-from __future__ import annotations
-
 import gc
 import weakref
 

@@ -1,7 +1,5 @@
 """Page that compares the arms of an experiment or two selections."""
 
-from __future__ import annotations
-
 import re
 
 import pandas as pd

@@ -1,7 +1,5 @@
 """Parts of a run page in a notebook."""
 
-from __future__ import annotations
-
 import pytest
 from playwright.sync_api import expect
 

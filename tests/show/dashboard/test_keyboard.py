@@ -1,7 +1,5 @@
 """Keyboard shortcuts of the dashboard's pages, and errors that the page frame must handle."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """Page of a running experiment."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

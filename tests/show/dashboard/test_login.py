@@ -1,7 +1,5 @@
 """Logins with a local OAuth provider, and with a file of passwords."""
 
-from __future__ import annotations
-
 import base64
 import json
 import threading

@@ -1,7 +1,5 @@
 """Forms that write marks."""
 
-from __future__ import annotations
-
 import panel as pn
 import pytest
 from helpers.dashboards import served

@@ -1,7 +1,5 @@
 """Views of runs with damaged parts: the other parts are shown, and a line in place of each."""
 
-from __future__ import annotations
-
 import logging
 import re
 

@@ -1,7 +1,5 @@
 """The dashboard's night pages: from the overview to the history of a workload and to a run."""
 
-from __future__ import annotations
-
 import re
 from urllib.parse import parse_qs, urlsplit
 

@@ -1,7 +1,5 @@
 """Page of two runs."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

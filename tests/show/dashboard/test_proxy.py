@@ -1,7 +1,5 @@
 """The dashboard behind a real nginx: TLS, a prefix, and the configuration of the documentation."""
 
-from __future__ import annotations
-
 import json
 import os
 import ssl

@@ -1,7 +1,5 @@
 """Page of a run in a browser: window, task group, tabs and files."""
 
-from __future__ import annotations
-
 import html
 import json
 import re

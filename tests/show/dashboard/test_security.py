@@ -1,7 +1,5 @@
 """Security headers of all answers, and flags of cookies."""
 
-from __future__ import annotations
-
 import http.client
 import socket
 from types import SimpleNamespace

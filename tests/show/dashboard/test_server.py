@@ -1,7 +1,5 @@
 """Server of the dashboard: processes, options and permitted accounts."""
 
-from __future__ import annotations
-
 import asyncio
 import runpy
 import socket

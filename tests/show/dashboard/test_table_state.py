@@ -1,7 +1,5 @@
 """State of tables in the address."""
 
-from __future__ import annotations
-
 import pytest
 
 from benchkit.show.dashboard.state.table_state import page_of

@@ -1,7 +1,5 @@
 """Time window of a run page, without a browser."""
 
-from __future__ import annotations
-
 import time
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Workloads and environments in a real browser, and the accessibility of every view."""
 
-from __future__ import annotations
-
 import json
 import re
 from urllib.parse import quote

@@ -1,7 +1,5 @@
 """Curves of simulations: what is on their axes."""
 
-from __future__ import annotations
-
 import math
 
 import pandas as pd

@@ -1,7 +1,5 @@
 """The figure of what bound a run over time."""
 
-from __future__ import annotations
-
 import pytest
 
 from benchkit.analysis.insight.blame import CAUSES

@@ -1,7 +1,5 @@
 """Conversion of raw columns to the groups of a run file: shapes, units, clocks, hostile text."""
 
-from __future__ import annotations
-
 import json
 import zlib
 from array import array

@@ -1,7 +1,5 @@
 """Memory of a cluster from samples of its processes, compared with values computed by hand."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Metrics compared with values computed by hand, on synthetic recordings."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Counters of processes and machines that workers share."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from benchkit.store.build.processes import add_up_memory, increases, process_ids, share_processes

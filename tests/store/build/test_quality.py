@@ -1,7 +1,5 @@
 """Notes on the quality of a run, from recordings with one fault each."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

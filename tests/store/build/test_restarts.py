@@ -1,7 +1,5 @@
 """Workers that a restart ended, from the events of a run."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

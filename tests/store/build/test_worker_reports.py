@@ -1,7 +1,5 @@
 """Transfers and call stacks of a run, from reports of workers that left or stayed."""
 
-from __future__ import annotations
-
 import zlib
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Files without a digest are read by another process, with limits."""
 
-from __future__ import annotations
-
 import sys
 import time
 from pathlib import Path
