@@ -36,12 +36,27 @@ MODULES = ("dask.array", "dask.dataframe", "pandas", "pyarrow.parquet", "xarray"
 MEANINGS: dict[str, tuple[str, ...]] = {
     "blocked_loop": ("scheduler",),
     "blocked_worker": ("gil", "blocked threads"),
+    "client": ("client",),
+    "client_graph": ("client", "graph"),
+    "disk": ("disk", "spill"),
     "garbage": ("python objects",),
+    "gather": ("gather", "transfer"),
+    "gathered": ("gather", "transfer"),
     "gil": ("gil",),
+    "graph": ("graph",),
     "large_graph": ("embedded data", "graph"),
+    "lock": ("lock",),
     "network": ("transfer", "serialization"),
+    "no_worker": ("workers late",),
+    "paused_workers": ("memory", "spill"),
+    "python_loop": ("python loop", "python objects"),
+    "reading": ("disk",),
+    "repeated": ("repeated work",),
+    "restricted": ("restricted", "imbalance"),
     "scheduler_busy": ("scheduler", "tiny tasks"),
+    "serial_graphs": ("serial submit", "barrier"),
     "skew": ("skew",),
+    "slow_link": ("transfer", "slow link"),
     "slow_start": ("graph", "client"),
     "slow_worker": ("slow worker", "imbalance"),
     "spilling": ("spill", "disk"),
@@ -55,8 +70,8 @@ SETTINGS = {
     "cluster.n_workers": ("more workers", "fewer workers"),
     "cluster.threads_per_worker": ("more threads", "fewer threads"),
 }
-#: Finding that is true of a machine with other work, whatever the pair: it is left out.
-MACHINE = "neighbours"
+#: Findings that are true of the machine with its other work, or of tasks that sleep, in both forms.
+LEFT_OUT = {False: {"neighbours"}, True: {"neighbours", "waiting_inside"}}
 
 
 class Score(NamedTuple):
@@ -118,7 +133,7 @@ def score_again(pair: table.Pair, store: benchkit.Store) -> tuple[bool, list[Sco
     """Score the newest runs of a pair in a store, and print them."""
     scores = []
     for form in FORMS:
-        kept = store.runs(f"reports.{pair.id}", select=f"tag:form={form}")
+        kept = store.runs(f"reports.{pair.id}", form=form)
         scores += [score(store.open(run_id), pair) for run_id in kept["id"].tail(1)]
     print(f"{pair.id:26} {pair.cause:18} {'  '.join(map(str, scores))}", flush=True)
     return True, scores
@@ -187,7 +202,8 @@ def import_modules(names: tuple[str, ...]) -> None:
 
 def score(run: benchkit.Run, pair: table.Pair) -> Score:
     """Return whether the findings of a run mean the cause of a pair, and give wrong advice."""
-    findings = [found for found in diagnose(run).findings if found.rule != MACHINE]
+    left_out = LEFT_OUT[pair.sleeping]
+    findings = [found for found in diagnose(run).findings if found.rule not in left_out]
     right = {pair.cause, *pair.also}
     places = [n for n, found in enumerate(findings) if right & set(MEANINGS.get(found.rule, ()))]
     advice = [f"{found.change} {setting_advice(run, found)}".lower() for found in findings]
@@ -204,9 +220,8 @@ def setting_advice(run: benchkit.Run, found: Finding) -> str:
     workers = run.tree["workers"].to_dataset()["nthreads"].values
     present = {"cluster.n_workers": len(workers), "cluster.threads_per_worker": workers.max()}
     changed = found.settings or {}
-    return ", ".join(
-        words[changed[name] < present[name]] for name, words in SETTINGS.items() if name in changed
-    )
+    names = SETTINGS.keys() & changed.keys()
+    return ", ".join(SETTINGS[name][bool(changed[name] < present[name])] for name in names)
 
 
 if __name__ == "__main__":

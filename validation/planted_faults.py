@@ -3,7 +3,10 @@
 import json
 from typing import Any
 
+import xarray as xr
+
 from validation.graph_runs import MadeTask, graph_run
+from validation.run_trees import profile_group
 from validation.synthetic_recordings import MB, ON
 
 __all__ = ["PLANTED", "SIMILAR", "busy", "event", "later", "own_seconds", "run_of", "sample"]
@@ -20,11 +23,26 @@ def busy(count=40, group="work", seconds=0.25, n_threads=4, **more):
     ]  # fmt: skip
 
 
-def run_of(folder, tasks=None, *, duration=2.5, n_workers=2, nthreads=2, **more):
+def run_of(
+    folder, tasks=None, *, duration=2.5, n_workers=2, nthreads=2, stacks=None, sent=None, **more
+):
+    """Return a run of tasks, with call stacks, and rows of source, destination, bytes, seconds."""
     tasks = busy() if tasks is None else tasks
-    return graph_run(
+    run = graph_run(
         folder, tasks, duration=duration, n_workers=n_workers, nthreads=nthreads, **more
     )
+    if stacks:
+        run.tree["profile"] = xr.DataTree(profile_group(stacks))
+    if sent:
+        names = ("source", "destination", "bytes", "seconds")
+        columns = {
+            name: ("pair", list(values))
+            for name, values in zip(names, zip(*sent, strict=True), strict=True)
+        }
+        run.tree["transfers"] = xr.DataTree(xr.Dataset(columns))
+        outside = sum(size for _, target, size, _ in sent if target < 0)
+        run.tree["gather_bytes"] = float(outside)
+    return run
 
 
 def sample(moment, index, **values):
@@ -54,6 +72,8 @@ def own_seconds(cpu, noncpu):
     ]
 
 
+#: A call stack of the tasks of `busy`.
+WORK = ("work", ("load", "/code/pipeline.py"))
 #: Rule -> tasks and arguments of a run with its fault.
 PLANTED: dict[str, dict[str, Any]] = {
     "tiny_tasks": {
@@ -122,10 +142,6 @@ PLANTED: dict[str, dict[str, Any]] = {
         ],
         "duration": 3.0,
     },
-    "too_many_threads": {
-        "tasks": [MadeTask(f"c-{n}", n, n + 1, [f"c-{n - 1}"] if n else []) for n in range(5)],
-        "duration": 5.0,
-    },
     "neighbours": {
         "samples": [
             sample(t, i, process_number=i, machine_number=1, cpu_time=t, machine_cpu_time=4 * t)
@@ -164,6 +180,37 @@ PLANTED: dict[str, dict[str, Any]] = {
         "duration": 5.5,
         "submissions": [(2.9, 40)],
         "calls": [(0.1, 0.2, 2.5)],
+    },
+    "lock": {"stacks": {WORK: 4, (*WORK, ("acquire", "/lib/distributed/semaphore.py")): 6}},
+    "python_loop": {"stacks": {(*WORK, ("apply_standard", "/lib/pandas/core/apply.py")): 9}},
+    "reading": {"stacks": {(*WORK, ("get_basic_selection", "/lib/zarr/core/array.py")): 9}},
+    "restricted": {
+        "tasks": [MadeTask(f"a-{n}", n // 2, n // 2 + 1, thread=n % 2) for n in range(8)],
+        "duration": 4.0,
+        "options": {n: {"workers": ["0"]} for n in range(8)},
+    },
+    "gathered": {"duration": 4.5, "sent": [(0, -1, 4e8, 0.5)], "wanted": [[39]]},
+    "serial_graphs": {  # five times four tasks, of which one is long
+        "tasks": [
+            MadeTask(f"g{n}-{k}", 1.5 * n, 1.5 * n + (0.1 if k else 1.0), worker=k // 2, thread=k)
+            for n in range(5) for k in range(4)
+        ],
+        "duration": 7.0,
+        "submissions": [(1.5 * n, 4) for n in range(5)],
+        "wanted": [list(range(4 * n, 4 * n + 4)) for n in range(5)],
+    },
+    "repeated": {
+        "tasks": [*busy(20), *later(1.25, busy(20))],
+        "submissions": [(0.0, 20), (1.25, 20)],
+    },
+    "slow_link": {
+        "tasks": [
+            MadeTask("a-0", 0, 1, worker=1, thread=2),
+            MadeTask("b-0", 2.5, 3, ["a-0"], events=[("transfer", 1, 2.5)]),
+        ],
+        "duration": 3.0,
+        "n_workers": 3,
+        "sent": [(0, 1, 1e8, 1.5), (0, 2, 1e8, 0.1), (2, 0, 1e8, 0.1)],
     },
 }  # fmt: skip
 
@@ -224,6 +271,16 @@ SIMILAR: dict[str, dict[str, Any]] = {
         "duration": 3.5,
         "submissions": [(0.05, 40)],
     },
+    "lock": {"stacks": {WORK: 9, (*WORK, ("acquire", "/lib/distributed/semaphore.py")): 1}},
+    "restricted": {  # all workers are busy
+        "options": {n: {"workers": ["0"]} for n in range(40)},
+    },
+    "gathered": {"duration": 4.5, "sent": [(0, -1, 4e6, 0.5)], "wanted": [[39]]},
+    "serial_graphs": {  # threads are busy all the time
+        "submissions": [(0.25 * n, 4) for n in range(10)],
+        "wanted": [list(range(4 * n, 4 * n + 4)) for n in range(10)],
+    },
+    "repeated": {"submissions": [(0.0, 20), (1.25, 20)]},
     "large_graph": {  # 40 graphs at the same time, of which each takes 0.3 s
         "tasks": later(7),
         "duration": 9.5,

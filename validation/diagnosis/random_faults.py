@@ -139,18 +139,7 @@ def too_few_tasks(rng: Random) -> dict[str, Any]:
         rules=("too_few_tasks",) if last else ("too_few_tasks", "stragglers"),
         cluster=options,
         run=graph(("load", ends), ("all", [alone]), *last),
-        allowed=("too_many_threads", *(NAPS if work is nap else ())),
-    )
-
-
-def too_many_threads(rng: Random) -> dict[str, Any]:
-    n_workers, width = rng.randint(4, 8), rng.randint(1, 2)
-    run = chain(nap, rng.randint(8, 16), rng.uniform(0.15, 0.35), width=width)
-    return dict(
-        rules=("too_many_threads", "too_few_tasks"),
-        run=run,
-        cluster={"n_workers": n_workers},
-        allowed=("too_many_threads", "too_few_tasks", *NAPS),
+        allowed=NAPS if work is nap else (),
     )
 
 
@@ -302,7 +291,7 @@ def network(rng: Random) -> dict[str, Any]:
         run=exchange(size, rng.randint(3, 5), rng.randint(6, 10)),
         cluster={"n_workers": n_workers},
         prepare=prepare,
-        allowed=("too_few_tasks", "too_many_threads"),
+        allowed=("too_few_tasks",),
     )
 
 
@@ -365,7 +354,7 @@ def slow_start(rng: Random) -> dict[str, Any]:
 def large_graph(rng: Random) -> dict[str, Any]:
     run, idle = rng.choice(
         [
-            (send_data(rng.randint(100, 160), 1), ("too_many_threads",)),  # a single task
+            (send_data(rng.randint(100, 160), 1), ()),  # a single task
             (send_data(35, rng.randint(3, 6)), ()),
             (send_data(1, rng.randint(80, 140)), ()),
             (send_arrays(rng.randint(18, 30), 5), ()),
@@ -379,7 +368,7 @@ def neighbours(rng: Random) -> dict[str, Any]:
     return dict(rules=("neighbours",), run=run, allowed=("slow_worker", *NAPS))
 
 
-FAULTS = (tiny_tasks, too_few_tasks, too_many_threads, stragglers, skew, lost_workers, recomputed,
+FAULTS = (tiny_tasks, too_few_tasks, stragglers, skew, lost_workers, recomputed,
           failed_attempts, waiting_inside, spilling, large_results, unmanaged, paused_workers,
           slow_worker, scheduler_busy, network, gil, blocked_worker, oversubscribed, blocked_loop,
           garbage, slow_start, large_graph, neighbours)  # fmt: skip

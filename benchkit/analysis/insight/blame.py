@@ -116,6 +116,8 @@ CAUSES = {
 #: Causes of the time from the moment at which a task could start to its start that are no waits for
 #: data: each task that starts costs them.
 BETWEEN_TASKS = ("scheduler", "messages", "worker loop", "stealing", "unexplained")
+#: Causes in which a task computed.
+COMPUTING = ("computing", "not parallel", "straggler", "unfinished")
 #: Causes in which the cluster waited for the client.
 CLIENT = ("client graph", "gather", "client")
 #: Threads are idle in most of the cluster below this share of busy threads.

@@ -8,6 +8,7 @@ from typing import Any
 from benchkit.analysis.insight.findings import MIN_S, MIN_SHARE, Case, Finding
 from benchkit.analysis.insight.limits import Limits
 from benchkit.analysis.insight.rules import RULES
+from benchkit.analysis.insight.rules.causes import unexplained_causes
 from benchkit.formatting import counted, format_quantity
 from benchkit.store.run import Run
 from benchkit.table import Table
@@ -54,6 +55,13 @@ class Diagnosis:
         settings = ", ".join(f"{name}: {value}" for name, value in (found.settings or {}).items())
         return f"{self.command(found)} ({settings})" if settings else ""
 
+    def evidence(self, found: Finding) -> str:
+        """Return the evidence of a finding, and which part of its cost others have, too."""
+        if found.shared < max(MIN_S, MIN_SHARE * self.duration):
+            return found.evidence
+        seconds = format_quantity(found.shared, "s")
+        return f"{found.evidence}; {seconds} of the cost are also those of the findings above"
+
     def to_table(self) -> Table:
         """Return the findings as a table."""
         return Table(
@@ -61,7 +69,7 @@ class Diagnosis:
                 {
                     "cost": format_quantity(found.seconds, "s"),
                     "finding": found.what,
-                    "evidence": found.evidence,
+                    "evidence": self.evidence(found),
                     "change": found.change,
                 }
                 for found in self.findings
@@ -88,7 +96,7 @@ class Diagnosis:
             )
             items.append(
                 f"<li><b>{html_text(found.what)}</b> ({format_quantity(found.seconds, 's')}): "
-                f"{html_text(found.evidence)}. Change: {html_text(found.change)}.{proof}</li>"
+                f"{html_text(self.evidence(found))}. Change: {html_text(found.change)}.{proof}</li>"
             )
         text = f"<p>{html_text(' '.join(self.conclusion))}</p><p>{html_text(self.sentence)}</p>"
         return text + (f"<ol>{''.join(items)}</ol>" if items else "")
@@ -111,15 +119,32 @@ def diagnose(run: Run) -> Diagnosis:
     found = []
     has_data = case.duration > 0 and "workers" in run.tree.children
     if has_data:
-        for name, find in RULES.items():
+        for find in RULES.values():
             finding = find(case)
             if finding is not None and finding.seconds >= case.min_cost:
-                seconds = min(finding.seconds, case.duration)
-                found.append(replace(finding, rule=name, seconds=float(seconds)))
+                found.append(replace(finding, seconds=float(min(finding.seconds, case.duration))))
+        found += unexplained_causes(case, found)
     return Diagnosis(
         run_id=run.id,
         workload=run.workload,
         duration=case.duration,
         limits=case.limits if has_data else None,
-        findings=sorted(found, key=lambda finding: -finding.seconds),
+        findings=_share(sorted(found, key=lambda finding: -finding.seconds), case),
     )
+
+
+def _share(findings: list[Finding], case: Case) -> list[Finding]:
+    """Note which seconds of each finding more expensive ones have, too.
+
+    Each cause has the seconds of the blame, once: what is not shared never exceeds the run.
+    """
+    causes = case.limits.causes["seconds"].to_dict() if case.limits else {}
+    shared = []
+    for found in findings:
+        missing = found.seconds
+        for cause in sorted(found.causes, key=lambda name: -causes.get(name, 0.0)):
+            taken = min(missing, causes.get(cause, 0.0))
+            causes[cause] = causes.get(cause, 0.0) - taken
+            missing -= taken
+        shared.append(replace(found, shared=missing if case.limits else 0.0))
+    return shared

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property, wraps
 from typing import Any
 
 import numpy as np
@@ -45,6 +45,8 @@ class Finding:
     # Start and end in s of the part of the run that shows it best; None: the whole run.
     window: tuple[float, float] | None = None
     rule: str = ""  # Name of the rule
+    causes: tuple[str, ...] = ()  # Causes of the blame whose seconds it explains
+    shared: float = 0.0  # Seconds of the cost that more expensive findings have, too
 
 
 class Case:
@@ -210,6 +212,30 @@ class Case:
         longest = (stops - starts).idxmax()
         return float(starts[longest]), float(stops[longest])
 
+    def in_functions(self, names: Collection[tuple[str, str]]) -> pd.Series:
+        """Return the seconds that tasks spent in functions, by prefix, the largest first.
+
+        A function is a part of its file's path, and the beginning of its name.
+        """
+        frames = self.run.profile()
+        if frames.empty or not self.metric("compute_time"):
+            return pd.Series(dtype=float)
+        inside: list[bool] = []
+        chosen: list[bool] = []
+        for parent, file, function in zip(
+            frames["parent"], frames["file"], frames["function"], strict=True
+        ):
+            before = parent >= 0 and inside[parent]
+            found = any(path in file and function.startswith(name) for path, name in names)
+            chosen.append(found and not before)
+            inside.append(found or before)
+        seconds = (
+            frames["count"]
+            * self.metric("compute_time")
+            / frames.loc[frames["parent"] < 0, "count"].sum()
+        )
+        return seconds[chosen].groupby(frames["prefix"][chosen]).sum().sort_values(ascending=False)
+
     def predict(self, **changes: Any) -> Prediction | None:
         """Return what a change would bring by the replay."""
         # returned: None: the replay cannot predict.
@@ -223,6 +249,14 @@ class Case:
         # returned: Seconds, at least 0; None: the replay cannot predict.
         predicted = self.predict(**changes)
         return None if predicted is None else max(0.0, self.duration - predicted.seconds)
+
+    def even_saving(self, group: str) -> float | None:
+        """Return the seconds that equal durations of the tasks of a group would save."""
+        if self.model is None:
+            return None
+        graph, seconds = self.model.graph, self.model.given.seconds
+        chosen = (graph.group == graph.group_names.index(group)) & np.isfinite(graph.start)
+        return self.saving(durations=np.where(chosen, seconds[chosen].mean(), seconds))
 
     def increase(
         self, dataset: xr.Dataset, name: str, window: tuple[float, float] | None = None
@@ -261,7 +295,16 @@ Rule = Callable[[Case], Finding | None]
 RULES: dict[str, Rule] = {}
 
 
-def rule(function: Rule) -> Rule:
-    """Add a function that returns a finding, or None, to the rules of the diagnosis."""
-    RULES[function.__name__] = function
-    return function
+def rule(*causes: str) -> Callable[[Rule], Rule]:
+    """Add a function that explains causes to the rules: it returns a finding, or None."""
+
+    def add(function: Rule) -> Rule:
+        @wraps(function)
+        def find(case: Case) -> Finding | None:
+            finding = function(case)
+            return finding and replace(finding, rule=function.__name__, causes=causes)
+
+        RULES[function.__name__] = find
+        return find
+
+    return add

@@ -140,8 +140,14 @@ class WhatIf:
         bandwidth: float | None = None,
         groups: Mapping[str, float] | None = None,
         no_spill: bool = False,
+        durations: np.ndarray | None = None,
+        at_once: bool = False,
     ) -> Prediction:
-        """Return the duration with all of these changes together."""
+        """Return the duration with all of these changes together.
+
+        `durations` are those of all tasks. `at_once`: the client waits for no result before it
+        makes the next graph.
+        """
         given = self.given
         shown: list[str] = []
         for name, number in (("workers", workers), ("threads", threads), ("bandwidth", bandwidth)):
@@ -171,7 +177,10 @@ class WhatIf:
                 bandwidth=1 / per_byte if per_byte else np.inf,
                 latency=given.latency * transfers,
             )
-        seconds = given.seconds
+        seconds = given.seconds if durations is None else durations
+        if at_once:
+            made = np.cumsum([after for _, after in given.gates])
+            given = replace(given, gates=[(-1, moment) for moment in made.tolist()])
         if no_spill:
             shown.append("--no-spill")
             seconds = seconds - self.disk

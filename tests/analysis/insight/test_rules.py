@@ -79,16 +79,17 @@ def test_stragglers_are_longer_than_the_other_tasks(tmp_path, seconds, is_found)
 
 
 def test_skew_promises_no_more_than_an_even_load_saves(tmp_path):
-    # 12 tasks of 0.25 s, and one of 4.25 s that could be divided among 4 threads.
+    # 12 tasks of 0.25 s, and one of 4.25 s: 13 equal ones take four turns of 4 threads.
     case = Case(run_of(tmp_path, **PLANTED["skew"]))
 
-    assert RULES["skew"](case).seconds == pytest.approx(4.0 * 3 / 4)
+    even = (12 * 0.25 + 4.25) / 13
+    assert RULES["skew"](case).seconds == pytest.approx(5.0 - 4 * even, abs=1e-3)
     # While others compute, the load is even: nothing would be saved.
     tasks = [*busy(12), MadeTask("work-99", 0.75, 5.0, thread=0)]
     others = [MadeTask(f"long-{n}", 0.75, 4.9, worker=n // 2, thread=n) for n in (1, 2, 3)]
     case = Case(run_of(tmp_path / "even", [*tasks, *others], duration=5.0))
 
-    assert RULES["skew"](case).seconds == pytest.approx(5.0 - (3 + 4.25 + 3 * 4.15) / 4)
+    assert RULES["skew"](case).seconds < 0.2
 
 
 def test_threads_that_spill_are_not_threads_of_tasks(tmp_path):
@@ -134,7 +135,7 @@ def test_shares_have_to_be_twice_as_large_on_disturbed_machines(tmp_path, rule, 
     ):  # fmt: skip
         case.other_cores = cores
         with pytest.MonkeyPatch.context() as patch:
-            patch.setitem(RULES[rule].__globals__, constant, share)
+            patch.setitem(RULES[rule].__wrapped__.__globals__, constant, share)
             assert (RULES[rule](case) is not None) is is_found, (share, cores)
 
 

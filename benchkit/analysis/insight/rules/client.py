@@ -1,19 +1,20 @@
-"""Rules about the client and the time before the first task."""
+"""Rules about the client: what it sends, when, and what it fetches."""
 
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 
-from benchkit.analysis.insight.blame import CLIENT
+from benchkit.analysis.insight.blame import BETWEEN_TASKS, CLIENT, COMPUTING
 from benchkit.analysis.insight.findings import Case, Finding, rule
-from benchkit.formatting import format_quantity
+from benchkit.formatting import counted, format_quantity
 
 #: Share of the duration after the client began to serialise the first graph. Before, it may take
 #: long to compute the graph's name from data in it: that is a finding of slow_start.
 MIN_GRAPH_SHARE = 0.1
 
 
-@rule
+@rule(*CLIENT, "graph", *BETWEEN_TASKS)
 def large_graph(case: Case) -> Finding | None:
     """Find graphs that take long to serialise, to send and to unpack."""
     if case.limits is None:
@@ -50,7 +51,7 @@ MIN_START_SHARE = 0.1
 MIN_START_S = 0.5
 
 
-@rule
+@rule(*CLIENT, "graph")
 def slow_start(case: Case) -> Finding | None:
     """Find a long time before the first task."""
     if case.tasks.empty or case.limits is None:
@@ -69,4 +70,83 @@ def slow_start(case: Case) -> Finding | None:
         evidence=f"{format_quantity(first, 's')}{build if len(built) else ''}",
         change="a smaller graph: larger chunks, fewer layers, map_blocks for many operations",
         window=(0.0, first),
+    )
+
+
+#: Bytes per second at which results reach a client: Dask's own assumption for a network.
+GATHER_BANDWIDTH = 100e6
+#: Share of the duration. Below it, a change is not worth the effort.
+MIN_CLIENT_SHARE = 0.1
+
+
+@rule("gather", "client")
+def gathered(case: Case) -> Finding | None:
+    """Find large results that the client fetches."""
+    seconds, nbytes = case.blamed("gather", "client"), case.metric("gather_bytes")
+    # The client may work after it has the results: then it takes longer than the bytes explain.
+    by_bytes = nbytes / GATHER_BANDWIDTH
+    if by_bytes < seconds / 2 or seconds < MIN_CLIENT_SHARE * case.duration:
+        return None
+    return Finding(
+        what="large results are sent to the client",
+        seconds=min(seconds, by_bytes),
+        evidence=f"{format_quantity(nbytes, 'B')} in {format_quantity(seconds, 's')} in which "
+        "nothing else happened",
+        change="reduce on the cluster before compute(), or leave the results there: persist()",
+        window=case.longest_span("gather", "client"),
+    )
+
+
+#: With fewer graphs there is nothing to combine.
+MIN_GRAPHS = 3
+
+
+@rule(*CLIENT, "graph", *BETWEEN_TASKS, "not parallel", "straggler")
+def serial_graphs(case: Case) -> Finding | None:
+    """Find graphs that are sent one after another, each after the results of the one before."""
+    if case.limits is None:
+        return None
+    graph = case.run.task_graph()
+    sent = graph.submissions
+    ended = [graph.stop[wanted].max(initial=-np.inf) for wanted in sent["wanted"]]
+    waited = np.array(ended[:-1]) <= sent["received"].to_numpy()[1:]
+    n_graphs = 1 + int(waited.sum())
+    if n_graphs < max(MIN_GRAPHS, len(sent) / 2):
+        return None
+    saved = case.saving(at_once=True)
+    if saved is None:
+        saved = case.imbalance - case.blamed(*CLIENT, "graph")
+    if saved < MIN_CLIENT_SHARE * case.duration:
+        return None
+    return Finding(
+        what=f"{n_graphs} graphs were computed one after another",
+        seconds=saved,
+        evidence=f"each was sent after the results of the one before; sent at once, threads that "
+        f"were idle would save {format_quantity(saved, 's')}",
+        change="compute them together: dask.compute(a, b, ...), or submit all and use as_completed",
+    )
+
+
+@rule(*COMPUTING, *BETWEEN_TASKS)
+def repeated(case: Case) -> Finding | None:
+    """Find tasks whose results were released and computed again for another graph."""
+    if case.limits is None or case.tasks.empty:
+        return None
+    graph = case.run.task_graph()
+    known = (graph.submission >= 0) & (graph.group >= 0) & (graph.row >= 0)
+    several = pd.Series(graph.submission[known]).groupby(graph.group[known]).nunique() > 1
+    nodes = np.flatnonzero(known & np.isin(graph.group, several.index[several]))
+    nodes = nodes[np.argsort(graph.start[nodes], kind="stable")]
+    again = pd.Series(case.run.task_keys(graph.row[nodes]), dtype=object).duplicated().to_numpy()
+    seconds = float(graph.duration[nodes[again]].sum())
+    if seconds / case.n_threads < MIN_CLIENT_SHARE * case.duration:
+        return None
+    name = graph.group_names[int(np.bincount(graph.group[nodes[again]]).argmax())]
+    return Finding(
+        what="the same tasks were computed for several graphs",
+        seconds=seconds / case.n_threads,
+        evidence=f"{counted(int(again.sum()), 'task')} had been computed before, "
+        f"{format_quantity(seconds, 's')} of thread-seconds, most in {name}",
+        change="persist what several graphs need, or compute all of them at once",
+        group=name,
     )

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from benchkit.analysis.insight.blame import BETWEEN_TASKS, CLIENT, paused_spans
+from benchkit.analysis.insight.blame import BETWEEN_TASKS, CLIENT, COMPUTING, paused_spans
 from benchkit.analysis.insight.findings import Case, Finding, rule
 from benchkit.formatting import counted, format_quantity
 
@@ -28,7 +28,7 @@ MIN_BLOCKED_SHARE = 0.03
 NEEDS_SCHEDULER = (*BETWEEN_TASKS, "graph", "transfer", "worker paused")
 
 
-@rule
+@rule(*NEEDS_SCHEDULER, *CLIENT)
 def blocked_loop(case: Case) -> Finding | None:
     """Find what blocks the event loop of the scheduler."""
     times, waits = _blocked_times(case), 0.0
@@ -87,7 +87,7 @@ def _blocked_times(case: Case) -> list[_BlockedTime]:
 LATE_S, LATE_IF_DISTURBED_S = 0.5, 1.0
 
 
-@rule
+@rule("worker loop", "transfer", "not parallel")
 def blocked_worker(case: Case) -> Finding | None:
     """Find workers whose event loop was blocked by their tasks."""
     ticks = np.where(case.heartbeats, case.workers["tick_max"].values, np.nan)
@@ -120,7 +120,7 @@ THROTTLED_SHARE = 0.05
 MIN_GARBAGE_SHARE = 0.08
 
 
-@rule
+@rule(*BETWEEN_TASKS, "graph", *COMPUTING)
 def garbage(case: Case) -> Finding | None:
     """Find garbage collections that take a noticeable part of the time."""
     scheduler = float(case.increase(case.scheduler, "gc_time").max())
@@ -155,7 +155,7 @@ def _collecting_seconds(case: Case) -> np.ndarray | float:
 MIN_CONTENTION = 0.4
 
 
-@rule
+@rule(*COMPUTING)
 def gil(case: Case) -> Finding | None:
     """Find threads that wait for the GIL."""
     share = case.metric("gil_contention_mean")
@@ -175,7 +175,7 @@ def gil(case: Case) -> Finding | None:
     )
 
 
-@rule
+@rule(*BETWEEN_TASKS, *COMPUTING)
 def lost_workers(case: Case) -> Finding | None:
     """Find workers that were lost."""
     n_lost = int(case.metric("n_workers_lost"))
@@ -193,7 +193,7 @@ def lost_workers(case: Case) -> Finding | None:
     )
 
 
-@rule
+@rule(*COMPUTING, *BETWEEN_TASKS)
 def neighbours(case: Case) -> Finding | None:
     """Find other processes that take the processors of the workers."""
     cores = case.other_cores
@@ -218,7 +218,7 @@ def neighbours(case: Case) -> Finding | None:
 MIN_TRANSFER_SHARE = 0.1
 
 
-@rule
+@rule("transfer")
 def network(case: Case) -> Finding | None:
     """Find time that is spent waiting for transfers."""
     waits = case.blamed("transfer") * (1 - _share_of_disk(case))
@@ -255,7 +255,7 @@ MIN_OTHER_PROCESSORS = 0.4
 PER_TASK_S = 0.005
 
 
-@rule
+@rule(*COMPUTING)
 def oversubscribed(case: Case) -> Finding | None:
     """Find tasks that use more processors than threads, such as by BLAS."""
     computing, cpu = case.metric("compute_time"), case.metric("cpu_time")
@@ -305,7 +305,7 @@ def _filling_seconds(case: Case) -> float:
 MIN_BUSY = 0.7
 
 
-@rule
+@rule(*BETWEEN_TASKS, "graph")
 def scheduler_busy(case: Case) -> Finding | None:
     """Find a scheduler that has no time left."""
     if case.limits is None:
@@ -336,7 +336,7 @@ MIN_WORKER_TASKS = 5
 MIN_TASK_S = 0.005
 
 
-@rule
+@rule(*COMPUTING)
 def slow_worker(case: Case) -> Finding | None:
     """Find a worker whose tasks take longer than those of the others."""
     tasks = case.tasks
@@ -368,27 +368,66 @@ def slow_worker(case: Case) -> Finding | None:
     )
 
 
-#: Share of the threads' time without a task.
-MIN_IDLE = 0.6
-#: Times the measured duration that half of the workers would take.
-MAX_RATIO = 1.03
-
-
-@rule
-def too_many_threads(case: Case) -> Finding | None:
-    """Find clusters that are larger than the run can use."""
-    n_workers = len(case.workers["nthreads"].values)
-    if n_workers < 2 or case.metric("idle_time") < MIN_IDLE * case.n_threads * case.duration:
+@rule("restricted")
+def restricted(case: Case) -> Finding | None:
+    """Find tasks that may run on some workers only, while others have nothing to do."""
+    waits = case.blamed("restricted")
+    if case.limits is None or waits < MIN_BLOCKED_SHARE * case.duration:
         return None
-    idle = case.metric("idle_time") / case.n_threads / case.duration
-    half = case.predict(workers=n_workers // 2)
-    if half is None or half.ratio > MAX_RATIO:
-        return None
+    graph = case.run.task_graph()
+    nodes = [n for n, given in graph.options.items() if {"workers", "resources"} & given.keys()]
+    by_resource = any("resources" in graph.options[node] for node in nodes)
+    used = np.unique(graph.worker[nodes])
+    n_used, n_workers = int((used >= 0).sum()), len(case.workers["nthreads"])
+    group = str(case.limits.groups["seconds"]["restricted"].idxmax())
+    what = "claim a resource (resources=)" if by_resource else "are bound to workers (workers=)"
     return Finding(
-        what="the cluster is larger than this run can use",
-        seconds=max(0.05 * case.duration, case.min_cost),
-        evidence=f"threads were idle for {idle:.0%} of the time; "
-        f"{n_workers // 2} workers would take {half.ratio:.2f} times as long",
-        change=f"{n_workers // 2} workers",
-        settings={"cluster.n_workers": n_workers // 2},
+        what=f"tasks {what} while other threads are idle",
+        seconds=min(waits, case.imbalance),
+        evidence=f"{counted(len(nodes), 'task')}, which ran on {n_used} of "
+        f"{counted(n_workers, 'worker')}; threads waited {format_quantity(waits, 's')}",
+        change="let each task claim less, or give each worker more of it"
+        if by_resource
+        else "leave out workers=, or name all workers that can run them",
+        group=group,
+        window=case.longest_span("restricted"),
+    )
+
+
+#: Times as long as usual that a byte takes.
+SLOW_LINK = 3.0
+
+
+@rule("transfer")
+def slow_link(case: Case) -> Finding | None:
+    """Find a worker whose transfers take much longer for their bytes than those of the others."""
+    waits = case.blamed("transfer")
+    if "transfers" not in case.run.tree.children or waits < MIN_BLOCKED_SHARE * case.duration:
+        return None
+    sent = case.run.transfers()
+    source, target, nbytes, seconds = (
+        sent[name].values for name in ("source", "destination", "bytes", "seconds")
+    )
+    inside = (source >= 0) & (target >= 0) & (nbytes > 0)
+    worst, slowness, part = -1, SLOW_LINK, 0.0
+    for worker in np.unique(np.append(source[inside], target[inside])).tolist():
+        own = inside & ((source == worker) | (target == worker))
+        others = inside & ~own
+        if not seconds[others].sum() or not nbytes[others].sum():
+            continue
+        usual = seconds[others].sum() / nbytes[others].sum()
+        ratio = seconds[own].sum() / nbytes[own].sum() / usual
+        if ratio > slowness:
+            worst, slowness = worker, ratio
+            part = 1 - (usual * nbytes[inside].sum()) / seconds[inside].sum()
+    if worst < 0:
+        return None
+    name = str(case.workers["name"].values[worst])
+    return Finding(
+        what=f"transfers from and to worker {name} are slow",
+        seconds=max(0.0, part) * waits,
+        evidence=f"a byte takes {slowness:.1f} times as long as between the others; its host is "
+        f"{case.workers['host'].values[worst]}",
+        change="look at the network of its host; or leave the worker out",
+        worker=name,
     )

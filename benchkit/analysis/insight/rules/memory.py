@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from benchkit.analysis.insight.blame import BETWEEN_TASKS, COMPUTING
 from benchkit.analysis.insight.findings import Case, Finding, rule
 from benchkit.formatting import counted, format_quantity
 from benchkit.store.build.processes import share_processes
@@ -12,7 +13,7 @@ from benchkit.store.build.processes import share_processes
 MIN_RESULT_SHARE = 0.4
 
 
-@rule
+@rule("disk", "worker paused")
 def large_results(case: Case) -> Finding | None:
     """Find results that are too large for the memory of a thread."""
     tasks, limit = case.tasks, case.workers["memory_limit"].values
@@ -34,7 +35,7 @@ def large_results(case: Case) -> Finding | None:
     )
 
 
-@rule
+@rule("worker paused")
 def paused_workers(case: Case) -> Finding | None:
     """Find workers that were paused because their memory was full."""
     seconds = case.blamed("worker paused")
@@ -53,7 +54,7 @@ def paused_workers(case: Case) -> Finding | None:
     )
 
 
-@rule
+@rule("disk", "worker paused", *BETWEEN_TASKS, *COMPUTING)
 def spilling(case: Case) -> Finding | None:
     """Find spilling: results are written to disk and read back."""
     seconds = case.metric("disk_write_time") + case.metric("disk_read_time")
@@ -79,7 +80,7 @@ MIN_UNMANAGED_SHARE = 0.5
 IMPORTS_BYTES = 120e6
 
 
-@rule
+@rule("disk", "worker paused")
 def unmanaged(case: Case) -> Finding | None:
     """Find memory outside of results: leaks, caches, fragmentation."""
     limit = case.workers["memory_limit"].values

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pandas as pd
 
-from benchkit.analysis.insight.blame import BETWEEN_TASKS, paused_spans
+from benchkit.analysis.insight.blame import BETWEEN_TASKS, COMPUTING, paused_spans
 from benchkit.analysis.insight.findings import Case, Finding, rule
+from benchkit.analysis.insight.rules.functions import LOCKS, READERS
 from benchkit.formatting import format_quantity
 
 
-@rule
+@rule(*COMPUTING, *BETWEEN_TASKS)
 def failed_attempts(case: Case) -> Finding | None:
     """Find attempts of tasks that failed."""
     seconds = case.metric("failed_time")
@@ -23,7 +24,7 @@ def failed_attempts(case: Case) -> Finding | None:
     )
 
 
-@rule
+@rule(*COMPUTING)
 def recomputed(case: Case) -> Finding | None:
     """Find tasks that were computed again after a worker was lost."""
     again = case.events("task-recomputed")
@@ -47,7 +48,7 @@ MIN_GROUP_TASKS = 8
 MIN_MEDIAN_S = 0.02
 
 
-@rule
+@rule("not parallel", "straggler")
 def skew(case: Case) -> Finding | None:
     """Find groups of which single tasks take many times as long as the others."""
     tasks = case.tasks
@@ -77,12 +78,18 @@ def skew(case: Case) -> Finding | None:
         return None
     return Finding(
         what="one task has much more work than the others of its group",
-        seconds=min(cost * (1 - 1 / case.n_threads), case.imbalance),
+        seconds=_even_seconds(case, worst, cost * (1 - 1 / case.n_threads)),
         evidence=evidence,
         change="divide the data evenly: repartition, or another key for grouping and shuffling",
         group=worst,
         window=window,
     )
+
+
+def _even_seconds(case: Case, group: str, most: float) -> float:
+    """Return the seconds that equal tasks of a group would save; without a replay, at most."""
+    saved = case.even_saving(group)
+    return min(most, case.imbalance) if saved is None else saved
 
 
 def _beside_pauses(case: Case) -> pd.Series:
@@ -101,7 +108,7 @@ MIN_STRAGGLER_SHARE = 0.1
 MIN_BUSY_BEFORE = 0.5
 
 
-@rule
+@rule("not parallel", "straggler")
 def stragglers(case: Case) -> Finding | None:
     """Find last tasks that run alone at the end."""
     seconds = case.blamed("straggler")
@@ -120,7 +127,7 @@ def stragglers(case: Case) -> Finding | None:
         return None
     return Finding(
         what="the last tasks run alone",
-        seconds=seconds,
+        seconds=_even_seconds(case, group, seconds),
         evidence=f"for {format_quantity(seconds, 's')} at the end most threads were idle",
         change="smaller tasks in this group, or start its long tasks first: dask.annotate",
         group=group,
@@ -134,11 +141,10 @@ TINY_S = 0.01
 MIN_TINY_TASKS = 500
 
 
-@rule
+@rule(*BETWEEN_TASKS)
 def tiny_tasks(case: Case) -> Finding | None:
     """Find tasks that are too small: the scheduler takes longer than their work."""
     groups = case.run.task_groups()
-    waits = case.blamed(*BETWEEN_TASKS)
     if groups.empty or groups["n_tasks"].sum() < MIN_TINY_TASKS:
         return None
     mean = groups["compute (s)"] / groups["n_tasks"].clip(lower=1)
@@ -146,7 +152,11 @@ def tiny_tasks(case: Case) -> Finding | None:
     n_small, n_all = int(small["n_tasks"].sum()), int(groups["n_tasks"].sum())
     if n_small < 0.5 * n_all:
         return None
-    group = str(small["n_tasks"].idxmax())
+    group, waits = str(small["n_tasks"].idxmax()), case.blamed(*BETWEEN_TASKS)
+    if case.limits is not None:
+        blamed = case.limits.groups["seconds"].reset_index()
+        own = blamed["cause"].isin(BETWEEN_TASKS) & blamed["group"].isin(small.index)
+        waits = float(blamed.loc[own, "seconds"].sum())
     return Finding(
         what="tasks are too small",
         seconds=waits,
@@ -162,7 +172,7 @@ def tiny_tasks(case: Case) -> Finding | None:
 MIN_IDLE_SHARE = 0.25
 
 
-@rule
+@rule("not parallel", "straggler")
 def too_few_tasks(case: Case) -> Finding | None:
     """Find graphs that are not parallel enough: most threads have nothing to do."""
     # A thread that waits for spilled results looks idle.
@@ -192,7 +202,7 @@ MAX_WORK = 0.02
 MAX_OWN_THREADS = 0.4
 
 
-@rule
+@rule(*COMPUTING)
 def waiting_inside(case: Case) -> Finding | None:
     """Find tasks that wait for something: storage, locks, other services."""
     own = case.fine_seconds[case.fine_seconds["context"] == "execute"]
@@ -204,6 +214,9 @@ def waiting_inside(case: Case) -> Finding | None:
     if waits.empty or waits.max() < 0.3 * own["value"].sum():
         return None
     prefix = str(waits.idxmax())
+    # What they wait for has a finding of its own.
+    if case.in_functions((*LOCKS, *READERS)).get(prefix, 0.0) > waits[prefix] / 2:
+        return None
     # Tasks also wait for the GIL, and for processors that other processes use: then they compute.
     if case.other_threads > MAX_OWN_THREADS * waits[prefix]:
         return None

@@ -1,0 +1,50 @@
+"""Findings of large causes of the blame that no rule explains."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from benchkit.analysis.insight.findings import Case, Finding
+from benchkit.analysis.insight.limits import CAUSES_SHORT
+from benchkit.formatting import format_quantity
+
+#: A cause with this share of the run or more is a finding, or part of one.
+LARGE_SHARE = 0.25
+#: Cause -> what to change. Computing is what a run is for; what is unexplained has no advice.
+CHANGES = {
+    "restricted": "let more workers run these tasks: no workers=, or less of a resource for each",
+    "transfer": "fewer, larger workers; chunks that stay on their worker",
+    "disk": "more memory per worker, smaller chunks, or fewer results that are needed at once",
+    "worker paused": "more memory per worker, or smaller chunks",
+    "no worker": "wait for the workers before the work: client.wait_for_workers",
+    "worker loop": "code that holds the GIL blocks it: more processes with fewer threads",
+    "scheduler": "fewer, larger tasks",
+    "messages": "fewer, larger tasks",
+    "graph": "a smaller graph: larger chunks, fewer layers",
+    "client graph": "a smaller graph: larger chunks, fewer layers",
+    "gather": "reduce the results on the cluster, before compute()",
+    "client": "move this work into tasks, or do it while the cluster computes: as_completed",
+}
+
+
+def unexplained_causes(case: Case, found: Iterable[Finding]) -> list[Finding]:
+    """Return a finding of each large cause that has none."""
+    if case.limits is None:
+        return []
+    explained = {cause for finding in found for cause in finding.causes}
+    return [
+        Finding(
+            what=f"much of the run is {CAUSES_SHORT[str(cause)]}",
+            seconds=float(row.seconds),
+            evidence=f"{format_quantity(row.seconds, 's')}, {row.share:.0%} of the run",
+            change=CHANGES[str(cause)],
+            window=case.longest_span(str(cause)),
+            rule=str(cause).replace(" ", "_"),
+            causes=(str(cause),),
+        )
+        for cause, row in case.limits.causes.iterrows()
+        if cause in CHANGES
+        and cause not in explained
+        and row.share >= LARGE_SHARE
+        and row.seconds >= case.min_cost
+    ]
