@@ -120,7 +120,8 @@ class Store:
         run_id : str
             An id, an unambiguous beginning of an id, or ``"latest"``.
         groups : collection of str, optional
-            Read at least these groups, in addition to metrics and attributes; by default all
+            Read at least these groups, or variables with their coordinates, such as
+            ``"task_groups/seconds"``, in addition to metrics and attributes; by default all
             groups. Opening a run with few groups takes a third of the time.
 
         Returns
@@ -157,7 +158,7 @@ class Store:
         run_ids : iterable of str
             Ids as `open` accepts them; raises the same errors.
         groups : collection of str, optional
-            Read at least these groups of each run; by default all.
+            Read at least these groups or variables of each run; by default all.
 
         Returns
         -------

@@ -94,6 +94,14 @@ def test_open_run_reads_selected_groups(path):
 
     assert list(some.children) == ["task_groups"] != list(whole.children)
     xr.testing.assert_identical(some["task_groups"].to_dataset(), whole["task_groups"].to_dataset())
+
+
+def test_open_run_reads_selected_variables(path):
+    whole, some = open_run(path), open_run(path, ("task_groups/seconds", "tasks/none"))
+
+    wanted = whole["task_groups"].to_dataset()[["seconds"]]
+    xr.testing.assert_identical(some["task_groups"].to_dataset()[["seconds"]], wanted)
+    assert set(some["task_groups"].data_vars) == {"seconds"}
     xr.testing.assert_identical(some.to_dataset(), whole.to_dataset())
     assert not open_run(path, ()).children
 

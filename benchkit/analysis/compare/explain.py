@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -289,6 +290,16 @@ def cause_changes(
 ) -> CauseChanges:
     """Split the difference in duration of two arms by cause; `levels` as for `explain`."""
     sides = [[run_limits(run) for run in side] for side in (baseline, contender)]
+    return _limit_changes(sides, levels, blocked=blocked, level=level)
+
+
+def _limit_changes(
+    sides: Sequence[Sequence[Limits]],
+    levels: tuple[float, float] | None,
+    *,
+    blocked: bool,
+    level: float = 0.95,
+) -> CauseChanges:
     names = list(CAUSES_SHORT)
     values = [np.array([_seconds(limits, names) for limits in side]) for side in sides]
     factors = _factors([side.sum(axis=1) for side in values], levels)
@@ -365,7 +376,9 @@ def _by_group(side: Sequence[Limits]) -> pd.Series:
     return frame.groupby(["cause", "group"])["seconds"].sum() / len(side)
 
 
-def with_causes(comparison: Comparison, open_run: Callable[[str], Run]) -> Comparison:
+def with_causes(
+    comparison: Comparison, open_run: Callable[[str, Sequence[str]], Run]
+) -> Comparison:
     """Return a comparison whose rows with a changed duration or memory say what moved."""
     frame = comparison.frame.copy()
     unknown = []
@@ -381,16 +394,21 @@ def with_causes(comparison: Comparison, open_run: Callable[[str], Run]) -> Compa
     return replace(comparison, frame=frame)
 
 
-def _cause(comparison: Comparison, row: pd.Series, open_run: Callable[[str], Run]) -> str:
+def _cause(
+    comparison: Comparison, row: pd.Series, open_run: Callable[[str, Sequence[str]], Run]
+) -> str:
     ids = comparison.run_ids(row)
-    sides = []
+    is_duration = row["metric"] == "duration"
+    sides: list[list[Any]] = []
     for arm in ("baseline", "contender"):
-        runs = [open_run(str(run_id)) for run_id in ids[arm][-MAX_RUNS:] if run_id]
-        sides.append([run for run in runs if run.outcome == "ok"])
+        opened = (open_run(str(i), GROUPS_READ) for i in ids[arm][-MAX_RUNS:] if i)
+        runs = (run for run in opened if run.outcome == "ok")
+        # One run after the other: the first without a task graph ends the search.
+        sides.append([run_limits(run) if is_duration else run for run in runs])
     if not all(sides):  # the others reached their deadline
         return ""
     blocked = comparison.blocked and len(sides[0]) == len(sides[1])
-    if row["metric"] == "duration":
+    if is_duration:
         levels = float(row["baseline"]), float(row["contender_value"])
-        return cause_changes(sides[0], sides[1], levels, blocked=blocked).sentence
+        return _limit_changes(sides, levels, blocked=blocked).sentence
     return explain(sides[0], sides[1], blocked=blocked).memory_sentence

@@ -151,8 +151,13 @@ def _depth(frame: Frame, runs: Sequence[FrameSamples]) -> float:
     return float(np.mean([run.depths[frame] for run in runs if frame in run.depths]))
 
 
-#: Groups of a run that totals and amounts are read from.
-READ = ("task_groups", "fine", "submissions", "transfers")
+#: What totals and amounts are read from; to read all of these groups takes twice as long.
+READ = (
+    *(f"task_groups/{name}" for name in ("seconds", "n_tasks", "nbytes")),
+    *("fine/value", "fine/context", "fine/activity", "fine/prefix"),
+    *("submissions/n_nodes", "submissions/nbytes"),
+    *("transfers/count", "transfers/bytes", "transfers/incomplete"),
+)
 #: `Store.load` of a store.
 Load: TypeAlias = Callable[[Iterable[str], Sequence[str]], Sequence[Run]]
 #: Ids of runs by arm, "" where a run is missing.
@@ -180,7 +185,7 @@ def compare_run_groups(
     every = {run_id for arms in runs.values() for ids in arms.values() for run_id in ids if run_id}
     valid = [run for run in _readable(load, sorted(every), READ) if run.outcome == "ok"]
     totals = {run.id: group_totals(run.tree) for run in valid}
-    amounts = {run.id: run_amounts(run.tree) for run in valid}
+    amounts = {run.id: run_amounts(run.tree, totals[run.id]) for run in valid}
     groups = [
         GroupRuns(
             workload,

@@ -27,11 +27,12 @@ def read_group_totals(
     for run_id in missing:
         with suppress(Exception):  # one run with wrong contents must not stop the others
             tree = store.open(run_id, ("task_groups", "fine", "submissions")).tree
+            found = group_totals(tree)
             groups = {
                 group: [None if math.isnan(value) else value for value in total]
-                for group, total in group_totals(tree).items()
+                for group, total in found.items()
             }
-            kept[run_id] = [groups, run_amounts(tree)]
+            kept[run_id] = [groups, run_amounts(tree, found)]
     if missing:
         with suppress(OSError):  # without a cache the next night reads all runs again
             write_whole(file, json.dumps(kept))

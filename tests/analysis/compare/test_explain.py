@@ -282,7 +282,7 @@ def compared(runs):
 def test_with_causes_explains_only_changed_durations(runs):
     opened = []
     comparison = compared(runs)
-    found = with_causes(comparison, lambda run_id: opened.append(run_id) or runs[run_id])
+    found = with_causes(comparison, lambda run_id, _: opened.append(run_id) or runs[run_id])
 
     assert found.causes == [
         "x.slow, duration: +2.00 s waiting for transfers (sum); "
@@ -299,7 +299,7 @@ def test_with_causes_explains_only_changed_durations(runs):
 
 
 def test_with_causes_says_once_why_causes_are_unknown(runs):
-    def open_run(run_id):
+    def open_run(run_id, groups):
         run = Run(runs[run_id].tree.copy())
         del run.tree["submissions"]
         return run
@@ -314,7 +314,7 @@ def test_with_causes_says_once_why_causes_are_unknown(runs):
 
 
 def test_with_causes_accepts_missing_run_files(runs):
-    def open_run(run_id):
+    def open_run(run_id, groups):
         raise UnreadableRun(f"{run_id}: damaged")
 
     found = with_causes(compared(runs), open_run)
