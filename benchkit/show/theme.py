@@ -27,6 +27,7 @@ CAUSE_COLOURS = {
     "not parallel": "#99bbdd",
     "straggler": "#66ccee",
     "unfinished": "#225588",
+    "no processor": "#bb5566",
     "restricted": "#ddaa33",
     "transfer": "#ee6677",
     "disk": "#ccbb44",

@@ -6,6 +6,7 @@ import json
 from bisect import bisect_right
 from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain, pairwise
 
 import numpy as np
@@ -98,6 +99,7 @@ CAUSES = {
     "not parallel": "a task computed while most threads had nothing to do",
     "straggler": "the last tasks computed; nothing else was left",
     "unfinished": "tasks ran that had not ended when the clock stopped",
+    "no processor": "a thread was ready to run, and no processor was free for it",
     "restricted": "tasks were ready, and may run on some workers only (workers=, resources=)",
     "transfer": "the next task waited for a result of another worker",
     "disk": "the next task waited for data from disk, or spilling",
@@ -170,11 +172,15 @@ def blame_walk(run: Run, graph: TaskGraph | None = None) -> pd.DataFrame:
     )
     frame = frame[frame["stop"] > frame["start"]].iloc[::-1].reset_index(drop=True)
     restricted = _Restricted(graph, duration)
-    frame = _divide(frame, _GAP, "unexplained", _gap_seconds(run, graph, restricted))
+    processors = _Processors(run, graph)
+    frame = _divide(frame, _GAP, "unexplained", _gap_seconds(run, graph, restricted, processors))
     frame = _divide(
         frame, "client", "client", lambda rows: {"gather": _gathering(run, graph, rows)}
     )
     frame = _split_computing(frame, graph, run, restricted)
+    for cause in (*CLIENT, "computing", "not parallel", "straggler"):
+        waits_of = processors.of_client if cause in CLIENT else processors.of_tasks
+        frame = _divide(frame, cause, cause, partial(_no_processor, waits_of))
     node = frame["node"].to_numpy(int)
     names = np.array([*graph.group_names, ""], object)
     frame["group"] = names[np.where(node >= 0, graph.group[node], -1)]
@@ -431,8 +437,60 @@ def _divide(
     return found.sort_values("start", kind="stable", ignore_index=True)
 
 
+def _no_processor(
+    waits_of: Callable[[pd.DataFrame], np.ndarray], rows: pd.DataFrame
+) -> dict[str, np.ndarray]:
+    return {"no processor": waits_of(rows)}
+
+
+class _Processors:
+    """How long threads waited for a processor; never, if that was not recorded."""
+
+    def __init__(self, run: Run, graph: TaskGraph) -> None:
+        self.graph = graph
+        data = run.tree["threads"].to_dataset() if "threads" in run.tree.children else xr.Dataset()
+        self.curves: dict[tuple[str, str, int], tuple[np.ndarray, np.ndarray]] = {}
+        if not data.sizes.get("sample"):
+            return
+        thread, times = data["sample_thread"].values, data["sample_time"].values
+        for number, (server, role) in enumerate(
+            zip(data["server"].values.tolist(), data["role"].values.tolist(), strict=True)
+        ):
+            place = data["task_thread" if role == "task" else "worker"].values[number]
+            own = np.flatnonzero(thread == number)
+            own = own[np.argsort(times[own], kind="stable")]
+            if len(own):
+                self.curves[server, role, int(place)] = times[own], data["waited"].values[own]
+
+    def _waited(
+        self, rows: pd.DataFrame, server: str, role: str, numbers: np.ndarray
+    ) -> np.ndarray:
+        waited = np.zeros(len(rows))
+        for number in np.unique(numbers).tolist():
+            curve = self.curves.get((server, role, number))
+            if curve is not None:
+                own = numbers == number
+                waited[own] = _until(curve, rows[own])
+        return waited
+
+    def of_tasks(self, rows: pd.DataFrame) -> np.ndarray:
+        """Return for how long the thread of each row's task waited for a processor."""
+        return self._waited(rows, "worker", "task", self.graph.thread[rows["node"].to_numpy()])
+
+    def of_loops(self, rows: pd.DataFrame) -> np.ndarray:
+        """Return the same of the event loops of the scheduler and of each row's worker."""
+        workers = self.graph.worker[rows["node"].to_numpy()]
+        waited = self._waited(rows, "worker", "loop", workers)
+        return waited + self._waited(rows, "scheduler", "loop", np.full(len(rows), -1))
+
+    def of_client(self, rows: pd.DataFrame) -> np.ndarray:
+        """Return the same of the threads of the client: the one that waited longest."""
+        none = np.full(len(rows), -1)
+        return np.maximum(*(self._waited(rows, "client", role, none) for role in ("loop", "main")))
+
+
 def _gap_seconds(
-    run: Run, graph: TaskGraph, restricted: _Restricted
+    run: Run, graph: TaskGraph, restricted: _Restricted, processors: _Processors
 ) -> Callable[[pd.DataFrame], Mapping[str, np.ndarray]]:
     """Return what finds how long the causes of waits between tasks took, the surest first."""
     workers, scheduler = run.tree["workers"].to_dataset(), run.tree["scheduler"].to_dataset()
@@ -448,6 +506,7 @@ def _gap_seconds(
             "restricted": np.where(alone, length, _until(restricted.running, rows) * is_restricted),
             "unfinished": np.where(is_over, 0.0, _until(_executing(workers), rows)),
             "stealing": _stealing(run, graph, rows),
+            "no processor": processors.of_loops(rows),
             "worker loop": _late_loop(workers, graph, rows),
             "scheduler": _until(busy_seconds(scheduler), rows),
         }

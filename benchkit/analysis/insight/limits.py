@@ -138,6 +138,7 @@ CAUSES_SHORT = {
     "not parallel": "computing with most threads idle",
     "straggler": "waiting for the last tasks",
     "unfinished": "in tasks that did not end",
+    "no processor": "waiting for a processor",
     "restricted": "waiting for the workers that may run a task",
     "transfer": "waiting for transfers",
     "disk": "waiting for disk",

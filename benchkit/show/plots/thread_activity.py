@@ -85,6 +85,7 @@ CAUSE_LABELS = {
     "not parallel": "compute, threads idle",
     "straggler": "compute, last tasks",
     "unfinished": "tasks without end",
+    "no processor": "no processor",
     "restricted": "restricted tasks",
     "transfer": "transfers",
     "disk": "disk",

@@ -60,7 +60,9 @@ def explain_change(
     levels = None
     for before, after in rows[["baseline", "contender_value"]].dropna().itertuples(index=False):
         levels = float(before), float(after)
-    return ExplainedChange(workload, contender, explain(sides[0], sides[1], levels, blocked=blocked))
+    return ExplainedChange(
+        workload, contender, explain(sides[0], sides[1], levels, blocked=blocked)
+    )
 
 
 def ok_runs(runs: pd.DataFrame, workload: str) -> pd.DataFrame:

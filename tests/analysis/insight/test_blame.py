@@ -215,6 +215,23 @@ def test_loop_of_a_worker_is_a_cause(tmp_path):
     assert limits.causes["seconds"]["worker loop"] == pytest.approx(1.5)
 
 
+def test_threads_wait_for_a_processor(tmp_path):
+    # The thread of the tasks waited for half of each; the scheduler's loop, 0.5 s between them.
+    tasks = tasks_of(("a-0", 0, 2, ""), ("b-0", 3, 5, "a-0"))
+    run = graph_run(tmp_path, tasks, duration=5)
+    threads = {"server": ["worker", "scheduler"], "role": ["task", "loop"]}
+    threads |= {"worker": [0, -1], "task_thread": [0, -1]}
+    samples = {"sample_time": [0.0, 5.0, 0.0, 2.0, 3.0], "sample_thread": [0, 0, 1, 1, 1]}
+    samples |= {"waited": [0.0, 2.5, 7.0, 7.0, 7.5]}
+    data = {name: ("thread", values) for name, values in threads.items()}
+    data |= {name: ("sample", values) for name, values in samples.items()}
+    run.tree["threads"] = xr.DataTree(xr.Dataset(data))
+
+    assert run_limits(run).causes["seconds"].to_dict() == pytest.approx(
+        {"no processor": 2.5, "computing": 2.0, "unexplained": 0.5}
+    )
+
+
 def test_stolen_task_was_on_its_way(tmp_path):
     tasks = tasks_of(("a-0", 0, 1, ""), ("b-0", 3, 4, "a-0"))
     events = [[ON + 2.2, "steal", 0, '{"key": "b-0"}']]

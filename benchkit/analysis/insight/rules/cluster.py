@@ -193,25 +193,33 @@ def lost_workers(case: Case) -> Finding | None:
     )
 
 
-@rule(*COMPUTING, *BETWEEN_TASKS)
+@rule("no processor", *COMPUTING, *BETWEEN_TASKS)
 def neighbours(case: Case) -> Finding | None:
-    """Find other processes that take the processors of the workers."""
-    cores = case.other_cores
-    if not cores:
+    """Find threads that waited for a processor, and who used the processors."""
+    seconds, cores = case.blamed("no processor"), case.other_cores
+    if not seconds and cores:  # recorded before format 3: what other processes can have taken
+        # A thread that computes waits at most as long as each of the others computes meanwhile; a
+        # task that sleeps loses nothing.
+        seconds = case.duration * min(0.5, cores / (cores + case.n_threads))
+        computed, waited = case.task_seconds("thread-cpu"), case.task_seconds("thread-noncpu")
+        if computed is not None and waited is not None:
+            seconds = min(seconds, cores * computed / case.n_threads, waited / case.n_threads)
+    throttled = float(case.increase(case.workers, "cpu_throttled").max(initial=0.0))
+    if not seconds:
         return None
-    # A thread that computes waits at most as long as each of the others computes meanwhile; a task
-    # that sleeps loses nothing.
-    seconds = case.duration * min(0.5, cores / (cores + case.n_threads))
-    computed, waited = case.task_seconds("thread-cpu"), case.task_seconds("thread-noncpu")
-    if computed is not None and waited is not None:
-        seconds = min(seconds, cores * computed / case.n_threads, waited / case.n_threads)
-    return Finding(
-        what="other processes use the processors of the workers",
-        seconds=seconds,
-        evidence=f"processes other than workers, scheduler and client used {cores:g} cores of "
-        "the workers' machines",
-        change="stop them, or measure on a machine of its own",
-    )
+    what, change = "threads waited for a processor", "fewer threads than processors"
+    evidence = f"for {format_quantity(seconds, 's')} of the run"
+    if throttled > seconds / 2:
+        evidence += f"; the control group was stopped for {format_quantity(throttled, 's')}"
+        change = "a higher limit of the control group (the container), or fewer threads"
+    elif cores:
+        what = "other processes use the processors of the workers"
+        evidence += (
+            f"; processes other than workers, scheduler and client used {cores:g} cores of the "
+            "workers' machines"
+        )
+        change = "stop them, or measure on a machine of its own"
+    return Finding(what=what, seconds=seconds, evidence=evidence, change=change)
 
 
 #: Share of the duration. Below it, a change is not worth the effort.
