@@ -16,12 +16,13 @@ from __future__ import annotations
 import itertools
 import json
 import math
+import os
 from collections.abc import Collection, Iterator
 from functools import lru_cache
 from hashlib import sha256
+from io import BytesIO
 from pathlib import Path
 from typing import Any, TypeAlias
-from uuid import uuid4
 
 import h5py
 import numpy as np
@@ -173,16 +174,16 @@ def encode_tree(tree: xr.DataTree) -> bytes:
     sequence. In memory, because an HDF5 file on a full disk cannot be closed cleanly.
     """
     dimension_ids = itertools.count()  # unique in the whole file, or netCDF-C mixes them up
-    # HDF5 opens a name only once in a process, also in memory.
-    options: dict[str, Any] = {"driver": "core", "backing_store": False, "libver": _LAYOUT}
-    with h5py.File(uuid4().hex, "w", **options) as file:
+    # Not the image of HDF5's own driver for memory: before HDF5 2.0 its checksum is wrong.
+    buffer = BytesIO()
+    with h5py.File(buffer, "w", libver=_LAYOUT) as file:
         file.attrs["_NCProperties"] = f"version=2,{_WRITER},h5py={h5py.__version__}"
         for node in tree.subtree:
             group = file.require_group(node.path).id
             _write_group(group, node.to_dataset(inherit=False), dimension_ids)
-        file.flush()
-        content = file.id.get_file_image()
-    return bytes(content + TRAILER % sha256(content).hexdigest().encode())
+    buffer.seek(0, os.SEEK_END)
+    buffer.write(TRAILER % sha256(buffer.getbuffer()).hexdigest().encode())
+    return buffer.getvalue()
 
 
 def _write_group(group: h5g.GroupID, dataset: xr.Dataset, dimension_ids: Iterator[int]) -> None:
