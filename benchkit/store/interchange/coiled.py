@@ -304,12 +304,15 @@ def _numbers(row: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
 
 def parse_time(value: Any) -> datetime | None:
     """Return a time of the file."""
+    text = str(value).strip()
+    if not text[:1].isdigit():  # pandas reads "now"
+        return None
     try:
-        time = datetime.fromisoformat(str(value).strip())
+        # Not `datetime.fromisoformat`: before Python 3.11 it reads 3 or 6 digits of a second only.
+        time = pd.to_datetime(text, format="ISO8601", utc=True)
     except ValueError:
         return None
-    time = time if time.tzinfo else time.replace(tzinfo=timezone.utc)
-    return time.astimezone(timezone.utc)
+    return time.to_pydatetime()
 
 
 def record_to_row(record: Mapping[str, Any]) -> dict[str, Any]:
