@@ -123,8 +123,15 @@ def graph(*nodes: tuple[int, tuple[int, ...]], wanted: tuple[int, ...] = ()) -> 
 
 
 def stacks(frames: list, nodes: list[int]) -> bytes:
-    """Return call stacks in the format in which workers send them."""
-    return zlib.compress(json.dumps({"frames": frames, "nodes": nodes}).encode())
+    """Return call stacks in the format in which workers send them, all of one cycle."""
+    parents, counts = nodes[::3], nodes[2::3]
+    innermost = list(counts)
+    for parent, count in zip(parents, counts, strict=True):
+        if parent >= 0:
+            innermost[parent] -= count
+    entries = [value for pair in enumerate(innermost) if pair[1] for value in pair]
+    content = {"frames": frames, "nodes": nodes, "cycles": [[ON, ON + 1, entries]]}
+    return zlib.compress(json.dumps(content).encode())
 
 
 def record(

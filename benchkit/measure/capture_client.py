@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from array import array
 from collections.abc import Callable, Sequence
-from time import monotonic
+from contextlib import suppress
+from time import monotonic, process_time
 from typing import Any
 
 import cloudpickle
@@ -19,7 +21,21 @@ import distributed.client
 from distributed.metrics import time
 
 from benchkit.measure import capture
-from benchkit.measure.capture.process import CLOCK_STEP_S, cpu_between, process_cpu
+from benchkit.measure.capture.columns import CLIENT, CLIENT_COLUMNS, NAN
+from benchkit.measure.capture.loop_lag import LoopLag
+from benchkit.measure.capture.memory_sampler import (
+    MemorySampler,
+    high_water_mark,
+    machine_number,
+    process_number,
+)
+from benchkit.measure.capture.process import (
+    CLOCK_STEP_S,
+    ThreadSampler,
+    cpu_between,
+    process_cpu,
+    processor_facts,
+)
 from benchkit.measure.recording import RecordingWriter
 
 #: Seconds: the data lost when a scheduler or kernel is killed. A drain takes 4 ms.
@@ -37,6 +53,10 @@ _OPTIMISE = ("collections_to_expr", "collections_to_dsk")
 _MODULES = (dask.base, distributed.client)
 #: A workload that submits more graphs than this has no more rows.
 MAX_ROWS = 20_000
+#: Ticks of `LoopLag` between two rows: 0.5 s, as between heartbeats.
+TICKS_PER_ROW = 10
+#: Seconds that the client's event loop has to start and to stop the sampler.
+LOOP_TIMEOUT_S = 5.0
 
 
 class Observer:
@@ -58,6 +78,7 @@ class Observer:
         #: CPU seconds of client and scheduler while the clock ran, see `cpu_between`.
         self.process_cpu: list[tuple[int, int, float]] = []
         self.phases = ClientPhases(client)
+        self.process: ClientProcess | None = None
         self._cpu_on: list[Sequence[float]] = []
         self._steady_on = self._scheduler_on = self._round_trip_s = float("nan")
         self._installed = False
@@ -83,6 +104,7 @@ class Observer:
         )
         self._installed = reply is not None
         if self._installed:
+            self.process = ClientProcess(self.client.loop.asyncio_loop)
             self._thread = threading.Thread(
                 target=self._drain_loop, name="benchkit-drain", daemon=True
             )
@@ -100,6 +122,8 @@ class Observer:
         self.clock_ahead = min(self.t_on - call_time, 0.0) + max(self.t_on - time(), 0.0)
         if self._installed:
             self.phases.start()
+        if self.process is not None:
+            self.process.begin()
         self._steady_on = monotonic()
         self._scheduler_on = reply["steady"] if reply else float("nan")
         return self.t_on
@@ -126,6 +150,8 @@ class Observer:
         arrives replies late: then the client's clock decides.
         """
         duration = monotonic() - self._steady_on
+        if self.process is not None:
+            self.process.end()
         self.phases.stop()
         reply = self._call(f"{self.name}_off") if self._installed else None
         cpu = [*([reply["cpu"]] if reply else []), process_cpu()]
@@ -161,6 +187,8 @@ class Observer:
             self._thread.join(self._timeout_s)
         if not self._installed:
             return
+        if self.process is not None:
+            self.process.stop()
         with self._lock:
             reply = self._call(f"{self.name}_end", ack=self._ack)
             self._installed = False
@@ -193,7 +221,12 @@ class Observer:
         if segment["sequence"] == self._ack:
             return
         try:
-            self.writer.segment(segment["tables"])
+            own = {}
+            if self.process is not None and self._steady_on == self._steady_on:
+                own = self.process.drain(self.clock_ahead)
+            self.writer.segment({**segment["tables"], **own})
+            if own and self.process is not None:
+                self.process.acknowledge()
         except OSError as error:
             self._add_error(f"could not write a segment: {error.strerror or error}")
             return  # not acknowledged: the scheduler sends it again
@@ -288,3 +321,105 @@ class ClientPhases:
         begin = self._serialised.pop(thread, None)
         if begin is not None and len(self.rows) < MAX_ROWS:
             self.rows.append((self._optimised.pop(thread, None), begin, time()))
+
+
+class ClientProcess:
+    """Rows about the process of a client, made by its event loop and at the clock's edges."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self.numbers = [machine_number(), process_number()]
+        self.memory = MemorySampler()
+        self.lag: LoopLag | None = None
+        self.threads: ThreadSampler | None = None
+        self.n_ticks, self.ended = 0, False
+        #: Rows of `CLIENT_COLUMNS`; an edge's row is made by another thread than the others.
+        self._rows, self._thread_rows = array("d"), array("d")
+        self._sent = 0, 0
+        self._lock = threading.Lock()
+        self._in_loop(self._start)
+
+    def _in_loop(self, function: Callable[[], None]) -> None:
+        done = threading.Event()
+
+        def call() -> None:
+            function()
+            done.set()
+
+        with suppress(RuntimeError):  # the loop is closed
+            self.loop.call_soon_threadsafe(call)
+            done.wait(LOOP_TIMEOUT_S)
+
+    def _start(self) -> None:
+        self.threads = ThreadSampler(self.memory.now, main=threading.main_thread())
+        self.lag = LoopLag(self._tick)
+
+    def _tick(self) -> None:
+        self.memory.sample_if_due()
+        self.n_ticks += 1
+        if self.n_ticks % TICKS_PER_ROW == 0 and not self.ended:
+            self.sample()
+
+    def begin(self) -> None:
+        """Discard the rows from before the clock started."""
+        with self._lock:
+            del self._rows[:]
+        self.sample()
+        with self._lock:  # peak and delays of the first row are from before the clock started
+            for name, value in (("rss_peak", self._rows[1]), ("lag_mean", 0.0), ("lag_max", 0.0)):
+                self._rows[CLIENT_COLUMNS.index(name)] = value
+
+    def end(self) -> None:
+        """Add the last row: the clock has stopped."""
+        self.ended = True
+        self.sample()
+
+    def sample(self) -> None:
+        """Add a row now."""
+        with self._lock:
+            # A worker in this process reads and resets the same mark.
+            is_shared = "_benchkit_worker_plugins" in vars(distributed)
+            peak = 0 if is_shared else high_water_mark()
+            self.memory.sample(peak or NAN)
+            moment, rss, area, peak_or_nan = self.memory.samples[-1]
+            lag = self.lag.read() if self.lag is not None else (NAN, NAN)
+            facts = processor_facts()
+            self._rows.extend(
+                (moment, rss, area, peak_or_nan, process_time(), *lag, *facts.values())
+            )
+            if self.threads is not None:
+                self.threads.sample()
+
+    def drain(self, ahead: float) -> dict[str, Any]:
+        """Return the tables, in time of a clock that is ahead by seconds, until `acknowledge`."""
+        width, threads = len(CLIENT_COLUMNS), array("d")
+        with self._lock:
+            rows = array("d", self._rows)
+            if self.threads is not None:
+                self._thread_rows += array("d", self.threads.drain())
+            thread_rows = array("d", self._thread_rows)
+        self._sent = len(rows), len(thread_rows)
+        rows[::width] = array("d", (moment + ahead for moment in rows[::width]))
+        for place in range(0, len(thread_rows), 6):
+            threads.extend((thread_rows[place] + ahead, CLIENT))
+            threads.extend(thread_rows[place + 1 : place + 6])
+        absent = "its event loop was blocked"
+        return {
+            "client": rows.tobytes(),
+            "client_threads": threads.tobytes(),
+            "client_process": self.numbers,
+            "client_threads_absent": self.threads.times.absent if self.threads else absent,
+        }
+
+    def acknowledge(self) -> None:
+        """Delete the rows of the last `drain`: they are written."""
+        with self._lock:
+            del self._rows[: self._sent[0]], self._thread_rows[: self._sent[1]]
+
+    def stop(self) -> None:
+        """Stop sampling."""
+        if self.lag is not None:
+            self._in_loop(self.lag.stop)
+        if self.threads is not None:
+            self.threads.times.close()
+        self.memory.close()

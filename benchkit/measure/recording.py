@@ -25,7 +25,7 @@ from benchkit.measure.errors import UsageError
 from benchkit.measure.secrets import has_secret, redact
 
 #: Rows of samples have other columns in each format, so only this one can be read.
-RECORDING_FORMAT = 2
+RECORDING_FORMAT = 3
 SUFFIX = ".recording"
 #: A writer writes a file each second. After this time in s without a new file its process is
 #: considered dead, on whatever host it ran.

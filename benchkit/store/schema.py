@@ -13,8 +13,9 @@ from benchkit.store.tables import read_table
 #: Limits of a query without other ones: an endless one must not stop the work of a shared machine.
 TIMEOUT_S, MEMORY_LIMIT = 120.0, "2GiB"
 #: Version of the run file. Files of version 1 have no task graph and nothing from before the first
-#: task; everything else is the same in both.
-RUN_FORMAT = 2
+#: task; those of versions 1 and 2 lack waits for a processor, the client's process, and when call
+#: stacks were sampled. Everything else is the same in all.
+RUN_FORMAT = 3
 
 #: How a run can end. Only `ok` feeds statistics.
 OUTCOMES = (

@@ -294,7 +294,9 @@ def test_uninstall_restores_cluster_state(cluster, client, observed):
 def test_capture_without_client_removes_itself(cluster, client, observed):
     before = traces_before(cluster)
     with observed(client) as observation:
-        observation.observer._stop.set()  # as if the process had been killed
+        observer = observation.observer
+        observer._stop.set()  # as if the process had been killed
+        observer.process._in_loop(observer.process.lag.stop)
         plugin_of(cluster, observation).client_timeout_s = 0.5
         end = time.time() + 200
         while traces(cluster) != before and time.time() < end:

@@ -109,7 +109,7 @@ def test_recording_of_another_format_is_refused(tmp_path):
     writer = RecordingWriter(tmp_path, "one")
     writer.head(workload="a.b")
     head = writer.path / "head.json"
-    head.write_text(head.read_text().replace('"format": 2', '"format": 1'))
+    head.write_text(head.read_text().replace('"format": 3', '"format": 1'))
 
-    with pytest.raises(UsageError, match="of format 1, and this benchkit reads format 2"):
+    with pytest.raises(UsageError, match="of format 1, and this benchkit reads format 3"):
         Recording.read(writer.path)

@@ -19,6 +19,8 @@ and `scheduler_plugin`, which uses all of them. On both: `columns`, `loop_lag`, 
 
 from benchkit.measure.capture.columns import (
     ACTIONS,
+    CLIENT,
+    CLIENT_COLUMNS,
     EVENT_COLUMNS,
     GRAPH_COLUMNS,
     HELD_COLUMNS,
@@ -27,12 +29,15 @@ from benchkit.measure.capture.columns import (
     SAMPLE_COLUMNS,
     SCHEDULER_COLUMNS,
     TASK_COLUMNS,
+    THREAD_COLUMNS,
 )
 from benchkit.measure.capture.scheduler_plugin import CapturePlugin
 from benchkit.measure.capture.worker_plugin import CaptureWorkerPlugin
 
 __all__ = [
     "ACTIONS",
+    "CLIENT",
+    "CLIENT_COLUMNS",
     "EVENT_COLUMNS",
     "GRAPH_COLUMNS",
     "HELD_COLUMNS",
@@ -41,6 +46,7 @@ __all__ = [
     "SAMPLE_COLUMNS",
     "SCHEDULER_COLUMNS",
     "TASK_COLUMNS",
+    "THREAD_COLUMNS",
     "CapturePlugin",
     "CaptureWorkerPlugin",
 ]

@@ -41,6 +41,8 @@ GRAPH_COLUMNS = {
 }
 EVENT_COLUMNS = {"place": "q", "action": "b", "source": "i", "start": "d", "stop": "d"}
 
+#: Values of `processors.processor_facts`.
+PROCESSORS = ("cpu_pressure", "cpu_throttled", "cpu_limit")
 _MEMORY = ("process", "managed", "unmanaged_old", "unmanaged_recent", "spilled")
 #: Column -> path of its value, from a worker's `state`, its `memory`, its last `beat` (metrics of
 #: the heartbeat), the `probe` (values of the worker plugin) or the `counts` of its tasks by state.
@@ -65,6 +67,7 @@ _WORKER_PATHS = {
             "failed_time",
             "gil_time",
             "clock_step",
+            *PROCESSORS,
         )
     },
     "monitor_time": "beat time",
@@ -88,6 +91,7 @@ _WORKER_PATHS = {
     "gpu_utilization": "beat gpu_utilization",
     "gpu_memory_used": "beat gpu_memory_used",
     "time_delay": "state time_delay",
+    "paused": "status paused",
 }
 #: The same for the `scheduler`: its `memory`, system `monitor`, `sizes` of tables, loop `lag`.
 _SCHEDULER_PATHS = {
@@ -105,6 +109,9 @@ _SCHEDULER_PATHS = {
     "gc_time": "gc total",
     "gc_max": "gc max",
     **{name: f"memory {name}" for name in _MEMORY},
+    **{name: f"own {name}" for name in ("cpu_time", "loop_cpu_time", *PROCESSORS)},
+    "n_paused": "sizes paused",
+    "restricted": "sizes restricted",
 }
 SAMPLE_COLUMNS = ("time", "worker", *_WORKER_PATHS)
 #: Samples of each worker's process, made by the worker between two heartbeats.
@@ -112,6 +119,22 @@ MEMORY_COLUMNS = ("time", "worker", "rss", "area", "peak")
 #: Bytes of results by task group and worker, in memory and spilled, as the scheduler knows them;
 #: worker -1: all workers together.
 HELD_COLUMNS = ("time", "group", "worker", "nbytes")
+#: Seconds that a thread ran and waited for a processor, cumulative. `server`: index of a worker,
+#: SCHEDULER or CLIENT; `role`: LOOP, TASK or MAIN; `ident`: Python's number of the thread.
+THREAD_COLUMNS = ("time", "server", "role", "ident", "native_id", "ran", "waited")
+SCHEDULER, CLIENT = -1, -2
+LOOP, TASK, MAIN = 0, 1, 2
+#: Samples of the client's process; `rss_area` is the integral of RSS over time.
+CLIENT_COLUMNS = (
+    "time",
+    "rss",
+    "rss_area",
+    "rss_peak",
+    "cpu_time",
+    "lag_mean",
+    "lag_max",
+    *PROCESSORS,
+)
 SCHEDULER_COLUMNS = ("time", *_SCHEDULER_PATHS)
 SAMPLE_PATHS = [tuple(path.split()) for path in _WORKER_PATHS.values()]
 SCHEDULER_PATHS = [tuple(path.split()) for path in _SCHEDULER_PATHS.values()]

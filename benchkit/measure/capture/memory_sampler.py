@@ -47,6 +47,10 @@ class MemorySampler:
         self.samples: deque[tuple[float, float, float, float]] = deque(maxlen=MAX_SAMPLES)
         self.sample()
 
+    def now(self) -> float:
+        """Return the time of the samples' clock: Unix time in s that no setting of it moves."""
+        return self._epoch + monotonic()
+
     def sample_if_due(self) -> None:
         """Add a sample unless another worker of the process has just added one."""
         if monotonic() - self._last_moment > MIN_INTERVAL_S:
@@ -93,6 +97,26 @@ class MemorySampler:
                 cell = int(row[0] / width)
                 out.extend(row)
         return out.tobytes()
+
+
+def high_water_mark() -> int:
+    """Return the highest RSS of this process since the last call in bytes, or 0 if unknown.
+
+    Linux reports it as VmHWM; writing 5 to clear_refs resets it (proc(5)).
+    """
+    try:
+        with open("/proc/self/status", "rb") as file:
+            for line in file:
+                if line.startswith(b"VmHWM:"):
+                    peak = int(line.split()[1]) * 1024
+                    break
+            else:
+                return 0
+        with open("/proc/self/clear_refs", "wb") as file:
+            file.write(b"5")
+    except OSError:
+        return 0
+    return peak
 
 
 def process_number() -> int:

@@ -1,20 +1,25 @@
-"""A process: its CPU seconds, clock, garbage collections, waits for the GIL, a blocked loop."""
+"""A process: CPU seconds, clock, garbage collections, waits for GIL and processors, its loop."""
 
 from __future__ import annotations
 
 import gc
+import os
+import re
 import sys
 import threading
 import traceback
+from array import array
+from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from pathlib import Path
 from time import monotonic, perf_counter, process_time, thread_time
 from typing import Any
 
 import distributed.worker
 from distributed.metrics import time
 
-from benchkit.measure.capture.columns import text
+from benchkit.measure.capture.columns import LOOP, MAIN, NAN, TASK, text
 from benchkit.measure.capture.loop_lag import LoopLag
 from benchkit.measure.capture.memory_sampler import machine_number, process_number
 
@@ -31,6 +36,14 @@ MONITOR_GAP_S = 1.0
 #: Seconds after which gilknocker has counted a wait for the GIL that has ended: it samples for
 #: 0.01 s and looks each 0.1 s.
 GIL_DELAY_S = 0.25
+#: Samples at the ends of tasks are this many seconds apart or more in each thread: shorter tasks
+#: would send more bytes about their waits than about themselves.
+TASK_SAMPLES_S = 0.05
+#: Rows that are kept while no heartbeat is received.
+MAX_ROWS = 20_000
+#: Most levels of control groups above a process.
+MAX_LEVELS = 20
+_GROUPS = Path("/sys/fs/cgroup")
 
 
 def process_cpu() -> tuple[int, int, float]:
@@ -195,6 +208,174 @@ class ErrorTimes:
         """Stop noting times."""
         if self.original is not None and self.names["error_message"] is self.wrapper:
             self.names["error_message"] = self.original
+
+
+class ThreadTimes:
+    """Seconds that threads of this process ran and waited for a processor, cumulative.
+
+    The kernel counts both in ns; a read takes 2 µs.
+    """
+
+    def __init__(self) -> None:
+        self._files: dict[int, int] = {}
+        #: Why the times cannot be read; empty if they can.
+        self.absent = ""
+        try:
+            n_slices = self._read(threading.get_native_id())[2]
+        except OSError as error:
+            self.absent = f"/proc/self/task/TID/schedstat: {error.strerror or error}"
+        else:
+            self.absent = "" if n_slices else "the kernel does not fill schedstat"
+
+    def read(self, native_id: int) -> tuple[float, float] | None:
+        """Return the seconds that a thread ran and waited; None if it has ended."""
+        try:
+            ran, waited, _ = self._read(native_id)
+        except OSError:
+            self._forget(native_id)
+            return None
+        return ran / 1e9, waited / 1e9
+
+    def _read(self, native_id: int) -> tuple[int, int, int]:
+        file = self._files.get(native_id)
+        if file is None:
+            path = f"/proc/self/task/{native_id}/schedstat"
+            file = self._files[native_id] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        ran, waited, n_slices = map(int, os.pread(file, 64, 0).split())
+        return ran, waited, n_slices
+
+    def _forget(self, native_id: int) -> None:
+        file = self._files.pop(native_id, None)
+        if file is not None:
+            os.close(file)
+
+    def close(self) -> None:
+        """Close all files."""
+        for native_id in list(self._files):
+            self._forget(native_id)
+
+
+class ThreadSampler:
+    """Sample the event loop's thread of a server, the main thread, and the threads of tasks.
+
+    Made in the event loop's thread.
+    """
+
+    def __init__(
+        self,
+        clock: Callable[[], float],
+        executor: Any = None,
+        main: threading.Thread | None = None,
+    ) -> None:
+        # clock: Unix time in s of the samples. executor: runs the tasks of a worker.
+        # main: the main thread, if it is to be sampled.
+        self.clock, self.executor = clock, executor
+        self.times = ThreadTimes()
+        #: Role, and numbers by which Python and the system know the thread.
+        self.fixed = [(LOOP, threading.get_ident(), threading.get_native_id())]
+        if main is not None and main.ident != self.fixed[0][1]:
+            self.fixed.append((MAIN, main.ident or 0, main.native_id or 0))
+        #: By thread that runs tasks: its number in the system, and the steady time of its newest
+        #: sample.
+        self.known: dict[int, tuple[int, float]] = {}
+        self.last_sample = NAN
+        #: Rows of `THREAD_COLUMNS` without the server.
+        self.rows: deque[tuple[float, ...]] = deque(maxlen=MAX_ROWS)
+
+    def sample(self) -> None:
+        """Add a row for each thread."""
+        if self.times.absent:
+            return
+        now = self.clock()
+        for thread in self.fixed:
+            self._add(now, *thread)
+        # The public `threading.enumerate` cannot tell workers of one process apart.
+        for new in list(getattr(self.executor, "_threads", ())):
+            if new.ident not in self.known and new.native_id is not None:
+                if self.last_sample == self.last_sample:  # it began after the last sample
+                    row = TASK, new.ident, new.native_id, 0.0, 0.0
+                    self.rows.append((self.last_sample, *row))
+                self.known[new.ident] = new.native_id, 0.0
+        for ident, (native_id, _) in list(self.known.items()):
+            self._add_task(now, ident, native_id)
+        self.last_sample = now
+
+    def task_ended(self, ident: int | None) -> None:
+        """Add a row for a thread that finished a task, if its last one is old enough."""
+        known = self.known.get(ident) if ident is not None else None
+        if known is not None and monotonic() - known[1] > TASK_SAMPLES_S:
+            self._add_task(self.clock(), ident, known[0])
+
+    def _add_task(self, now: float, ident: Any, native_id: int) -> None:
+        if self._add(now, TASK, ident, native_id):
+            self.known[ident] = native_id, monotonic()
+        else:
+            del self.known[ident]
+
+    def _add(self, now: float, role: int, ident: int, native_id: int) -> bool:
+        times = self.times.read(native_id)
+        if times is not None:
+            self.rows.append((now, role, ident, native_id, *times))
+        return times is not None
+
+    def drain(self) -> bytes:
+        """Return the rows since the last call as doubles."""
+        out = array("d")
+        while self.rows:
+            out.extend(self.rows.popleft())
+        return out.tobytes()
+
+
+def processor_facts() -> dict[str, float]:
+    """Return the seconds in which this machine lacked processors, and the control group's limit."""
+    # returned: cpu_pressure, cpu_throttled in s, cumulative; cpu_limit in processors; NaN: unknown.
+    facts = {"cpu_pressure": NAN, "cpu_throttled": NAN, "cpu_limit": NAN}
+    with suppress(OSError, ValueError, AttributeError):
+        found = re.search(rb"some .*total=(\d+)", Path("/proc/pressure/cpu").read_bytes())
+        facts["cpu_pressure"] = int(found[1]) / 1e6 if found else NAN
+    with suppress(OSError, ValueError):
+        for folder in _own_groups():
+            limit, throttled = _limit(folder), _throttled(folder)
+            # The lowest limit of all groups holds; groups above count the stops that they cause.
+            if limit == limit:
+                facts["cpu_limit"] = min(limit, facts["cpu_limit"])
+            if throttled == throttled:
+                facts["cpu_throttled"] = max(throttled, facts["cpu_throttled"])
+    return facts
+
+
+def _own_groups() -> list[Path]:
+    """Return the folders of this process's control group and of the groups above it."""
+    entries = [line.split(":", 2) for line in Path("/proc/self/cgroup").read_text().splitlines()]
+    paths = {name: path for _, names, path in entries for name in names.split(",")}
+    is_unified = (_GROUPS / "cgroup.controllers").exists()
+    root = _GROUPS if is_unified else _GROUPS / "cpu"
+    own = root / paths.get("" if is_unified else "cpu", "/").lstrip("/")
+    while not own.exists() and own != root:  # a container sees its own group as the root
+        own = own.parent
+    return [own, *list(own.parents)[: len(own.parts) - len(root.parts)]][:MAX_LEVELS]
+
+
+def _limit(folder: Path) -> float:
+    """Return the processors that a control group may use; NaN without a limit."""
+    with suppress(OSError, ValueError):
+        quota, period = (folder / "cpu.max").read_text().split()
+        return int(quota) / int(period) if quota != "max" else NAN
+    with suppress(OSError, ValueError):
+        quota, period = ((folder / f"cpu.cfs_{n}_us").read_text() for n in ("quota", "period"))
+        return int(quota) / int(period) if int(quota) > 0 else NAN
+    return NAN
+
+
+def _throttled(folder: Path) -> float:
+    """Return the seconds that a control group was stopped at its limit."""
+    with suppress(OSError, ValueError):
+        words = dict(line.split() for line in (folder / "cpu.stat").read_text().splitlines())
+        if "throttled_usec" in words:
+            return int(words["throttled_usec"]) / 1e6
+        if "throttled_time" in words:  # control groups of version 1
+            return int(words["throttled_time"]) / 1e9
+    return NAN
 
 
 class LoopWatch:

@@ -5,14 +5,25 @@ from __future__ import annotations
 import contextlib
 from array import array
 from collections import Counter
-from time import perf_counter
+from itertools import chain
+from time import perf_counter, process_time, thread_time
 from typing import Any
 
 from distributed.metrics import time
 
-from benchkit.measure.capture.columns import NAN, SAMPLE_PATHS, SCHEDULER_PATHS, look_up
+from benchkit.measure.capture.columns import (
+    NAN,
+    SAMPLE_PATHS,
+    SCHEDULER,
+    SCHEDULER_PATHS,
+    look_up,
+)
 from benchkit.measure.capture.loop_lag import LoopLag
-from benchkit.measure.capture.process import GcPauses
+from benchkit.measure.capture.process import (
+    GcPauses,
+    ThreadSampler,
+    processor_facts,
+)
 from benchkit.measure.capture.task_groups import TaskGroups
 
 #: Samples of the bytes by task group take at most this share of the time.
@@ -23,6 +34,8 @@ HELD_EVERY_S = 0.5
 MAX_RESULTS = 300_000
 #: With more pairs of group and worker a sample has the sums of the groups alone.
 MAX_PAIRS = 2000
+#: With more tasks on workers than this, those with restrictions are not counted: it takes 5 ms.
+MAX_COUNTED = 20_000
 #: Values of the worker plugin that are maxima since its last heartbeat.
 MAXIMA = ("rss_peak", "tick_max", "gc_max")
 
@@ -40,7 +53,10 @@ class Samples:
     ) -> None:
         self.name, self.scheduler, self.workers, self.lag = name, scheduler, workers, lag
         self.groups, self.gc = groups, GcPauses()
-        self.next_held = 0.0
+        self.next_held = self.next_restricted = 0.0
+        self.threads = ThreadSampler(time)
+        #: By worker index, or SCHEDULER: why the times of its threads are not known.
+        self.threads_absent = {SCHEDULER: self.threads.times.absent}
         self.last_seen: dict[str, float] = {}
         #: By address: arrival of each heartbeat since the last sample, and the worker plugin's
         #: values in it. Between two samples a worker can send several, and the scheduler keeps one.
@@ -56,6 +72,7 @@ class Samples:
     def _reset(self) -> None:
         self.worker_values, self.scheduler_values = array("d"), array("d")
         self.memory_values, self.held_values = array("d"), array("d")
+        self.thread_values = array("d")
 
     def begin(self) -> None:
         """Discard the state from before the clock started."""
@@ -88,6 +105,7 @@ class Samples:
                 "beat": metrics,
                 "probe": self._read(index, beats or []),
                 "counts": counts,
+                "status": {"paused": state.status.name == "paused"},
             }
             with contextlib.suppress(KeyError, TypeError):  # it reads the heartbeat too
                 sources["memory"] = state.memory
@@ -106,6 +124,8 @@ class Samples:
         for arrival, probe in beats:
             points = probe.get("memory") or b""
             self.add_memory(index, points)
+            self._add_threads(index, probe.get("threads") or b"")
+            self.threads_absent[index] = probe.get("threads_absent", "")
             if points:
                 ahead = arrival - self.last_memory[index]
                 self.ahead[index] = min(ahead, self.ahead.get(index, ahead))
@@ -129,26 +149,53 @@ class Samples:
         if values:
             self.last_memory[index] = max(last, values[0])
 
+    def _add_threads(self, server: int, rows: bytes) -> None:
+        values = array("d", rows)
+        for place in range(0, len(values), 6):
+            self.thread_values.extend((values[place], server, *values[place + 1 : place + 6]))
+
     def sample_scheduler(self) -> None:
         """Add a row for the current state of the scheduler."""
         scheduler = self.scheduler
         mean, longest = self.lag.read()
-        sizes = {
+        sizes: dict[str, float] = {
             name: len(getattr(scheduler, name))
             for name in ("workers", "tasks", "queued", "unrunnable")
             if hasattr(scheduler, name)
         }
         sizes["transitions"] = self.transitions
+        workers = scheduler.workers.values()
+        sizes["paused"] = sum(state.status.name == "paused" for state in workers)
+        sizes["restricted"] = self._count_restricted()
+        self.threads.sample()
+        self._add_threads(SCHEDULER, self.threads.drain())
+        own = {"cpu_time": process_time(), "loop_cpu_time": thread_time(), **processor_facts()}
         sources = {
             "scheduler": scheduler,
             "monitor": scheduler.monitor.recent(),
             "sizes": sizes,
             "lag": {"mean": mean, "max": longest},
+            "own": own,
             "gc": dict(zip(("total", "max"), self.gc.read(), strict=True)),
         }
         with contextlib.suppress(KeyError, TypeError):
             sources["memory"] = scheduler.memory
         self.scheduler_values.extend([time(), *[look_up(sources, p) for p in SCHEDULER_PATHS]])
+
+    def _count_restricted(self) -> float:
+        """Return the number of tasks on workers, or without one, that only some workers may run."""
+        # returned: NaN if counting them is not due, as it would take too long.
+        now, begin = time(), perf_counter()
+        processing = [state.processing for state in self.scheduler.workers.values()]
+        if now < self.next_restricted or sum(map(len, processing)) > MAX_COUNTED:
+            return NAN
+        tasks = chain(*processing, getattr(self.scheduler, "unrunnable", ()))
+        restricted = sum(
+            bool(t.worker_restrictions or t.host_restrictions or t.resource_restrictions)
+            for t in tasks
+        )
+        self.next_restricted = now + (perf_counter() - begin) / HELD_SHARE
+        return float(restricted)
 
     def sample_held(self) -> None:
         """Add the bytes of results by task group and worker, if a sample is due."""
@@ -181,6 +228,7 @@ class Samples:
             "scheduler": self.scheduler_values.tobytes(),
             "memory": self.memory_values.tobytes(),
             "held": self.held_values.tobytes(),
+            "threads": self.thread_values.tobytes(),
         }
         self._reset()
         return tables

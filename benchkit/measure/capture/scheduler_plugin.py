@@ -26,6 +26,7 @@ from benchkit.measure.capture.task_stream import TaskStream
 from benchkit.measure.capture.transition_table import install as install_wrappers
 from benchkit.measure.capture.transition_table import is_supported
 from benchkit.measure.capture.transition_table import remove as remove_wrappers
+from benchkit.measure.capture.worker_log import LoopProfile
 from benchkit.measure.capture.worker_plugin import CaptureWorkerPlugin
 from benchkit.measure.capture.worker_reports import (
     WorkerReportPoller,
@@ -100,6 +101,7 @@ class CapturePlugin(ClusterHooks):
         self.report_poller = WorkerReportPoller(
             self.name, scheduler, self.workers, self.poll_interval_s
         )
+        self.loop_profile = LoopProfile(scheduler.loop)
         self.running_tasks = RunningTasks(scheduler, self.name)
         self.n_ticks = 0
         self.poller: SchedulerPoller | None = None
@@ -145,6 +147,7 @@ class CapturePlugin(ClusterHooks):
         self.lag.stop()
         self.watch.stop()
         self.samples.gc.close()
+        self.samples.threads.times.close()
         if self.sample_handle is not None:
             self.sample_handle.cancel()
             self.sample_handle = None
@@ -265,7 +268,7 @@ class CapturePlugin(ClusterHooks):
         segments = [self.pending] if self.pending and self.pending["sequence"] != ack else []
         self.sequence += 1
         segments.append(
-            {"sequence": self.sequence, "tables": {**self._drain(groups=True), **final}}
+            {"sequence": self.sequence, "tables": {**self._drain(groups=True, last=True), **final}}
         )
         self.removal = asyncio.ensure_future(self.uninstall())
         # A worker that hangs must not delay the data of the other workers.
@@ -308,7 +311,7 @@ class CapturePlugin(ClusterHooks):
                 self._guarded(self.samples.sample_held)
         self._guarded(self._count_captures)
 
-    def _drain(self, groups: bool) -> dict[str, Any]:
+    def _drain(self, groups: bool, *, last: bool = False) -> dict[str, Any]:
         """Return the gathered data as plain columns (bytes, lists) and clear it."""
         self._poll()  # workers that have just joined need an index
         tables: dict[str, Any] = {
@@ -326,6 +329,8 @@ class CapturePlugin(ClusterHooks):
             tables["fine"] = fine_metric_rows(read_fine_metrics(self.scheduler), self.fine_before)
         else:
             tables["group_names"] = self.groups.names()
+        if self.level == "full" and self.t_on == self.t_on:
+            self._guarded(self._read_profile, tables, last)
         event_log = self.event_log
         tables["state"] = {
             "t_on": self.t_on,
@@ -341,10 +346,16 @@ class CapturePlugin(ClusterHooks):
             "clock_ahead": dict(self.samples.ahead),
             "n_other_captures": self.n_other_captures,
             "late_at_on": self.late_at_on,
+            "process": process_cpu()[:2],
+            "threads_absent": dict(self.samples.threads_absent),
             **self.running_tasks.state(),
             "errors": list(self.errors),
         }
         return tables
+
+    def _read_profile(self, tables: dict[str, Any], last: bool) -> None:
+        stop = self.t_off if self.t_off == self.t_off else float("inf")
+        tables["scheduler_profile"] = [self.loop_profile.read(self.t_on, stop, last=last)]
 
 
 async def await_heartbeats(

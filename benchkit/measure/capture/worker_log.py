@@ -5,11 +5,9 @@ from __future__ import annotations
 import json
 import zlib
 from array import array
-from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
-from distributed import profile
 from distributed.metrics import time
 
 from benchkit.measure.capture.columns import NAN, text
@@ -18,6 +16,8 @@ from benchkit.measure.capture.columns import NAN, text
 MAX_TRANSFERS = 500_000
 MAX_LOG_LINES = 1000
 IGNORED_LEVELS = ("DEBUG", "INFO")
+#: Cycles of the profiler of an event loop that are sent together.
+CYCLES_PER_PART = 10
 #: Directions of transfers. The sender's log has a transfer when the receiver has acknowledged it:
 #: of those that began before the clock stopped, some are acknowledged later.
 INCOMING, OUTGOING, ACKNOWLEDGED_LATE = 0, 1, 2
@@ -171,35 +171,79 @@ class WorkerLog:
         end = stop + 1 if last else stop
         chosen = [entry for entry in reversed(new_entries) if entry[0] <= end or (last and off)]
         self.tree_ends = {start: last_sent, stop: chosen[-1] if chosen else last_sent}
-        by_prefix: dict[str, list[dict[str, Any]]] = defaultdict(list)
-        for _, trees in chosen:
-            for prefix, tree in trees.items():
-                by_prefix[prefix].append(tree)
         if last and not off and not (history and history[-1][0] > stop):
-            for prefix, tree in self.worker.profile_keys.items():
-                by_prefix[prefix].append(tree)
-        frames: dict[tuple[Any, ...], int] = {}
-        nodes: list[int] = []
-        for prefix, trees in by_prefix.items():
-            tree = profile.merge(*trees)
+            chosen.append((stop, dict(self.worker.profile_keys)))
+        begin = last_sent[0] if last_sent is not None else start
+        begins = [begin, *(moment for moment, _ in chosen)]
+        return pack_cycles(
+            (begin, *entry) for begin, entry in zip(begins, chosen, strict=False) if entry[1]
+        )
+
+
+class LoopProfile:
+    """Read the call stacks of an event loop's thread, which Dask's profiler samples."""
+
+    def __init__(self, loop: Any) -> None:
+        # Empty if the profiler is off, as in Python 3.11, which it makes crash.
+        self.history = getattr(loop, "profile", ())
+        self.last: Any = None
+
+    def read(self, start: float, stop: float, *, last: bool) -> bytes:
+        """Return the cycles since the last call that lie in the run, at least in part."""
+        # The newest cycle goes on. It is sent at the end.
+        history = list(self.history)
+        new: list[Any] = []
+        for number, (begin, tree) in reversed(list(enumerate(history))):
+            if tree is self.last:
+                break
+            is_newest = number == len(history) - 1
+            end = time() if is_newest else history[number + 1][0]
+            if begin < stop and end > start and (last or not is_newest):
+                new.append((begin, end, {"scheduler": tree}))
+        if not last and len(new) < CYCLES_PER_PART:
+            return b""
+        self.last = new[0][2]["scheduler"] if new else self.last
+        return pack_cycles(reversed(new))
+
+
+def pack_cycles(cycles: Iterable[tuple[float, float, dict[str, Any]]]) -> bytes:
+    """Return cycles of a profiler: begin, end and trees by their roots' names, as one flat tree."""
+    frames: dict[tuple[Any, ...], int] = {}
+    nodes: dict[tuple[int, int], int] = {}
+    counts: list[int] = []
+    rows: list[tuple[float, float, list[int]]] = []
+    for begin, end, trees in cycles:
+        entries: list[int] = []
+        for name, tree in list(trees.items()):
             if tree["count"]:
-                _flatten(tree, (text(prefix), "", 0), frames, nodes)
-        tree_of_all = {"frames": list(frames), "nodes": nodes}
-        return zlib.compress(json.dumps(tree_of_all).encode(), 1) if nodes else b""
+                _flatten(tree, (text(name), "", 0), frames, nodes, counts, entries)
+        rows.append((begin, end, entries))
+    flat = [value for key, count in zip(nodes, counts, strict=True) for value in (*key, count)]
+    content = {"frames": list(frames), "nodes": flat, "cycles": rows}
+    return zlib.compress(json.dumps(content).encode(), 1) if flat else b""
 
 
 def _flatten(
     tree: dict[str, Any],
     root: tuple[Any, ...],
     frames: dict[tuple[Any, ...], int],
-    nodes: list[int],
+    nodes: dict[tuple[int, int], int],
+    counts: list[int],
+    entries: list[int],
 ) -> None:
+    """Add a tree to `counts`, and to `entries` the innermost frames: node and samples."""
     stack = [(tree, -1, root)]
     while stack:  # no recursion: stacks can be as deep as Python allows
         node, parent, frame = stack.pop()
-        number = len(nodes) // 3
-        nodes += [parent, frames.setdefault(frame, len(frames)), node["count"]]
-        for child in node["children"].values():
+        number = nodes.setdefault((parent, frames.setdefault(frame, len(frames))), len(nodes))
+        if number == len(counts):
+            counts.append(0)
+        counts[number] += node["count"]
+        children = list(node["children"].values())
+        innermost = node["count"] - sum(child["count"] for child in children)
+        if innermost > 0:
+            entries += [number, innermost]
+        for child in children:
             description = child["description"]
             frame_of_child = (
                 text(description["name"]),

@@ -19,21 +19,27 @@ from benchkit.measure.capture.memory_sampler import (
     MIN_INTERVAL_S,
     POINTS_PER_HEARTBEAT,
     MemorySampler,
+    high_water_mark,
     machine_number,
     process_number,
 )
 from benchkit.measure.capture.p2p_bytes import count_p2p_bytes, stop_counting_p2p_bytes
 from benchkit.measure.capture.process import (
     GIL_DELAY_S,
+    MAX_ROWS,
     ClockWatch,
     ErrorTimes,
     GcPauses,
     GilWaits,
+    ThreadSampler,
+    processor_facts,
 )
 from benchkit.measure.capture.worker_log import WorkerLog
 
 #: Seconds between two heartbeats of a worker on a small cluster.
 HEARTBEAT_S = 0.5
+#: Bytes of samples of threads that are kept for a heartbeat that is received.
+MAX_THREAD_BYTES = 8 * 6 * MAX_ROWS
 #: Seconds that the final report waits for receivers to acknowledge what they have received.
 ACKNOWLEDGE_TIMEOUT_S = 0.5
 
@@ -75,6 +81,10 @@ class CaptureWorkerPlugin(WorkerPlugin):
         #: reply changes, and its maxima and `last_sent`, to be sent again if no reply came.
         self.delay_then: float | None = None
         self.sent: tuple[int, float, float, float] = (0, 0.0, 0.0, 0.0)
+        executor = getattr(worker, "executors", {}).get("default")
+        self.threads = ThreadSampler(self.memory.now, executor)
+        #: Samples of threads in the last heartbeat.
+        self.sent_threads = b""
         self.worker_log = WorkerLog(worker)
         count_p2p_bytes((self.name, worker.address))
         worker.metrics[self.name] = self.heartbeat_metrics
@@ -90,6 +100,7 @@ class CaptureWorkerPlugin(WorkerPlugin):
         worker.metrics.pop(self.name, None)
         for op in ("report", "beat"):
             worker.handlers.pop(f"{self.name}_{op}", None)
+        self.threads.times.close()
         self.siblings.pop((self.name, worker.address), None)
         stop_counting_p2p_bytes((self.name, worker.address))
         if not any(plugin.lag is self.lag for plugin in self.siblings.values()):
@@ -103,7 +114,9 @@ class CaptureWorkerPlugin(WorkerPlugin):
             vars(distributed).pop("_benchkit_process", None)
 
     def transition(self, key: Any, start: str, finish: str, **kwargs: Any) -> None:
-        """Add the seconds of an attempt that raised; the scheduler does not receive them."""
+        """Note the end of a task: its thread's times, and the seconds of an attempt that raised."""
+        if start == "executing" and self.level == "full":
+            self.threads.task_ended(self.worker.threads.get(key))
         if finish != "error" or start not in ("executing", "long-running"):
             return
         for event in self.worker.state.tasks[key].startstops[-1:]:
@@ -124,6 +137,8 @@ class CaptureWorkerPlugin(WorkerPlugin):
             peak, lag, pause, self.last_sent = self.sent
             self.peak, self.longest_lag = max(self.peak, peak), max(self.longest_lag, lag)
             self.longest_gc = max(self.longest_gc, pause)
+        else:
+            self.sent_threads = b""
         is_start = self.edge == "on"  # what is lost then is not of this run
         self.delay_then = None if is_start else worker.scheduler_delay
         self.sent = self.peak, self.longest_lag, self.longest_gc, self.last_sent
@@ -139,6 +154,9 @@ class CaptureWorkerPlugin(WorkerPlugin):
             "failed_time": self.failed_s,
             "clock_step": self.clock.read(),
             "memory": self.memory.points(self.last_sent, interval_s),
+            "threads": self._thread_rows(),
+            "threads_absent": self.threads.times.absent,
+            **processor_facts(),
         }
         self.last_sent = self.memory.samples[-1][0]
         self.peak, self.longest_lag, self.longest_gc = 0, 0.0, 0.0
@@ -166,6 +184,12 @@ class CaptureWorkerPlugin(WorkerPlugin):
             out["net_read_total"] = received - out["loopback_total"]
         return out
 
+    def _thread_rows(self) -> bytes:
+        """Return the samples of threads since the last heartbeat that was received."""
+        self.threads.sample()
+        self.sent_threads = (self.sent_threads + self.threads.drain())[-MAX_THREAD_BYTES:]
+        return self.sent_threads
+
     def _update_maxima(self, min_interval_s: float) -> None:
         """Read and reset the maxima of this process, which all of its plugins receive.
 
@@ -177,7 +201,7 @@ class CaptureWorkerPlugin(WorkerPlugin):
         if self.peak and is_recent:
             self.memory.sample_if_due()
             return
-        peak, lag, pause = _high_water_mark(), self.lag.read()[1], self.gc.read()[1]
+        peak, lag, pause = high_water_mark(), self.lag.read()[1], self.gc.read()[1]
         self.memory.sample(peak or NAN)
         for plugin in list(self.siblings.values()):
             plugin.peak = max(plugin.peak, peak)
@@ -265,23 +289,3 @@ def _machine_cpu_time() -> float:
         return float(sum(times) - times.idle - getattr(times, "iowait", 0.0))
     except Exception:
         return NAN
-
-
-def _high_water_mark() -> int:
-    """Return the highest RSS of this process since the last call in bytes, or 0 if unknown.
-
-    Linux reports it as VmHWM; writing 5 to clear_refs resets it (proc(5)).
-    """
-    try:
-        with open("/proc/self/status", "rb") as file:
-            for line in file:
-                if line.startswith(b"VmHWM:"):
-                    peak = int(line.split()[1]) * 1024
-                    break
-            else:
-                return 0
-        with open("/proc/self/clear_refs", "wb") as file:
-            file.write(b"5")
-    except OSError:
-        return 0
-    return peak

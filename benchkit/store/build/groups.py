@@ -20,6 +20,7 @@ from benchkit.measure.capture import (
     TASK_COLUMNS,
 )
 from benchkit.measure.recording import Recording
+from benchkit.store.build.own_processes import assemble_client, assemble_threads
 from benchkit.store.build.processes import add_up_memory
 from benchkit.store.build.prometheus import assemble_prometheus
 from benchkit.store.build.restarts import restarted_workers
@@ -59,12 +60,14 @@ def assemble_groups(recording: Recording, window: Window) -> dict[str, xr.Datase
     prometheus = assemble_prometheus(recording, window)
     if recording.last("state") is None:  # capture was off
         return prometheus
-    tasks, task_groups = _tasks_and_groups(recording, window)
+    tasks, task_groups, task_threads = _tasks_and_groups(recording, window)
     workers = assemble_workers(recording, window)
     return {
         "workers": workers,
         "memory_samples": assemble_memory(recording, window),
         "scheduler": add_up_memory(assemble_scheduler(recording, window), workers),
+        "client": assemble_client(recording, window),
+        "threads": assemble_threads(recording, window, task_threads),
         "task_groups": task_groups,
         "fine": _fine(recording),
         **tasks,
@@ -99,13 +102,17 @@ def recomputed_tasks(tasks: xr.Dataset, left: np.ndarray) -> list[RecomputedTask
 
 def _tasks_and_groups(
     recording: Recording, window: Window
-) -> tuple[dict[str, xr.Dataset], xr.Dataset]:
+) -> tuple[dict[str, xr.Dataset], xr.Dataset, dict[tuple[int, int], int]]:
     columns = {
         name: np.asarray(recording.column("tasks", name, code))
         for name, code in TASK_COLUMNS.items()
     }
     columns["duration"] = columns.pop("stop") - columns["start"]
-    columns["thread"] = _thread_numbers(columns["worker"], columns.pop("thread_id"))
+    idents = columns.pop("thread_id")
+    columns["thread"] = _thread_numbers(columns["worker"], idents)
+    # The number of each thread by its worker and the number that Python gave it.
+    keys = zip(columns["worker"].tolist(), idents.tolist(), strict=True)
+    task_threads = dict(zip(keys, columns["thread"].tolist(), strict=True))
     rows = list(recording.last("groups", []))
     names = recording.last("group_names", [])
     # A process killed between two snapshots: new groups have names and tasks, but no sums.
@@ -131,7 +138,8 @@ def _tasks_and_groups(
     seceded = _seconds_seceded(recording, columns["duration"])
     groups = _task_groups(list(merged.values()), recording, window, seceded)
     names = [row["name"] for row in rows]
-    return _task_datasets(recording, window, columns, new_index, names), groups
+    datasets = _task_datasets(recording, window, columns, new_index, names)
+    return datasets, groups, task_threads
 
 
 #: A task group, by the capture's names: name, seconds, nbytes, n_tasks, ...

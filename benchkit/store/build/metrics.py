@@ -55,6 +55,7 @@ def compute_metrics(
         metrics |= _counters(workers)
         metrics |= _occupancy(workers, metrics, duration, facts)
         metrics |= _scheduler(groups["scheduler"], duration)
+        metrics |= _own_processes(groups, duration)
         metrics |= _losses(groups, duration)
         metrics |= _tasks(groups)
         metrics |= _traffic(groups["transfers"], workers.sizes["worker"])
@@ -253,6 +254,35 @@ def _scheduler(scheduler: xr.Dataset, duration: float) -> dict[str, float]:
         metrics["scheduler_memory_peak"] = float(inside["rss"].max())
     cpu = _mean_in_window(scheduler["monitor_time"].values, scheduler["cpu"].values, duration)
     return metrics if cpu is None else {**metrics, "scheduler_cpu_mean": cpu}
+
+
+def _own_processes(groups: Mapping[str, xr.Dataset], duration: float) -> dict[str, float]:
+    """Return CPU and memory of scheduler and client; not of a process that also runs workers."""
+    metrics: dict[str, float] = {}
+    scheduler, client = groups["scheduler"], groups.get("client", xr.Dataset())
+    worker_processes = set(process_ids(groups["workers"]).tolist())
+    own, other = (server.attrs.get("process_id", -1) for server in (scheduler, client))
+    if own in worker_processes:
+        return metrics
+    times = scheduler["time"].values
+    used = {
+        name: float(np.diff(np.interp([0.0, duration], times, scheduler[name].values))[0])
+        for name in ("cpu_time", "loop_cpu_time")
+        if name in scheduler and len(times)
+    }
+    is_shared = own == other
+    if used:
+        metrics["scheduler_cpu_time"] = used["loop_cpu_time" if is_shared else "cpu_time"]
+    if client.sizes.get("time", 0) > 1 and other not in worker_processes:  # a row at each edge
+        first, last = client.isel(time=0), client.isel(time=-1)
+        used_by_client = float(last["cpu_time"] - first["cpu_time"])
+        loop_s = used.get("loop_cpu_time", 0.0) if is_shared else 0.0
+        metrics["client_cpu_time"] = max(0.0, used_by_client - loop_s)
+        area, seconds = (float(last[n] - first[n]) for n in ("rss_area", "time"))
+        metrics["client_memory_mean"] = area / seconds if seconds else np.nan
+        highest = np.fmax(client["rss_peak"].values, client["rss"].values)
+        metrics["client_memory_peak"] = np.nanmax(highest)
+    return metrics
 
 
 def _losses(groups: Mapping[str, xr.Dataset], duration: float) -> dict[str, float]:

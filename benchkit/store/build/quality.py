@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -34,6 +35,7 @@ OPTIONAL = ("cost", "seceded_time")
 FULL_ONLY = ("n_tasks_recomputed", "memory_trimmed", "seceded_time")
 UNKNOWN = "the capture was off or incomplete"
 _SHORT = "the run was too short for the samples of Dask's monitor, which are 0.5 s apart"
+_SHARED = "workers run in its process, or its process was not sampled"
 _RELEASE = "this release of Dask does not measure it"
 #: Name of a metric -> why it is absent, unless another note says so.
 REASONS = {
@@ -42,6 +44,10 @@ REASONS = {
     "scheduler_memory_peak": _SHORT,
     "serialize_time": _RELEASE,
     "p2p_bytes": _RELEASE,
+    "scheduler_cpu_time": _SHARED,
+    "client_cpu_time": _SHARED,
+    "client_memory_mean": _SHARED,
+    "client_memory_peak": _SHARED,
     "memory_trimmed": "a worker did not report it",
     "n_transfers": "no worker reported it",
     "transfer_bytes": "no worker reported it",
@@ -58,6 +64,7 @@ BY_WALL_CLOCK = (
     "memory_peak_worker",
     "spilled_peak",
     "scheduler_cpu_mean",
+    "scheduler_cpu_time",
     "scheduler_memory_peak",
     "scheduler_lag_max",
     "gil_contention_mean",
@@ -123,6 +130,7 @@ def quality_notes(
         notes += _late_heartbeats(groups["workers"], facts)
         notes += _sums(groups, metrics)
         notes += _losses(metrics)
+        notes += _threads(groups)
         notes += _tasks(groups, metrics, facts)
         notes += _neighbours(groups["workers"], metrics, facts)
     return notes + _unmeasured(metrics, notes, facts)
@@ -243,6 +251,18 @@ def _time(
         text = "tasks computed longer than the workers' threads lasted: idle_time is not known"
         notes.append(Note("absent", ("idle_time",), text))
     return notes
+
+
+def _threads(groups: Mapping[str, xr.Dataset]) -> list[Note]:
+    """Return a note with the processes for which waits for a processor are not known."""
+    absent = json.loads(groups["threads"].attrs["absent"]) if "threads" in groups else {}
+    by_reason: dict[str, list[str]] = {}
+    for server, reason in absent.items():
+        by_reason.setdefault(reason, []).append(server)
+    return [
+        Note("unmeasured", (), f"waits for a processor of {', '.join(servers)}: {reason}")
+        for reason, servers in by_reason.items()
+    ]
 
 
 def _worker_clocks(workers: xr.Dataset) -> list[Note]:

@@ -14,8 +14,10 @@ from benchkit.measure.capture import (
     SAMPLE_COLUMNS,
     SCHEDULER_COLUMNS,
 )
+from benchkit.measure.capture.columns import SCHEDULER
 from benchkit.measure.capture.samples import MAXIMA
 from benchkit.measure.recording import Recording
+from benchkit.store.build.own_processes import ids_of, numbers_by_server
 from benchkit.store.build.shape import Window, first_finite, shaped
 from benchkit.store.build.worker_reports import trimmed_memory
 from benchkit.values import clean_text
@@ -58,8 +60,9 @@ def assemble_workers(recording: Recording, window: Window) -> xr.Dataset:
     for name in ("gpu_utilization", "gpu_memory_used"):
         if np.isnan(data[name]).all():  # no GPU, or distributed does not watch it
             del data[name]
-    for number in ("process", "machine"):
-        data[f"{number}_id"] = _dense_ids(data.pop(f"{number}_number"))
+    for kind in ("process", "machine"):
+        numbers = numbers_by_server(recording, kind)
+        data[f"{kind}_id"] = np.array([numbers.get(index, -1) for index in range(len(infos))])
     data["trimmed"] = trimmed_memory(recording, len(infos))
     coordinates = {
         "time": window.seconds(times),
@@ -72,14 +75,6 @@ def assemble_workers(recording: Recording, window: Window) -> xr.Dataset:
         "left": window.seconds(left),
     }
     return shaped("workers", data, coordinates)
-
-
-def _dense_ids(numbers: np.ndarray) -> np.ndarray:
-    """Return numbers from 0 on for the columns' numbers; -1 where a column has none."""
-    last = np.full(numbers.shape[1], np.nan)
-    for row in numbers:
-        last = np.where(np.isfinite(row), row, last)
-    return np.asarray(pd.factorize(last)[0])
 
 
 def assemble_memory(recording: Recording, window: Window) -> xr.Dataset:
@@ -113,4 +108,6 @@ def assemble_scheduler(recording: Recording, window: Window) -> xr.Dataset:
     block = np.asarray(recording.block("scheduler", width)).reshape(-1, width)
     data = {name: block[:, i] for i, name in enumerate(SCHEDULER_COLUMNS) if i}
     data["monitor_time"] = window.seconds(data["monitor_time"])
-    return shaped("scheduler", data, {"time": window.seconds(block[:, 0])})
+    scheduler = shaped("scheduler", data, {"time": window.seconds(block[:, 0])})
+    scheduler.attrs |= ids_of(recording, SCHEDULER)
+    return scheduler

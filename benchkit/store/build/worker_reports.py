@@ -26,10 +26,12 @@ OUTSIDE = -1
 def assemble_worker_reports(recording: Recording, window: Window) -> dict[str, xr.Dataset]:
     """Return the groups ``transfers``, ``profile``, ``spans`` and ``logs`` of a run file."""
     parts = _parts(recording)
+    own = [(OUTSIDE, {"profile": part}) for part in recording.rows("scheduler_profile") if part]
     complete = {int(index) for index in recording.last("reports", {})}
     return {
         "transfers": _transfers(parts, complete, recording.last("workers", [])),
-        "profile": _profile(parts),
+        "profile": _profile("profile", parts, window),
+        "scheduler_profile": _profile("scheduler_profile", own, window),
         "spans": _spans(recording.last("spans", []), window),
         "logs": _logs(parts, recording.last("logs", []), window),
     }
@@ -102,12 +104,14 @@ def _transfers(
     return dataset
 
 
-def _profile(parts: list[tuple[int, _Report]]) -> xr.Dataset:
-    """Merge the workers' call stacks into one flat tree, a parent before its children."""
+def _profile(group: str, parts: list[tuple[int, _Report]], window: Window) -> xr.Dataset:
+    """Merge call stacks into one flat tree, a parent before its children; list their cycles."""
     code_numbers: dict[tuple[str, ...], int] = {}  # function, file and line -> code
     tree: dict[tuple[int, int], int] = {}  # parent and code -> node
     counts: list[int] = []
     profiled = set()
+    cycles: list[tuple[float, float, int]] = []  # begin, end, worker
+    entries: list[np.ndarray] = []  # each of shape (3, n): cycle, node, samples
     for index, part in parts:
         if "profile" not in part:
             continue
@@ -127,17 +131,27 @@ def _profile(parts: list[tuple[int, _Report]]) -> xr.Dataset:
                 counts.append(0)
             counts[node] += count
             merged.append(node)
+        for begin, end, flat in stacks["cycles"]:
+            own = np.asarray(flat, int).reshape(-1, 2)
+            node = np.asarray(merged, int)[own[:, 0]]
+            entries.append(np.stack([np.full(len(own), len(cycles)), node, own[:, 1]]))
+            cycles.append((begin, end, index))
     lines = (
         "\t".join(" ".join(clean_text(word).split()) for word in frame) for frame in code_numbers
     )
     parents, code = zip(*tree, strict=True) if tree else ((), ())
-    data = {
+    data: dict[str, Any] = {
         "parent": parents,
         "code": code,
         "count": counts,
         "code_blob": np.frombuffer(zlib.compress("\n".join(lines).encode(), 6), np.uint8),
+        **columns_of(cycles, ("cycle_start", "cycle_stop", "cycle_worker")),
     }
-    dataset = shaped("profile", data, {})
+    for name in ("cycle_start", "cycle_stop"):
+        data[name] = window.seconds(data[name])
+    table = np.concatenate(entries, axis=1) if entries else np.zeros((3, 0), int)
+    data |= zip(("entry_cycle", "entry_frame", "entry_count"), table, strict=True)
+    dataset = shaped(group, data, {})
     dataset.attrs["codes"] = (
         "code_blob: zlib-compressed UTF-8, a line each of function, file and line, with tabs; "
         "roots (parent -1) are prefixes of tasks"

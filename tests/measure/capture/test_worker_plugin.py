@@ -128,7 +128,7 @@ def test_heartbeat_for_the_start_does_not_repeat_what_was_lost_before():
 def test_heartbeat_carries_few_samples_of_other_workers(monkeypatch):
     # A class that was sent by value to a worker of this process has other globals than its module.
     names = CaptureWorkerPlugin._update_maxima.__globals__
-    monkeypatch.setitem(names, "_high_water_mark", lambda: 1000)
+    monkeypatch.setitem(names, "high_water_mark", lambda: 1000)
 
     def samples():
         begin = monotonic()

@@ -9,7 +9,7 @@ import pytest
 
 from benchkit import Store
 from benchkit.errors import NotRecorded
-from benchkit.measure.capture import HELD_COLUMNS
+from benchkit.measure.capture import CLIENT_COLUMNS, HELD_COLUMNS, THREAD_COLUMNS
 from benchkit.store.build.run_from_recording import run_from_recording
 from benchkit.store.run import Run
 from benchkit.store.variables import COORDINATES, GROUPS
@@ -58,6 +58,11 @@ def complete_segment():
             },
             "1": {"transfers": [[1, "tcp://10.0.0.1:0", 2, 100.0, 40.0, 0.4]]},
         },
+        threads=rows(
+            THREAD_COLUMNS, {"time": ON, "server": -1, "role": 0, "ident": 5, "native_id": 7}
+        ),
+        client=rows(CLIENT_COLUMNS, {"time": ON + 1, "rss": MB}),
+        scheduler_profile=[stacks([["scheduler", "", 0]], [-1, 0, 5])],
         spans=[["id", "outer/inner", "", ON, ON + 1, ON + 2, 3.0]],
         logs=[["scheduler", ON + 1, "ERROR", "lost"]],
         **graph((0, ()), (0, (0,)), wanted=(1,)),
