@@ -89,6 +89,24 @@ class KernelError(BenchkitError):
         return self.kind == "raised" and str(self).partition(":")[0] in names
 
 
+def _register_engine() -> str:
+    """Return the engine that saves a notebook once, not before and after each cell."""
+    from papermill.engines import NBClientEngine, papermill_engines
+
+    class SavingOnce(NBClientEngine):
+        @classmethod
+        def execute_managed_notebook(cls, nb_man: Any, kernel_name: str, **options: Any) -> Any:
+            path, nb_man.output_path = nb_man.output_path, None
+            try:
+                return super().execute_managed_notebook(nb_man, kernel_name, **options)
+            finally:
+                nb_man.output_path = path
+                nb_man.save()
+
+    papermill_engines.register("benchkit", SavingOnce)
+    return "benchkit"
+
+
 class _ClusterProgress:
     """File that logs the lines about awaited workers in the stderr of a notebook."""
 
@@ -233,6 +251,7 @@ class MeasuringKernel:
                 str(draft),
                 parameters=parameters,
                 kernel_name="benchkit",
+                engine_name=_register_engine(),
                 km=manager,
                 progress_bar=False,
                 autosave_cell_every=0,  # an autosave would disturb the measurement

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from benchkit.errors import MissingParts, needs_extra
-from benchkit.experiment.bisect.result import read_bisection
 from benchkit.experiment.environment.environment import CURRENT
 from benchkit.experiment.environment.lookup import find_environment
 from benchkit.experiment.paths import notebook_path
@@ -25,7 +24,7 @@ CELL_TIMEOUT_S = 600.0
 def run_report(store: Store, run_id: str = "latest", output: str | Path | None = None) -> Path:
     """Write the detailed report of one run as an HTML page."""
     run_id = store.resolve(run_id)
-    attrs = store.open(run_id).tree.attrs
+    attrs = store.open(run_id, ()).tree.attrs
     title = f"{attrs.get('workload', 'run')}: {attrs.get('outcome', '')}"
     experiment, name = str(attrs.get("experiment") or run_id), f"run-{run_id}.html"
     parameters = {"run": run_id}
@@ -61,6 +60,8 @@ def bisect_report(
     store: Store, bisection: str = "latest", folder: str | Path | None = None
 ) -> Path:
     """Write the steps of a bisection as an HTML page."""
+    from benchkit.experiment.bisect.result import read_bisection
+
     bisection = read_bisection(store, bisection).id
     parameters = {"bisection": bisection}
     return _report(store, "bisect", parameters, "Bisection", folder=folder, experiment=bisection)
