@@ -43,7 +43,7 @@ Floats = NDArray[np.float64]
 #: changed by a ratio of infinity.
 LOG_OF_ZERO = float(np.log(np.finfo(float).tiny))
 #: Size of a change (logarithm of a ratio) above which one of the levels is zero.
-INFINITE_CHANGE = 500.0
+INFINITE_CHANGE = abs(LOG_OF_ZERO) / 2
 
 
 @dataclass(frozen=True)

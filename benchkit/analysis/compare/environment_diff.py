@@ -36,7 +36,7 @@ _FIRST_PACKAGES = (
 )
 #: Names to ignore: the folder of the configuration differs without effect.
 _IGNORED = ("config",)
-#: Largest relative difference of counts that is not reported, because noise changes counts too.
+#: Largest relative difference of counts and bytes that is not reported, because noise changes them.
 SAME_COUNT = 0.01
 
 

@@ -14,12 +14,11 @@ import numpy as np
 import pandas as pd
 
 from benchkit.analysis.compare.composition import SAME, UNITS, WHOLE_RUN, exact_change
+from benchkit.analysis.compare.environment_diff import SAME_COUNT
 from benchkit.analysis.compare.group_totals import GroupTotals
 
 #: Nights with the same number before one with another number is a change.
 EXACT_NIGHTS = 5
-#: Smallest relative change of bytes, which differ a little between equal runs.
-MIN_CHANGE = 0.01
 #: Numbers of the whole run; transfers depend on the order of events.
 RUN_COUNTS = ("graph_tasks", "graph_bytes")
 #: Largest number of changes of a workload: a release of Dask that joins tasks changes all groups.
@@ -46,7 +45,7 @@ def find_count_changes(nights: Sequence[Sequence[Amounts]]) -> list[dict[str, An
         )
         if not np.isfinite([*before, *after]).all():
             continue
-        least = MIN_CHANGE if SAME[metric] else 0.0
+        least = SAME_COUNT if SAME[metric] else 0.0
         exact = exact_change(metric, before, after, min_runs=1, min_change=least)
         if exact is not None and exact.ratio != 1:
             about = {"group": group, "metric": metric, "unit": UNITS[metric], "exact": True}

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from benchkit.analysis.compare.environment_diff import differences
-from benchkit.analysis.compare.explain import Explanation, explain
+from benchkit.analysis.compare.explain import MAX_RUNS, Explanation, explain
 from benchkit.analysis.regression.history import History
 from benchkit.analysis.regression.regression import FAILING
 from benchkit.errors import BenchkitError
@@ -21,8 +21,6 @@ from benchkit.formatting import MISSING
 from benchkit.store.run import Run
 from benchkit.values import json_safe
 
-#: Runs used on each side; more take longer to read and change the result little.
-MAX_RUNS = 5
 #: Package -> repository and format of its release tags.
 _REPOSITORIES = {
     "dask": ("https://github.com/dask/dask", "{}"),

@@ -18,11 +18,6 @@ from benchkit.errors import UsageError
 #: If this share of a group's series deviate on one night, the cause is unclear. So it is on a tenth
 #: of the nights of 301 real series, with 15 of the 27 false alarms.
 COMMON_SHARE = 0.10
-#: The same share on average over all nights of a change: a series of busy nights is not always at
-#: its worst on the last one.
-COMMON_MEAN_SHARE = 0.05
-#: Largest share of moved series of a machine that can show that code changed, not this machine too.
-MAX_SHARE = 0.5
 #: Smallest number of such series.
 COMMON_SERIES = 3
 #: A series has moved if its last night deviates by this many noise units or more.
@@ -100,7 +95,8 @@ def fleet_step(
             code = f"{summary}; the workload {word} on all other machines"
         else:
             shares = _mean_shares(members, series, direction, recent, since)
-            unclear = shares >= COMMON_MEAN_SHARE
+            # A series of busy nights is not always at its worst on the last one.
+            unclear = shares >= COMMON_SHARE / 2
             code = summary = f"{summary}; no control was measured"
         for member, is_unclear in zip(members.tolist(), unclear.tolist(), strict=True):
             causes[member] = Cause("unclear", summary) if is_unclear else Cause("code", code)
@@ -116,12 +112,13 @@ def _moved_elsewhere(
 ) -> NDArray[np.bool_]:
     """Return which alarms all other machines with the workload share, none of them all over.
 
-    Machines are busy independently, and code is the same on all of them.
+    Machines are busy independently, and code is the same on all of them. A machine on which more
+    than half of the series moved changed itself.
     """
     calm = [
         host
         for host in np.unique(machine[elsewhere])
-        if moved[elsewhere & (machine == host)].mean() <= MAX_SHARE
+        if moved[elsewhere & (machine == host)].mean() <= 1 / 2
     ]
     others = elsewhere & np.isin(machine, calm)
     agree = np.zeros(members.size, bool)

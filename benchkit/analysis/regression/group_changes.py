@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from benchkit.analysis.changepoint.rule import MAX_REFERENCE_NIGHTS
 from benchkit.analysis.changepoints import ChangePoint, detect_many
 from benchkit.analysis.compare.composition import MIN_SHARE, SAME, SHARES, UNITS
 from benchkit.analysis.compare.group_totals import (
@@ -28,9 +29,8 @@ from benchkit.analysis.regression.count_changes import find_count_changes, new_b
 from benchkit.analysis.regression.history import History, night_name
 from benchkit.analysis.regression.lasting_changes import LASTING_NIGHTS, find_lasting_changes
 
-#: Fewest nights that are searched: the reference of the detector, and the longest change that it
-#: awaits. Their number does not grow with the history.
-GROUP_NIGHTS = 64
+#: Fewest nights that are searched, as in a reference: their number does not grow with the history.
+GROUP_NIGHTS = MAX_REFERENCE_NIGHTS
 #: The first searched night stays the same for half as many nights: a search that begins on the same
 #: night finds the same changes, so that each is reported once.
 NIGHTS_MOVED = GROUP_NIGHTS // 2

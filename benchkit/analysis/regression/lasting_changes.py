@@ -12,22 +12,15 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from benchkit.analysis.changepoint.rule import MIN_NIGHTS
+from benchkit.analysis.changepoint.rule import MIN_NIGHTS, MIN_REFERENCE_NIGHTS
 from benchkit.analysis.changepoints import ChangePoint, detect_many
 from benchkit.analysis.options import VERDICTS
 from benchkit.analysis.regression.level_events import LEVEL_NIGHTS
 
 #: Nights that a change must last. With the parameters of a benchmark as groups (see
 #: `benchmarks/_group_nights.py`), false reports per 100 nights of a workload were .16 on the night
-#: of detection, .035 after 8 nights and .030 after 10, all without `SMALLEST_CHANGE`.
-LASTING_NIGHTS = 10
-#: Smallest change of a level, as in A/B, where 5 % are the same. Groups drift by 3 to 4 % each, and
-#: with that limit false reports fall from .031 to .015 (same benchmark, other half of the series),
-#: from .037 to .017 (other benchmarks on the same nights), and from .062 to .030 (on any nights);
-#: changes of 10 and 20 % are found as often.
-SMALLEST_CHANGE = 0.05
-#: Share of the detected change that the nights since then, and the last ones, must still show.
-LASTING_SHARE = 0.5
+#: of detection, .035 after 8 nights and .030 after 10, for changes of any size.
+LASTING_NIGHTS = MIN_REFERENCE_NIGHTS
 
 Array = NDArray[np.float64]
 
@@ -78,7 +71,8 @@ def _lasting(log: Array, change: ChangePoint) -> list[tuple[int, float]]:
         return []
     night = max(int(since[LASTING_NIGHTS - 1]), change.detected_at)
     distance = log[since[since <= night]] - np.median(before)
-    needed = LASTING_SHARE * abs(np.log(change.ratio))
+    needed = abs(np.log(change.ratio)) / 2  # that the nights since, and the last ones, still show
     medians = change.direction * np.array([np.median(distance), np.median(distance[-MIN_NIGHTS:])])
+    # Groups drift by 3 to 4 % each: without the limit of A/B there are twice as many false reports.
     is_lasting = (medians >= needed).all() and medians[0] >= np.log1p(VERDICTS.same)
     return [(night, float(medians[0]))] if is_lasting else []

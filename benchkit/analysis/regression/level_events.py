@@ -24,8 +24,9 @@ from benchkit.analysis.regression.regression import FAILING, Regression, regress
 from benchkit.store.schema import METRICS
 from benchkit.values import json_safe
 
-#: Nights for which a series that was measured again without a result is not measured again.
-REST_NIGHTS = 3
+#: Nights for which a series that was measured again without a result is not measured again: then
+#: the nights alone show a level.
+REST_NIGHTS = MIN_NIGHTS
 #: Largest error of the estimated first night of a change, in nights. The last good build is as much
 #: earlier: a re-run of a build that has the change dismisses it.
 MARGIN_NIGHTS = 3

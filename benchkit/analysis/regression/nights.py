@@ -12,13 +12,6 @@ from benchkit.analysis.changepoint.rule import MIN_REFERENCE_NIGHTS
 from benchkit.analysis.metric_limits import decode_column
 from benchkit.analysis.run.baseline import is_simulated
 
-#: A night is in the future if it is this many hours ahead or more: clocks differ a little.
-CLOCK_HOURS = 24
-#: Largest number of future nights that are left out, and the same as a share of the past nights:
-#: if most nights are in the future, the clock of this machine is wrong.
-MAX_FUTURE_NIGHTS = 2
-MAX_FUTURE_SHARE = 0.1
-
 #: Tags of runs that belong to no night, as simulated runs: confirmations and bisections.
 NON_NIGHTLY_TAGS = ("confirm", "bisect")
 
@@ -46,10 +39,10 @@ def nightly_runs(runs: pd.DataFrame, columns: Iterable[str] = ()) -> pd.DataFram
 def future_nights(moments: pd.Series) -> pd.Series:
     """Return which runs are of a night in the future: the clock of their machine was wrong."""
     now = pd.Timestamp.now("UTC").tz_localize(None)
-    future = moments > now + pd.Timedelta(hours=CLOCK_HOURS)
+    future = moments > now + pd.Timedelta(days=1)  # clocks differ a little
+    # If as many nights are in the future, the clock of this machine is wrong.
     n_future, n_past = moments[future].nunique(), moments[~future].nunique()
-    is_exception = 0 < n_future <= max(MAX_FUTURE_NIGHTS, MAX_FUTURE_SHARE * n_past)
-    return future if is_exception and n_past else future & False
+    return future if n_future < n_past else future & False
 
 
 def is_reported(event: Mapping[str, Any]) -> bool:

@@ -11,8 +11,10 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from scipy.special import ndtri
 
 from benchkit.analysis.changepoints import ChangePoint
+from benchkit.analysis.options import VERDICTS
 from benchkit.analysis.regression.history import History, night_name
 from benchkit.analysis.regression.level_events import MARGIN_NIGHTS, worse_direction
 from benchkit.analysis.regression.regression import FAILING, Regression, read_ledger, series_name
@@ -30,8 +32,6 @@ STATES = {
 }
 #: States that need no attention.
 QUIET = ("unchanged", "short", "absent")
-#: Half the width of a 95 % interval in standard deviations.
-_HALF = 1.96
 
 
 @dataclass(frozen=True)
@@ -155,7 +155,8 @@ def series_statuses(
             int(latest.suspect[row]),
             bool(np.isnan(units)),
         )
-        low, high = np.exp(np.log(ratio) + np.array([-_HALF, _HALF]) * noise)
+        half = float(ndtri((1 + VERDICTS.level) / 2)) * noise
+        low, high = ratio * np.exp([-half, half])
         since = ""
         if state == "regressed" and regression is not None and regression.is_open:
             ratio, low, high = regression.ratio, regression.low, regression.high

@@ -190,7 +190,7 @@ def test_find_group_changes_follows_renamed_groups(rng):
 
 
 def test_runs_of_groups_ends_at_a_segment_and_after_nights(rng):
-    for size, first in ((64, 0), (65, 1), (96, 1), (97, 33), (130, 65)):
+    for size, first in ((60, 0), (61, 1), (90, 1), (91, 31), (121, 61)):
         history, _ = nights(groups(rng, size))
         (ids,) = runs_of_groups(history).values()
         assert len(ids) == size - first
