@@ -24,6 +24,10 @@ OUTCOME_WORDS = {
 
 #: Text of an unknown number; never 0.
 MISSING = "–"
+#: Rows of a table or list; the rest is counted or on its own page.
+ROWS_SHOWN = 20
+#: Parts that a sentence names; more are no longer read.
+PARTS_NAMED = 3
 MIB = 2**20  # bytes
 GIB = 2**30  # bytes
 _BYTES = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from benchkit.analysis.changepoint.rule import MIN_REFERENCE_NIGHTS
 from benchkit.analysis.changepoint.scan import DRIFT_NIGHTS, LatestReference
 from benchkit.analysis.options import VERDICTS
+from benchkit.analysis.stats.log_scale import SD_OF_MAD
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -128,7 +129,7 @@ def find_short_candidates(y: Floats, length: Ints, row: Ints) -> tuple[Ints, Flo
     for place, at in enumerate(row.tolist()):
         before = y[at, : length[at] - 1]
         middle = np.median(before)
-        noise = max(1.4826 * np.median(np.abs(before - middle)), SHORT_NOISE)
+        noise = max(SD_OF_MAD * np.median(np.abs(before - middle)), SHORT_NOISE)
         change = y[at, length[at] - 1] - middle
         limit = max(VERDICTS.same, CANDIDATE_UNITS * noise * np.sqrt(1 + 1 / before.size))
         if abs(change) >= limit:

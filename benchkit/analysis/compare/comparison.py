@@ -15,16 +15,11 @@ import pandas as pd
 
 from benchkit.analysis.compare.group_totals import changed_rows, describe_group_change
 from benchkit.analysis.effects import Effects
-from benchkit.formatting import counted, format_change, format_quantity
+from benchkit.formatting import ROWS_SHOWN, counted, format_change, format_quantity
 from benchkit.table import Table
 from benchkit.text import html_text
 from benchkit.values import json_safe
 
-#: Largest number of causes in Markdown, before the table; a comment on GitHub has limited space.
-CAUSES_SHOWN = 20
-
-#: Largest number of changed measures of task groups as text.
-GROUPS_SHOWN = 12
 #: A row of a comparison: its number, or the row with the column ``row``.
 Row: TypeAlias = "int | Mapping[str, Any] | pd.Series"
 
@@ -199,7 +194,7 @@ class Comparison:
         several, rows = len(self.contenders) > 1, self._changed_groups
         lines = [
             (f"{row['contender']}: " if several else "") + describe_group_change(row)
-            for row in rows[:GROUPS_SHOWN]
+            for row in rows[:ROWS_SHOWN]
         ]
         hidden = len(rows) - len(lines)
         return [*lines, f"and {hidden} more"] if hidden else lines
@@ -253,7 +248,7 @@ class Comparison:
             "",
             *(f"> {text}" for text in self.warnings),
             "",
-            *(f"- {text.replace('<', '&lt;')}" for text in self.causes[:CAUSES_SHOWN]),
+            *(f"- {text.replace('<', '&lt;')}" for text in self.causes[:ROWS_SHOWN]),
             *([""] if self.causes else []),
         ]
         table = _table(self).to_markdown().split("\n")

@@ -23,7 +23,14 @@ from benchkit.analysis.insight.limits import CAUSES_SHORT, Limits, run_limits
 from benchkit.analysis.insight.memory import memory_difference
 from benchkit.analysis.stats.welch import mean_difference
 from benchkit.errors import BenchkitError, NotEnoughRuns, NotRecorded
-from benchkit.formatting import counted, format_bytes, format_quantity, short_group, signed_parts
+from benchkit.formatting import (
+    PARTS_NAMED,
+    counted,
+    format_bytes,
+    format_quantity,
+    short_group,
+    signed_parts,
+)
 from benchkit.store.run import Run
 
 #: Groups of a run that `explain` reads, in addition to the root.
@@ -42,20 +49,9 @@ GROUPS_READ = (
 
 IDLE, UNEXPLAINED = "idle", "unexplained"
 _KINDS = ("managed", "unmanaged_old", "unmanaged_recent", "spilled")
-#: Largest number of task groups in the sentence.
-GROUPS_NAMED = 2
-#: Largest number of kinds of memory in the sentence.
-KINDS_NAMED = 3
-#: Smallest difference of the results of a task group in the sentence, in B.
-MIN_BYTES = 1_000_000
-#: Smallest share of the whole for a part in the sentence.
+#: Smallest share of the whole difference for a part, a cause or a bound in the sentence: smaller
+#: ones explain no more than the noise of the difference.
 MIN_SHARE = 0.05
-#: Largest number of causes in the sentence.
-CAUSES_NAMED = 3
-#: Smallest share of the whole difference for a cause, or a lower bound, in the sentence.
-MIN_CAUSE_SHARE = 0.1
-#: Smallest share of a cause's difference for a task group to be named with the cause.
-MIN_GROUP_SHARE = 0.5
 #: Newest runs of each side that `with_causes` reads; more take longer and change the result little.
 MAX_RUNS = 5
 
@@ -81,10 +77,10 @@ class CauseChanges:
     @property
     def sentence(self) -> str:
         """The causes that moved, and the lower bound that moved, as one sentence."""
-        large = self.causes["seconds"].abs() > MIN_CAUSE_SHARE * abs(self.total_s)
+        large = self.causes["seconds"].abs() > MIN_SHARE * abs(self.total_s)
         named = [
             (row.seconds, CAUSES_SHORT[row.cause] + (f" ({row.group})" if row.group else ""))
-            for row in self.causes[large].head(CAUSES_NAMED).itertuples()
+            for row in self.causes[large].head(PARTS_NAMED).itertuples()
         ]
         _, parts = signed_parts(self.total_s, named, "other causes")
         text = ", ".join(f"{seconds} {name}" for seconds, name in parts)
@@ -97,7 +93,7 @@ class CauseChanges:
         if before != after:
             return f"; the largest lower bound is {after} ({new}), it was {before} ({old})"
         change = float(self.bounds.loc[after, "contender_s"] - self.bounds.loc[after, "baseline_s"])
-        if abs(change) <= MIN_CAUSE_SHARE * abs(self.total_s) or old == new:
+        if abs(change) <= MIN_SHARE * abs(self.total_s) or old == new:
             return ""
         return f"; the largest lower bound, {after}, went from {old} to {new}"
 
@@ -130,7 +126,7 @@ class Explanation:
         """The largest parts, of either sign, and the causes; either sums to the total."""
         rest = self.parts["group"].isin([IDLE, UNEXPLAINED])
         large = self.parts["seconds"].abs() > MIN_SHARE * abs(self.total_s)
-        shown = pd.concat([self.parts[large & ~rest].head(GROUPS_NAMED), self.parts[large & rest]])
+        shown = pd.concat([self.parts[large & ~rest].head(PARTS_NAMED), self.parts[large & rest]])
         named = [(row.seconds, _part_name(row.group, row.activity)) for row in shown.itertuples()]
         total, parts = signed_parts(self.total_s, named, "all other parts")
         text = f"Of {total}, {', '.join(f'{seconds} is {name}' for seconds, name in parts)}."
@@ -140,15 +136,15 @@ class Explanation:
     def memory_sentence(self) -> str:
         """The kinds of memory and the task groups that changed most; empty if unknown."""
         kinds = [f"{_signed_bytes(row.bytes)} {row.kind}" for row in self.memory.itertuples()]
-        text = f"At the peak: {', '.join(kinds[:KINDS_NAMED])}." if kinds else ""
+        text = f"At the peak: {', '.join(kinds[:PARTS_NAMED])}." if kinds else ""
         if len(self.memory_groups):
             size = self.memory_groups["difference (B)"]
             groups = [
                 f"{_signed_bytes(value)} in results of {name}"
                 for name, value in size.items()
-                if abs(value) > max(MIN_BYTES, MIN_SHARE * size.abs().max())
+                if abs(value) > MIN_SHARE * size.abs().max()
             ]
-            text += f" {', '.join(groups[:GROUPS_NAMED])}." if groups else ""
+            text += f" {', '.join(groups[:PARTS_NAMED])}." if groups else ""
         return text.strip()
 
     def __repr__(self) -> str:
@@ -362,7 +358,7 @@ def _main_groups(sides: Sequence[Sequence[Limits]], causes: pd.DataFrame) -> lis
         name = ""
         if row.cause in difference.index and row.seconds:
             share = difference[row.cause] / row.seconds
-            if share.idxmax() and share.max() >= MIN_GROUP_SHARE:
+            if share.idxmax() and share.max() >= 1 / 2:
                 name = str(share.idxmax())
         names.append(name)
     return names

@@ -16,13 +16,12 @@ import pandas as pd
 from benchkit.analysis.compare.composition import SAME, UNITS, WHOLE_RUN, exact_change
 from benchkit.analysis.compare.environment_diff import SAME_COUNT
 from benchkit.analysis.compare.group_totals import GroupTotals
+from benchkit.formatting import PARTS_NAMED
 
 #: Nights with the same number before one with another number is a change.
 EXACT_NIGHTS = 5
 #: Numbers of the whole run; transfers depend on the order of events.
 RUN_COUNTS = ("graph_tasks", "graph_bytes")
-#: Largest number of changes of a workload: a release of Dask that joins tasks changes all groups.
-MAX_ROWS = 4
 #: Fields of a run that describe its build, with their names in a sentence.
 _BUILD = {"dask": "dask", "distributed": "distributed", "git_commit": "commit"}
 
@@ -53,9 +52,10 @@ def find_count_changes(nights: Sequence[Sequence[Amounts]]) -> list[dict[str, An
             values = {"baseline": exact.before, "contender_value": exact.after, "ratio": ratio}
             rows.append({**about, **values, "low": None, "high": None, "n_more": 0})
     rows.sort(key=lambda row: (row["group"] != WHOLE_RUN, -_size(row["ratio"])))
-    if len(rows) > MAX_ROWS:
-        rows[MAX_ROWS - 1]["n_more"] = len(rows) - MAX_ROWS
-    return rows[:MAX_ROWS]
+    # A release of Dask that joins tasks changes all groups.
+    if len(rows) > PARTS_NAMED:
+        rows[PARTS_NAMED - 1]["n_more"] = len(rows) - PARTS_NAMED
+    return rows[:PARTS_NAMED]
 
 
 def new_build(runs: pd.DataFrame, night: int) -> str:

@@ -28,7 +28,7 @@ from benchkit.analysis.metric_names import check_metrics
 from benchkit.analysis.regression.nights import future_nights, nightly_runs
 from benchkit.analysis.regression.segments import find_segments
 from benchkit.analysis.run.baseline import COMPARABLE_FIELDS, SERIES_FIELDS
-from benchkit.formatting import counted, format_change, format_quantity
+from benchkit.formatting import ROWS_SHOWN, counted, format_change, format_quantity
 from benchkit.store.marks import active_marks
 from benchkit.store.schema import METRICS
 from benchkit.table import Table
@@ -42,8 +42,6 @@ __all__ = [
 ]
 
 DEFAULT_METRICS = ("duration", "memory_mean", "memory_peak")
-#: Series in the table that a notebook shows.
-ROWS_SHOWN = 30
 
 
 @dataclass(frozen=True, repr=False)

@@ -7,7 +7,6 @@ null arms.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from functools import lru_cache
 
@@ -21,7 +20,9 @@ from benchkit.analysis.run.baseline import (
     SERIES_FIELDS,
     as_requested,
 )
+from benchkit.analysis.stats.log_scale import SD_OF_MAD
 from benchkit.analysis.stats.power import runs_needed
+from benchkit.formatting import PARTS_NAMED
 
 #: Relative changes for which the number of runs needed is computed.
 EFFECTS = (0.02, 0.05, 0.10)
@@ -29,10 +30,6 @@ EFFECTS = (0.02, 0.05, 0.10)
 LARGE_NOISE = 0.15
 #: Smallest number of runs for an estimate, which gives four differences.
 MIN_RUNS = 5
-#: Ratio of standard deviation to median absolute value, of normal noise.
-_MAD_FACTOR = 1.4826
-#: Steps of the noise per e-fold at which the number of runs is computed, because power is slow.
-_STEPS_PER_EFOLD = 50
 
 
 def run_noise(runs: pd.DataFrame, metric: str = "duration") -> pd.DataFrame:
@@ -75,7 +72,7 @@ def run_noise(runs: pd.DataFrame, metric: str = "duration") -> pd.DataFrame:
     table["n_runs"] = by_set.size()
     table["newest"] = by_set["started"].max()
     table["level"] = by_set[metric].median()
-    spread = steps.groupby(sets).median() * _MAD_FACTOR / np.sqrt(2)
+    spread = steps.groupby(sets).median() * SD_OF_MAD / np.sqrt(2)
     table["noise"] = np.sqrt(np.expm1(spread**2)).where(table["n_runs"] >= MIN_RUNS)
     table[needed] = _needed(table["noise"].to_numpy(float))
     return table.sort_values("newest", ascending=False, kind="stable").reset_index(drop=True)
@@ -93,8 +90,10 @@ def describe_detectable_changes(noise: Mapping[str, float], n_runs: int) -> str:
     noisy = [name for name in noise if noise[name] > LARGE_NOISE]
     noisy = sorted(noisy, key=noise.__getitem__)[::-1]
     if noisy:
-        few = ", ".join(f"{name} {noise[name]:.0%}" for name in noisy[:3])
-        text += f"; noise of one run above {LARGE_NOISE:.0%}: {few}" + ", ..." * (len(noisy) > 3)
+        few = ", ".join(f"{name} {noise[name]:.0%}" for name in noisy[:PARTS_NAMED])
+        text += f"; noise of one run above {LARGE_NOISE:.0%}: {few}" + ", ..." * (
+            len(noisy) > PARTS_NAMED
+        )
     return text
 
 
@@ -112,14 +111,12 @@ def _needed(noise: np.ndarray) -> np.ndarray:
     """Return runs a side for each noise and effect, shape (sets, effects)."""
     needed = np.zeros((noise.size, len(EFFECTS)), np.int64)
     known = np.isfinite(noise)
-    steps = np.ceil(np.log(np.maximum(noise[known], 1e-4)) * _STEPS_PER_EFOLD).astype(int)
-    if steps.size:
-        needed[known] = [_needed_at(step) for step in steps.tolist()]
+    if known.any():  # as printed, with two digits
+        needed[known] = [_needed_at(float(f"{value:.2g}")) for value in noise[known].tolist()]
     return needed
 
 
-# Cached: a store has some hundred sets of runs, each takes 13 ms, and most share a step.
+# Cached: a store has some hundred sets of runs, each takes 13 ms, and most share two digits.
 @lru_cache(maxsize=4096)
-def _needed_at(step: int) -> tuple[int, ...]:
-    noise = math.exp(step / _STEPS_PER_EFOLD)
+def _needed_at(noise: float) -> tuple[int, ...]:
     return tuple(int(runs) for runs in runs_needed(EFFECTS, noise))

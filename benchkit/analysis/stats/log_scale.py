@@ -9,10 +9,17 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import ndtri
 
 from benchkit.errors import UsageError
 
 Array = NDArray[np.float64]
+
+#: Lowest noise of a run or night that is assumed (logarithm of a ratio): clocks and caches cause at
+#: least this much.
+MIN_NOISE = 0.005
+#: Standard deviation of normal noise relative to its median absolute deviation.
+SD_OF_MAD = float(1 / ndtri(0.75))
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from benchkit.analysis.stats.joint_evidence import JointEvidence
 from benchkit.analysis.stats.log_scale import LogValues
 from benchkit.analysis.stats.moderated_variance import MIN_TESTS
 from benchkit.analysis.stats.power import runs_until_decided
-from benchkit.formatting import counted
+from benchkit.formatting import ROWS_SHOWN, counted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -26,8 +26,6 @@ Array = NDArray[np.float64]
 CALIBRATED_LOW = 0.02
 #: Highest share of null rows with p < 0.05 in a calibrated experiment.
 CALIBRATED_HIGH = 0.10
-#: Rows in the text of a comparison.
-ROWS_SHOWN = 20
 #: Largest number of runs a side at which two modes can look like a change. If 30 % of the runs are
 #: 25 % slower, all runs of an arm have one mode and those of the other arm the other mode in 2 % of
 #: rows at three runs a side, in 0.1 % at five.

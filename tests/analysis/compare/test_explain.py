@@ -104,11 +104,12 @@ def test_differences_lists_only_differences():
 
 
 def test_explain_sentence_has_parts_of_both_signs_and_rest():
-    before = [run_tree({"a": (8, 0), "b": (2, 0), "c": (1, 0), "d": (1, 0)}, 6.0)]
-    after = [run_tree({"a": (2, 0), "b": (5, 0), "c": (1.6, 0), "d": (1.4, 0)}, 5.0)]
+    before = [run_tree({"a": (8, 0), "b": (2, 0), "c": (1, 0), "d": (1, 0), "e": (0, 0)}, 6.0)]
+    after = [run_tree({"a": (2, 0), "b": (5, 0), "c": (1.6, 0), "d": (1.3, 0), "e": (0.1, 0)}, 5.0)]
 
     assert explain(before, after).sentence == (
-        "Of −1.00 s, −3.00 s is compute in a, +1.50 s is compute in b, +0.50 s is all other parts."
+        "Of −1.00 s, −3.00 s is compute in a, +1.50 s is compute in b, +0.30 s is compute in c, "
+        "+0.20 s is all other parts."
     )
 
 
