@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -14,6 +15,18 @@ from benchkit.store.run import Run
 from benchkit.table import Table
 from benchkit.text import html_text
 
+#: Code that measures recorded code as it is and with other settings of a LocalCluster.
+SNIPPET = """\
+import benchkit
+from distributed import Client, LocalCluster
+
+options = {options!r}
+for turn in benchkit.interleave(list(options)):
+    with LocalCluster(**options[turn.arm]) as cluster, Client(cluster) as client:
+        with turn.record(client, workload={workload!r}):
+            ...  # the recorded code
+"""
+
 
 @dataclass(frozen=True, eq=False)
 class Diagnosis:
@@ -21,6 +34,7 @@ class Diagnosis:
 
     run_id: str  # run_id, workload: The run
     workload: str
+    environment: str  # Its environment; empty: the run is of recorded code
     duration: float  # Its wall time in s; NaN if the clock never stopped
     limits: Limits | None  # Its limits; None without a task graph
     findings: list[Finding]  # The most expensive first
@@ -39,21 +53,34 @@ class Diagnosis:
                 **asdict(found),
                 "settings": dict(found.settings or {}),
                 "share": found.seconds / self.duration if self.duration else None,
-                "prove": self.command(found),
+                "prove": self.proof(found),
             }
             for found in self.findings
         ]
 
-    def command(self, found: Finding) -> str:
-        """Return the command whose result would prove a finding; empty if there is none."""
-        if not found.settings:
-            return ""
-        return f"benchkit ab baseline {found.rule.replace('_', '-')} -k '{self.workload}'"
-
     def proof(self, found: Finding) -> str:
-        """Return the changed settings and the command that would prove a finding, as text."""
-        settings = ", ".join(f"{name}: {value}" for name, value in (found.settings or {}).items())
-        return f"{self.command(found)} ({settings})" if settings else ""
+        """Return what would prove a finding: a command, code for recorded code, or no text."""
+        settings = found.settings or {}
+        if not settings:
+            return ""
+        if self.environment:
+            sweeps = [f"--sweep {name}={value}" for name, value in settings.items()]
+            return shlex.join(["benchkit", "ab", self.environment, self.workload]) + "".join(
+                f" {sweep}" for sweep in sweeps
+            )
+        cluster = {
+            name.partition(".")[2]: value
+            for name, value in settings.items()
+            if name.startswith("cluster.")
+        }
+        variables = {
+            name.partition(".")[2]: value
+            for name, value in settings.items()
+            if name.startswith("variables.")
+        }
+        if variables:
+            cluster["env"] = variables
+        return SNIPPET.format(options={"before": {}, "after": cluster}, workload=self.workload)
 
     def evidence(self, found: Finding) -> str:
         """Return the evidence of a finding, and which part of its cost others have, too."""
@@ -92,7 +119,7 @@ class Diagnosis:
         items = []
         for found in self.findings:
             proof = (
-                f" Prove it: <code>{html_text(self.proof(found))}</code>." if found.settings else ""
+                f" Prove it: <pre>{html_text(self.proof(found))}</pre>" if found.settings else ""
             )
             items.append(
                 f"<li><b>{html_text(found.what)}</b> ({format_quantity(found.seconds, 's')}): "
@@ -127,6 +154,7 @@ def diagnose(run: Run) -> Diagnosis:
     return Diagnosis(
         run_id=run.id,
         workload=run.workload,
+        environment=run.record["environment"] if run.record.get("source_hash") else "",
         duration=case.duration,
         limits=case.limits if has_data else None,
         findings=_share(sorted(found, key=lambda finding: -finding.seconds), case),

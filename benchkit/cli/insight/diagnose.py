@@ -42,8 +42,8 @@ def diagnose_command(selection: str, store: str | None, as_json: bool) -> None:
         if diagnosis.findings:
             click.echo(diagnosis.to_table().to_text())
         for finding in diagnosis.findings:
-            if finding.settings:
-                click.echo(f"to prove it: {diagnosis.proof(finding)}")
+            if proof := diagnosis.proof(finding):
+                click.echo(f"to prove that {finding.what}:\n{proof}")
 
 
 def diagnose_runs(run_store: Store, selection: str) -> list[Diagnosis]:

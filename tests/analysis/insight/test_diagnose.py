@@ -1,11 +1,16 @@
 """Findings of a run: none of a healthy one, ordered by cost, with a command."""
 
 import json
+import shlex
+from contextlib import nullcontext
+from dataclasses import replace
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 from benchkit.analysis.insight.diagnose import diagnose
+from benchkit.cli.main import benchkit as main
 from benchkit.store.schema import METRICS
 from benchkit.store.store import Store
 from validation.planted_faults import PLANTED, run_of, sample
@@ -43,13 +48,10 @@ def test_findings_are_ordered_by_cost_and_have_a_command(tmp_path):
     assert costs == sorted(costs, reverse=True)
     first, second = diagnosis.to_records()
     assert first["settings"] == {"cluster.n_workers": 4, "cluster.threads_per_worker": 1}
-    assert first["prove"] == "benchkit ab baseline gil -k 't.made[size=1]'"
+    assert "{'before': {}, 'after': {'n_workers': 4, 'threads_per_worker': 1}}" in first["prove"]
     assert second["prove"] == ""
     assert second["window"] == pytest.approx((0.2, 1.0))
-    assert (
-        "baseline gil -k &#x27;t.made[size=1]&#x27; (cluster.n_workers: 4, "
-        in diagnosis._repr_html_()
-    )
+    assert "turn.record(client, workload=&#x27;t.made[size=1]&#x27;)" in diagnosis._repr_html_()
     assert "parse < read" in repr(diagnosis)
 
 
@@ -94,3 +96,43 @@ def test_run_without_capture_has_no_findings(tmp_path):
     for name in list(run.tree.children):
         del run.tree[name]
     assert diagnose(run).findings == []
+
+
+WORKLOAD = """from benchkit.measure import workload
+
+@workload(variants={"size": [1]})
+def made(client, scale, size):
+    "Do nothing."
+"""
+
+
+@pytest.mark.parametrize("rule", PLANTED)
+def test_printed_proofs_run(tmp_path, monkeypatch, rule):
+    (tmp_path / "w").mkdir()
+    (tmp_path / "w" / "t.py").write_text(WORKLOAD)
+    run = run_of(tmp_path / "run", **PLANTED[rule])
+    of_code = diagnose(run)
+    of_workload = replace(of_code, environment="current")
+    arms = []
+
+    def measure(experiment, *_, **__):
+        arms.append([arm.environment for arm in experiment.arms])
+        raise SystemExit  # the command is accepted, and its plan is made
+
+    monkeypatch.setattr("benchkit.cli.progress.measure", measure)
+    monkeypatch.setattr("distributed.LocalCluster", lambda **options: nullcontext(options))
+    monkeypatch.setattr("distributed.Client", nullcontext)
+    monkeypatch.setattr("benchkit.experiment.interleave.record", lambda *_, **__: nullcontext())
+    for found in of_code.findings:
+        if not found.settings:
+            assert of_code.proof(found) == of_workload.proof(found) == ""
+            continue
+        exec(of_code.proof(found), {})
+        words = shlex.split(of_workload.proof(found))
+        folders = ["--workloads", str(tmp_path / "w"), "--store", str(tmp_path / "store")]
+        result = CliRunner().invoke(main, [*words[1:], *folders])
+        assert arms, result.output
+        changed = arms.pop()[1]
+        for name, value in found.settings.items():
+            part, _, key = name.partition(".")
+            assert str(getattr(changed, part)[key]) == str(value)
