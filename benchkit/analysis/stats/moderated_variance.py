@@ -18,7 +18,7 @@ MIN_TESTS = 10
 MANY_TESTS = 100
 #: Step of the grid of log σ².
 GRID_STEP = 0.15
-#: Steps of expectation maximisation that fit the prior on the grid.
+#: Steps of expectation maximisation that fit a prior to the rows; more change the verdicts little.
 EM_STEPS = 20
 #: Weight, in rows, of the inverse gamma distribution from which the fit of the prior starts.
 START_WEIGHT = 8.0
