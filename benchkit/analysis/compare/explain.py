@@ -63,7 +63,7 @@ class CauseChanges:
     # A row per cause of `benchkit.analysis.insight.blame.CAUSES`, the largest difference first:
     # `seconds`, contender minus baseline, with the interval `low` to `high` over the repeats,
     # `baseline_s`, `contender_s`, and `group`: the task group with most of the difference, or "".
-    # The sum of `seconds` is the difference of the durations as a comparison tells it: of geometric
+    # The sum of `seconds` is the difference of the durations of a comparison: of geometric
     # means.
     causes: pd.DataFrame
     # Lower bounds of the duration in s by name, means of each arm: `baseline_s`, `contender_s`.
