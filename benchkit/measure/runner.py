@@ -46,6 +46,7 @@ from benchkit.measure.workloads import Variant
 
 #: For workloads without a deadline of their own; data sizes are tuned for 5 to 20 s.
 DEFAULT_DEADLINE_S = 300.0
+#: Last lines of the log of each worker that a run keeps.
 LOG_LINES = 100
 
 

@@ -46,6 +46,7 @@ from benchkit.working_folder import cache_folder
 RETRY_S = 20.0
 #: Seconds without a byte after which a request is repeated. Large files need longer to send.
 SILENT_S, SILENT_WHEN_LARGE_S = 8.0, 600.0
+#: 8 MiB: at 1 MB/s a file of this size takes as long as a request may be silent.
 LARGE_BYTES = 2**23
 #: Seconds without a written file after which an experiment was killed.
 ABANDONED_S = 600.0

@@ -10,6 +10,8 @@ from distributed.metrics import time
 
 from benchkit.measure.capture.columns import text
 
+#: Errors and events of a run that are kept: later ones are counted. They bound the memory of the
+#: scheduler; failing tasks mostly fail alike.
 MAX_ERRORS = 100
 MAX_EVENTS = 100_000
 

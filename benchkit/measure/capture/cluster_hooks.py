@@ -13,6 +13,7 @@ from benchkit.measure.capture.cluster_events import EventLog
 from benchkit.measure.capture.columns import text
 from benchkit.measure.capture.task_stream import TaskStream
 
+#: Different errors of the capture that are kept: each hook rarely fails in more than one way.
 MAX_ERRORS = 20
 
 

@@ -6,6 +6,7 @@ from struct import error, pack
 from typing import Any
 
 NAN = float("nan")
+#: Characters of a text that are kept, such as an error with a value in it.
 TEXT_CHARS = 4096
 ACTIONS = ("compute", "transfer", "disk-read", "disk-write", "deserialize", "other")
 

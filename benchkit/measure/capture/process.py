@@ -27,6 +27,7 @@ from benchkit.measure.capture.memory_sampler import machine_number, process_numb
 BLOCKED_S = 0.1
 #: Innermost frames of a stack that are kept.
 MAX_FRAMES = 25
+#: Stacks of a blocked loop that a process keeps: after 20 s of them the cause is known.
 MAX_STACKS = 200
 #: A wall clock was set if it differs from the steady clock by more than this many seconds.
 CLOCK_STEP_S = 0.02

@@ -50,6 +50,7 @@ LIGHT_TICKS = 2
 WORKER_POLL_INTERVAL_S = 5.0
 #: Seconds that the end of a run waits for the removal of the worker plugins.
 REMOVAL_TIMEOUT_S = 2.0
+#: Seconds for the replies of all workers to the start or end of their plugin.
 REMOTE_TIMEOUT_S = 10.0
 #: The client drains each second. After this many seconds without a call it is considered dead.
 ABANDONED_AFTER_S = 120.0

@@ -14,6 +14,7 @@ from benchkit.measure.capture.columns import NAN, text
 
 #: A transfer takes 48 B of memory in its worker: 24 MB at the limit.
 MAX_TRANSFERS = 500_000
+#: Warnings of a worker that are kept: a warning for each task says no more than the first ones.
 MAX_LOG_LINES = 1000
 IGNORED_LEVELS = ("DEBUG", "INFO")
 #: Cycles of the profiler of an event loop that are sent together.

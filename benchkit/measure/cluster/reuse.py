@@ -15,6 +15,7 @@ from benchkit.measure.cluster.restart import restart_workers
 from benchkit.measure.cluster.running import RunningCluster, open_cluster
 from benchkit.measure.cluster.spec import ClusterSpec
 
+#: A restart takes seconds; a cluster that hangs for longer is replaced by a new one.
 RESTART_TIMEOUT_S = 120.0
 _clusters: dict[str, tuple[ExitStack, RunningCluster]] = {}
 

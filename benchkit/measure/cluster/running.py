@@ -21,6 +21,7 @@ from benchkit.measure.cluster.waiting import DeployErrors, await_workers
 from benchkit.measure.deadline import deadline
 from benchkit.measure.errors import ClusterError, error_summary
 
+#: Closing takes some seconds; after this time the cluster hangs, and the next run must start.
 CLOSE_TIMEOUT_S = 30.0
 
 

@@ -40,6 +40,7 @@ _USELESS_OPTIONS = {
     "loop": "benchkit opens the cluster itself",
     "start": "benchkit opens the cluster itself",
 }
+#: A local cluster starts in some seconds, on a busy machine in more.
 START_TIMEOUT_S = 60.0
 #: Seconds more for each worker: a machine starts only so many processes at once.
 START_TIMEOUT_PER_WORKER_S = 1.0

@@ -20,6 +20,7 @@ except ImportError:  # Windows has no such lock; the rename is still atomic
 
 #: The largest recipe takes minutes; a longer wait means that the other process hangs.
 LOCK_TIMEOUT_S = 3600.0
+#: Seconds between two attempts to get the lock: far less than making any data takes.
 LOCK_POLL_S = 0.1
 #: Error numbers of file systems without locks (some network and cluster file systems).
 _NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP}

@@ -16,6 +16,7 @@ from typing import Any
 
 from distributed.comm.addressing import get_address_host
 
+#: The scheduler replies in milliseconds, unless its event loop is blocked.
 IDENTITY_TIMEOUT_S = 10.0
 #: Largest response in B, which limits the memory of the measuring process.
 MAX_RESPONSE_BYTES = 512 * 2**20

@@ -18,11 +18,13 @@ from distributed.metrics import time
 
 from benchkit.measure.prometheus.http import HttpError, request
 
+#: Seconds between two values of a series: servers rarely collect them more often.
 STEP_S = 1.0
 #: Limit of the server for one series.
 MAX_POINTS_PER_SERIES = 11_000
 #: Limit for all series, because of the size of run files.
 MAX_VALUES = 2_000_000
+#: Seconds for one request: the run has ended, and the next one waits.
 RESPONSE_TIMEOUT_S = 10.0
 #: Largest age in s of a current value; the default of the server.
 LOOKBACK_S = 300
