@@ -6,7 +6,7 @@ import os
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -199,6 +199,20 @@ def inspect_store(files: Files, index: Index, *, repair: bool, quick: bool = Fal
         waiting=sum(map(waits_for_adoption, _recordings(files))),
         not_repaired=failed,
     )
+
+
+def put_aside(files: Files, index: Index, report: CheckReport) -> CheckReport:
+    """Move what a check found damaged to the folder ``trash``."""
+    objects = [name for name in report.damaged_objects if "/" in name]
+    if not (objects or report.damaged_runs):
+        return report
+    try:
+        index.prune(report.damaged_runs)
+        for name in objects:
+            files.move(name, f"trash/{name}")
+    except StoreError as error:
+        return replace(report, not_repaired=[*report.not_repaired, str(error)])
+    return replace(report, set_aside=[*report.damaged_runs, *objects])
 
 
 def _delete(files: Files, names: Iterable[str], failed: list[str]) -> None:

@@ -13,6 +13,7 @@ import io
 import os
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta, timezone
 from hashlib import sha256
 from pathlib import Path
@@ -262,6 +263,36 @@ class Index:
             self.files.delete(*replaced)
 
         self._retry(rewrite)
+
+    def add_unlisted(self, ids: Iterable[str]) -> None:
+        """Add stored runs that are missing here, as an interrupted writer leaves them."""
+        from benchkit.store.runfile import accepted_record
+
+        wanted = {run_id for run_id in ids if is_id(run_id)}
+        for run_id in sorted(wanted - self.ids() if wanted else ()):
+            with suppress(UnreadableRun):  # `check` reports it
+                self.add_existing(accepted_record(self.files.path(run_name(run_id))))
+
+    def prune(self, ids: Iterable[str]) -> int:
+        """Move run files to the folder ``trash``, and remove their runs from the index."""
+        moved, in_trash = [], []
+        try:
+            for run_id in ids:
+                name = run_name(run_id)
+                if self.files.exists(name):
+                    self.files.move(name, f"trash/{name}")
+                    moved.append(run_id)
+                if self.files.exists(f"trash/{name}"):  # also by an interrupted `prune`
+                    in_trash.append(run_id)
+        finally:
+            try:
+                self.remove(in_trash)
+            except (StoreError, OSError):  # a full disk: moving back needs no space
+                with suppress(StoreError, OSError):
+                    for run_id in self.ids().intersection(moved):
+                        self.files.move(f"trash/{run_name(run_id)}", run_name(run_id))
+                raise
+        return len(moved)
 
     def _orphans(self) -> list[dict[str, Any]]:
         """Return records of unlisted runs in the two newest months; `check` covers all months."""

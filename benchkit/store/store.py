@@ -41,13 +41,7 @@ from benchkit.store.filters import (
 )
 from benchkit.store.index import Index
 from benchkit.store.ledger import add_event, read_events
-from benchkit.store.manifest import (
-    FORMAT_VERSION,
-    STORE_FILE,
-    default_store,
-    read_meta,
-    write_meta,
-)
+from benchkit.store.manifest import FORMAT_VERSION, STORE_FILE, default_store, read_meta, write_meta
 from benchkit.store.marks import (
     active_marks,
     apply_marks,
@@ -376,9 +370,8 @@ class Store:
 
     def _field_names(self, requested: set[str]) -> list[str]:
         fields = [*RECORD_FIELDS, *METRICS, *MARK_COLUMNS]
-        if requested <= set(fields):
-            return fields
-        return fields + sorted(self.index.names() - set(fields))  # fields of a newer benchkit
+        is_known = requested <= set(fields)  # else of a newer benchkit
+        return fields if is_known else fields + sorted(self.index.names() - set(fields))
 
     def dataset(self, workload: str | Sequence[str] | None = None, **selection: Any) -> xr.Dataset:
         """Return `runs` as a Dataset with an integer ``run`` dimension and units.
@@ -533,17 +526,8 @@ class Store:
         finally:
             self.is_new = False
             self.index.add_many(records)
-            self._list_existing(existing)
+            self.index.add_unlisted(existing)
         return len(records)
-
-    def _list_existing(self, ids: Iterable[str]) -> None:
-        """Add stored runs to the index that are missing there, as an interrupted writer leaves."""
-        from benchkit.store.runfile import accepted_record
-
-        wanted = {run_id for run_id in ids if is_id(run_id)}
-        for run_id in sorted(wanted - self.index.ids() if wanted else ()):
-            with suppress(UnreadableRun):  # `check` reports it
-                self.index.add_existing(accepted_record(self.files.path(run_name(run_id))))
 
     def add_event(self, kind: str, **facts: Any) -> dict[str, Any]:
         """Append an event to the ledger of regressions.
@@ -633,7 +617,7 @@ class Store:
 
         other = to if isinstance(to, Store) else Store(to)
         other.create()
-        damaged: list[str] = []
+        damaged, unlisted, existing = list[str](), list[str](), set[str]()
 
         def copy_file(name: str) -> bool:
             record = None
@@ -648,7 +632,6 @@ class Store:
             return record is not None and other.index.add_existing(record)
 
         n_copied, n_threads = 0, max(self.files.n_threads, other.files.n_threads)
-        unlisted: list[str] = []
         for folder in ("runs", "marks", "ledger", "experiments"):
             # Files of other programs stay where they are; `check` names them.
             present = set(other.files.walk(folder))
@@ -656,13 +639,12 @@ class Store:
                 found = list(self.files.walk(folder))
             except UnlistableFolder as error:
                 unlisted.append(str(error))
-                found = []
-            names = [name for name in found if STORE_FILE.fullmatch(name)]
-            missing = sorted({*names} - present - {*unfinished_files(found)})
+                continue
+            names = {name for name in found if STORE_FILE.fullmatch(name)}
+            missing = sorted(names - present - {*unfinished_files(found)})
             n_copied += sum(in_parallel(copy_file, missing, n_threads))
-            if folder == "runs":
-                existing = present.intersection(names)
-        other._list_existing(sorted(n.rpartition("/")[2].removesuffix(".nc") for n in existing))
+            existing |= names & present if folder == "runs" else set()
+        other.index.add_unlisted(n.rpartition("/")[2].removesuffix(".nc") for n in existing)
         if damaged:
             more = f", and {len(damaged) - 1} more" if len(damaged) > 1 else ""
             raise UnreadableRun(f"{damaged[0]}{more}: not copied; everything else was")
@@ -777,22 +759,13 @@ class Store:
         CheckReport
             Problems found and repairs made.
         """
-        from benchkit.store.check import inspect_store
+        from benchkit.store.check import inspect_store, put_aside
 
         if repair and (self.files.folders("") or self.files.workspace(RECORDINGS).is_dir()):
             with suppress(StoreError):  # the report names what cannot be repaired
                 self.create()
         report = inspect_store(self.files, self.index, repair=repair, quick=quick)
-        if set_aside and repair and report.unreadable:
-            objects = [name for name in report.damaged_objects if "/" in name]
-            try:
-                self.prune(report.damaged_runs)
-                for name in objects:
-                    self.files.move(name, f"trash/{name}")
-                report = replace(report, set_aside=[*report.damaged_runs, *objects])
-            except StoreError as error:
-                report = replace(report, not_repaired=[*report.not_repaired, str(error)])
-        return report
+        return put_aside(self.files, self.index, report) if set_aside and repair else report
 
     def prune(self, ids: Iterable[str]) -> int:
         """Move runs to the folder ``trash`` of the store; moving a file back restores its run.
@@ -813,24 +786,7 @@ class Store:
             A run could not be moved; earlier ones stay moved. Or the index could not be written;
             the runs are moved back.
         """
-        moved, in_trash = [], []
-        try:
-            for run_id in list_of(ids, "ids"):
-                name = run_name(run_id)
-                if self.files.exists(name):
-                    self.files.move(name, f"trash/{name}")
-                    moved.append(run_id)
-                if self.files.exists(f"trash/{name}"):  # also by an interrupted `prune`
-                    in_trash.append(run_id)
-        finally:
-            try:
-                self.index.remove(in_trash)
-            except (StoreError, OSError):  # a full disk: moving back needs no space
-                with suppress(StoreError, OSError):
-                    for run_id in self.index.ids().intersection(moved):
-                        self.files.move(f"trash/{run_name(run_id)}", run_name(run_id))
-                raise
-        return len(moved)
+        return self.index.prune(list_of(ids, "ids"))
 
     def __repr__(self) -> str:
         return f"<benchkit.Store {self.path}: {counted(len(self), 'run')}>"
