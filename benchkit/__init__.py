@@ -30,7 +30,7 @@ _NAMES = {
     "compare": "benchkit.analysis.compare.compare_runs",
     "dataset": "benchkit.measure.data.dataset",
     "expect": "benchkit.measure.checks",
-    "interleave": "benchkit.experiment.interleave",
+    "interleave": "benchkit.experiment.record",
     "nightly": "benchkit.experiment.nightly.nightly",
     "open_cluster": "benchkit.measure.cluster.running",
     "record": "benchkit.experiment.record",
@@ -66,6 +66,5 @@ def __dir__() -> list[str]:
 
 
 def load_ipython_extension(shell: Any) -> None:
-    """Add ``%%benchkit`` and names of workloads to a notebook: ``%load_ext benchkit``."""
-    for name in ("cell_magic", "name_completion"):
-        import_module(f"benchkit.experiment.{name}").register(shell)
+    """Add ``%%benchkit`` to a notebook: ``%load_ext benchkit``."""
+    import_module("benchkit.experiment.cell_magic").register(shell)

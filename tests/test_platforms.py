@@ -21,7 +21,7 @@ GUARDED = {
     "experiment/run/kernel.py": "test_kernel_kill_without_process_groups_ends_children",
     "measure/capture/memory_sampler.py": "test_sampler_works_without_sysconf",
     "measure/capture/worker_plugin.py": "test_run_is_stored_without_posix",
-    "measure/data/lock.py": "test_run_is_stored_without_posix",
+    "measure/data/dataset.py": "test_run_is_stored_without_posix",
     "measure/deadline.py": "test_run_is_stored_without_posix",
     "measure/provenance.py": "test_run_is_stored_without_posix",
     "store/interchange/netcdf.py": "test_import_netcdf_works_without_limits",

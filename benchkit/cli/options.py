@@ -109,7 +109,7 @@ def _set_variable(context: click.Context, parameter: click.Parameter, value: Any
     previous = os.environ.get(name)
     if not value:
         return
-    from benchkit.measure.prometheus.session import VARIABLE, Prometheus
+    from benchkit.measure.prometheus import VARIABLE, Prometheus
 
     chosen = str(value).strip()
     Prometheus(**{"url" if name == VARIABLE else "match": chosen})

@@ -7,7 +7,7 @@ import shlex
 from typing import Any, NoReturn
 
 from benchkit.errors import BenchkitError, UsageError
-from benchkit.experiment.interleave import interleave
+from benchkit.experiment.record import interleave
 
 
 class _Parser(argparse.ArgumentParser):

@@ -10,7 +10,7 @@ from benchkit.measure.arguments import check_mapping, check_text
 from benchkit.measure.cluster.spec import ClusterSpec
 from benchkit.measure.discovery import collect
 from benchkit.measure.errors import UsageError
-from benchkit.measure.prometheus.session import Prometheus
+from benchkit.measure.prometheus import Prometheus
 from benchkit.measure.runner import execute
 from benchkit.measure.secrets import remember_secrets
 from benchkit.measure.suite.collect import is_suite

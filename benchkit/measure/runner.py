@@ -36,7 +36,7 @@ from benchkit.measure.deadline import (
 )
 from benchkit.measure.errors import DeadlinePassed, UsageError, error_summary
 from benchkit.measure.outcomes import classify_error
-from benchkit.measure.prometheus.session import Prometheus, record_prometheus
+from benchkit.measure.prometheus import Prometheus, record_prometheus
 from benchkit.measure.provenance import collect_provenance
 from benchkit.measure.recording import RecordingWriter
 from benchkit.measure.run_ids import new_id

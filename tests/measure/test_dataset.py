@@ -251,7 +251,7 @@ def test_lock_timeout_names_process_that_holds_lock(script, tmp_path, monkeypatc
     log = tmp_path / "log"
     process = start(script, log, 60.0)
     wait_for_line(log)
-    monkeypatch.setattr("benchkit.measure.data.lock.LOCK_TIMEOUT_S", 0.1)
+    monkeypatch.setattr("benchkit.measure.data.dataset.LOCK_TIMEOUT_S", 0.1)
     monkeypatch.setattr(sys, "argv", ["", str(log), "60.0"])
     exec(compile(script.read_text(), str(script), "exec"), {"__name__": "slow_recipe"})
     try:

@@ -21,9 +21,7 @@ from benchkit.cli.main import benchkit as main
 from benchkit.errors import UsageError
 from benchkit.measure import workload
 from benchkit.measure.cluster.spec import ClusterSpec
-from benchkit.measure.prometheus.http import HttpError
-from benchkit.measure.prometheus.query import read_range, selector_of
-from benchkit.measure.prometheus.session import Prometheus
+from benchkit.measure.prometheus import HttpError, Prometheus, read_range, selector_of
 from benchkit.measure.runner import execute
 from benchkit.store.build.run_from_recording import run_from_recording
 from benchkit.store.run import Run
@@ -226,12 +224,12 @@ def test_prometheus_errors_are_lines_of_run(client, tmp_path, monkeypatch):
         other.shutdown()
     assert line.endswith("the response is not in the format of Prometheus")
 
-    monkeypatch.setattr("benchkit.measure.prometheus.http._endpoint", _no_http)
+    monkeypatch.setattr("benchkit.measure.prometheus._endpoint", _no_http)
     assert error_of(f"http://{unused}").endswith("serves HTTP, so none can be scraped")
 
 
 def _no_http(address, services, name, role):
-    from benchkit.measure.prometheus.http import Endpoint
+    from benchkit.measure.prometheus import Endpoint
 
     return Endpoint("", address, name, role)
 

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from importlib.resources import files
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from benchkit.cli.options import common
 from benchkit.cli.rows import print_json
+
+if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
 
 _NEXT = """
 Next, in {folder}:
@@ -30,8 +35,6 @@ def init(folder: Path, as_json: bool) -> None:
       benchkit init
       benchkit init my-benchmarks
     """
-    from benchkit.experiment.project.project import create_project
-
     written, kept = create_project(folder)
     if as_json:
         print_json([{"written": [str(p) for p in written], "kept": [str(p) for p in kept]}])
@@ -41,3 +44,35 @@ def init(folder: Path, as_json: bool) -> None:
     for path in kept:
         click.echo(f"kept: {path} exists", err=True)
     click.echo(_NEXT.format(folder=folder), err=True)
+
+
+def create_project(folder: Path) -> tuple[list[Path], list[Path]]:
+    """Write the files of a new project; existing files stay as they are."""
+    from benchkit.errors import UsageError
+    from benchkit.experiment.paths import notebook_path
+    from benchkit.whole_file import write_whole
+
+    sources = dict(_files(files("benchkit.experiment.project") / "files", Path()))
+    sources[Path("notebooks/explore.ipynb")] = notebook_path("explore")
+    written, kept = [], []
+    for name, source in sorted(sources.items()):
+        target = folder / name
+        if target.exists():
+            kept.append(target)
+            continue
+        try:
+            write_whole(target, source.read_text(encoding="utf-8"))
+        except OSError as error:
+            raise UsageError(f"{target}: cannot be written: {error.strerror}") from error
+        written.append(target)
+    return written, kept
+
+
+def _files(folder: Traversable, name: Path) -> list[tuple[Path, Traversable]]:
+    found: list[tuple[Path, Traversable]] = []
+    for entry in folder.iterdir():
+        if entry.name == "__pycache__":
+            continue
+        path = name / entry.name
+        found += _files(entry, path) if entry.is_dir() else [(path, entry)]
+    return found

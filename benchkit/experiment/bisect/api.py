@@ -1,8 +1,15 @@
-"""Create a bisection: from arguments, or from a stored plan to continue it."""
+"""Create a bisection: from arguments, or from a stored plan to continue it.
+
+All ``git bisect`` steps share the ends: a block, two builds measured back to back, is valid in
+later steps too, if it was measured in the same way: on this machine, within `MAX_AGE_S`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import hashlib
+import json
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -13,7 +20,6 @@ from benchkit.experiment.bisect.candidates import Candidate, find_candidates
 from benchkit.experiment.bisect.environments import CandidateEnvironments
 from benchkit.experiment.bisect.replay import OUTCOME, PLAN_KEY, replay, runs_of
 from benchkit.experiment.bisect.result import BisectionResult
-from benchkit.experiment.bisect.reuse import MEASUREMENT_OPTIONS, earlier_ends, measurement_hash
 from benchkit.experiment.bisect.search import Search
 from benchkit.experiment.bisect.session import Bisection
 from benchkit.experiment.environment.environment import CURRENT, Environment
@@ -21,16 +27,62 @@ from benchkit.experiment.environment.lookup import as_environment
 from benchkit.experiment.paths import collect_workloads, folders_of
 from benchkit.experiment.run.api import with_parameters
 from benchkit.experiment.run.experiment import Experiment
-from benchkit.experiment.run.plan import read_plan
+from benchkit.experiment.run.plan import read_plan, read_plans
 from benchkit.experiment.virtual.inputs import GRAPHS
 from benchkit.experiment.virtual.process import VirtualSpec
 from benchkit.measure.arguments import check_seconds, check_tags, check_text, list_of
+from benchkit.measure.provenance import host_name
 from benchkit.measure.run_ids import new_id
 from benchkit.measure.workloads import Variant
 from benchkit.store.store import Store
 
 #: Tag of the runs: `benchkit.analysis.regression.history` must not treat them as nights.
 TAG = "bisect"
+
+
+#: Maximum age in seconds: the machine may change later, and a bisection takes less than a day.
+MAX_AGE_S = 24 * 3600.0
+#: Options of an experiment that its measurements depend on.
+MEASUREMENT_OPTIONS = ("scale", "capture", "deadline_s")
+
+
+def measurement_hash(
+    variant: Variant, candidates: Sequence[Candidate], base: Environment, options: Mapping[str, Any]
+) -> str:
+    """Return a hash of everything that a run of an end depends on."""
+    content = {
+        "workload": [variant.name, variant.workload.version, variant.workload.source_hash],
+        "ends": [asdict(candidate) for candidate in (candidates[0], candidates[-1])],
+        "base": base.to_dict(),
+        "options": dict(options),
+        "host": host_name(),
+    }
+    text = json.dumps(content, sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def earlier_ends(store: Store, how: str) -> tuple[list[list[str]], dict[str, str] | None]:
+    """Return the end runs and pinned packages of earlier bisections with the same ends."""
+    ends: list[list[str]] = []
+    pinned = None
+    for experiment, stored in _bisections(store):
+        if stored.get("how") != how:
+            continue
+        pinned = dict(stored["held"])
+        names = [stored["candidates"][position]["name"] for position in (0, -1)]
+        runs = store.runs(experiment=experiment, columns=["id", "arm", "block", "outcome"])
+        runs = runs[runs["arm"].isin(names) & (runs["outcome"] != "infrastructure")]
+        for _, block_runs in runs.groupby("block"):
+            by_arm = dict(zip(block_runs["arm"], block_runs["id"], strict=True))
+            if len(by_arm) == 2:
+                ends.append([by_arm[name] for name in names])
+    return ends, pinned
+
+
+def _bisections(store: Store) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    for plan in read_plans(store):
+        if PLAN_KEY in plan.get("words", {}) and plan["started"] > time.time() - MAX_AGE_S:
+            yield plan["id"], plan["words"][PLAN_KEY]
 
 
 @dataclass(frozen=True)

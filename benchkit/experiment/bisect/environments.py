@@ -20,12 +20,7 @@ from benchkit.experiment.environment.build import preferred_versions
 from benchkit.experiment.environment.environment import Environment
 from benchkit.experiment.environment.install import resolve
 from benchkit.experiment.environment.python import choose_python
-from benchkit.experiment.environment.requirements import (
-    DASK,
-    Requirement,
-    as_of,
-    parse_requirement,
-)
+from benchkit.experiment.environment.requirements import DASK, Requirement, as_of, parse_requirement
 from benchkit.measure.provenance import installed_packages
 from benchkit.private_folder import private_folder
 

@@ -58,10 +58,7 @@ class Bisection:
         return self.builds.candidates
 
     def run(
-        self,
-        report: Callable[[str], None] = lambda line: None,
-        *,
-        budget_s: float | None = None,
+        self, report: Callable[[str], None] = lambda line: None, *, budget_s: float | None = None
     ) -> Iterator[Event]:
         """Measure until the search ends, and yield the events of the experiment."""
         if self.search.next_pair() is None:

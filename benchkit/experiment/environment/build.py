@@ -42,10 +42,7 @@ PROBE_TIMEOUT_S = 120.0
 
 
 def build(
-    environment: Environment,
-    *,
-    update: bool = False,
-    report: Callable[[str], None] | None = None,
+    environment: Environment, *, update: bool = False, report: Callable[[str], None] | None = None
 ) -> Built:
     """Return the built environment, building it if necessary.
 

@@ -210,9 +210,7 @@ def _checked_variables(file: EnvironmentFile, texts: dict[str, str]) -> dict[str
             _fail(file, f"variable {name} should be text: write '' for an empty one", *keys)
         if str(name).startswith("DASK_"):
             _fail(
-                file,
-                f"variable {name}: put Dask's settings below `dask:`, with their types",
-                *keys,
+                file, f"variable {name}: put Dask's settings below `dask:`, with their types", *keys
             )
     return texts
 

@@ -14,13 +14,7 @@ from benchkit.experiment.environment.measure_copy import measured_folder
 from benchkit.measure.data.other_python import HELPER_VARIABLE
 
 #: Variables that belong to one Python environment and break the Python of another.
-_PYTHON_VARIABLES = (
-    "PYTHONHOME",
-    "PYTHONPATH",
-    "VIRTUAL_ENV",
-    "CONDA_PREFIX",
-    "CONDA_DEFAULT_ENV",
-)
+_PYTHON_VARIABLES = ("PYTHONHOME", "PYTHONPATH", "VIRTUAL_ENV", "CONDA_PREFIX", "CONDA_DEFAULT_ENV")
 #: Prefixes of accounts and credentials; measurements do not depend on them.
 _LOGIN_PREFIXES = ("DASK_COILED__", "DASK_GATEWAY__AUTH", "DASK_CLOUDPROVIDER__")
 

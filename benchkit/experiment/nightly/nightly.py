@@ -15,11 +15,7 @@ from typing import Any
 from benchkit.analysis.metric_names import check_metrics
 from benchkit.analysis.regression.group_changes import find_group_changes, runs_of_groups
 from benchkit.analysis.regression.history import DEFAULT_METRICS, History, build_history
-from benchkit.analysis.regression.judge import (
-    FALSE_ALARMS_WITH_RERUNS,
-    Judgement,
-    judge_night,
-)
+from benchkit.analysis.regression.judge import FALSE_ALARMS_WITH_RERUNS, Judgement, judge_night
 from benchkit.analysis.regression.nights import nightly_runs
 from benchkit.analysis.regression.regression import read_ledger
 from benchkit.errors import BenchkitError, UsageError, describe_error

@@ -286,8 +286,7 @@ def _check_config(names: Sequence[str], environment: Environment, built: Built) 
     nested: dict[str, Any] = {}
     dask.config.set(dict.fromkeys(names), config=nested)
     check_settings(
-        Environment(environment.name, dask=nested),
-        {**built.settings(), "packages": built.packages},
+        Environment(environment.name, dask=nested), {**built.settings(), "packages": built.packages}
     )
 
 
@@ -341,10 +340,7 @@ class Simulator:
         runs: list[Run] = []
         with private_folder() as name:
             folder = Path(name)
-            with (
-                ThreadPoolExecutor(os.cpu_count() or 1) as pool,
-                programs_end_at_interrupt(pool),
-            ):
+            with ThreadPoolExecutor(os.cpu_count() or 1) as pool, programs_end_at_interrupt(pool):
                 for run in pool.map(one, jobs):
                     if store is not None:
                         store.add(run.tree)

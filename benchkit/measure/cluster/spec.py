@@ -93,11 +93,7 @@ class ClusterSpec:
         share = int(0.6 * MEMORY_LIMIT / n_workers)
         memory = min(threads * DEFAULT_MEMORY_PER_THREAD, share)
         return cls(
-            kwargs={
-                "n_workers": n_workers,
-                "threads_per_worker": threads,
-                "memory_limit": memory,
-            }
+            kwargs={"n_workers": n_workers, "threads_per_worker": threads, "memory_limit": memory}
         )
 
     @classmethod

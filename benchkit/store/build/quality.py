@@ -150,10 +150,7 @@ def _clock(facts: CaptureFacts) -> list[Note]:
         "tasks and samples are shifted, and metrics that rest on them are absent"
     )
     tasks = "the seconds of tasks that ran at that moment may be wrong by as much"
-    return [
-        Note("absent", BY_WALL_CLOCK, text),
-        Note("estimated", BY_WORKER_CLOCK[:4], tasks),
-    ]
+    return [Note("absent", BY_WALL_CLOCK, text), Note("estimated", BY_WORKER_CLOCK[:4], tasks)]
 
 
 def _sampling(
