@@ -2,18 +2,10 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-from typing import Any
-
 import click
 
 from benchkit.cli.options import common
 from benchkit.cli.rows import print_json
-from benchkit.errors import UsageError
-
-#: File next to workloads that lists the public data they are modelled on.
-_ORIGINALS = "originals.json"
 
 
 @click.group()
@@ -45,41 +37,6 @@ def list_data(as_json: bool) -> None:
     if rows:
         click.echo(Table(rows).to_text())
     click.echo(f"{counted(len(datasets), 'dataset')} in {data_folder()}", err=True)
-
-
-@data.command("originals")
-@common("workloads", "json")
-def list_originals(folders: tuple[str, ...], as_json: bool) -> None:
-    """List the public data that workloads model.
-
-    With address and size.
-
-    \b
-    Example:
-      benchkit data originals
-    """
-    from benchkit.experiment.paths import folders_of
-
-    paths = [Path(folder) / _ORIGINALS for folder in folders_of("workloads", folders)]
-    rows = [row for path in paths if path.exists() for row in _originals(path)]
-    if as_json:
-        print_json(rows)
-        return
-    for row in rows:
-        click.echo(f"{row['url']}\n    {row['size']}; {', '.join(row['workloads'])}")
-        click.echo(f"    {row['about']}")
-    if not rows:
-        click.echo(f"no {_ORIGINALS} next to these workloads", err=True)
-
-
-def _originals(path: Path) -> list[dict[str, Any]]:
-    try:
-        rows = json.loads(path.read_text("utf-8"))
-        if all({"url", "size", "workloads", "about"} <= set(row) for row in rows):
-            return rows
-    except (ValueError, TypeError):
-        pass
-    raise UsageError(f"{path}: must be a list of objects with url, size, workloads and about")
 
 
 @data.command("make")

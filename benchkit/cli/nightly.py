@@ -40,11 +40,11 @@ WORSE, FAILED = 1, 3
 @click.option("--no-measure", is_flag=True, help="Only judge the last night in the store.")
 @click.option("--no-confirm", is_flag=True, help="Do not measure suspects again.")
 @click.option("-o", "--output", metavar="DIR", default="benchkit-nightly", show_default=True,
-              help="Folder for report, summary and issue files.")  # fmt: skip
+              help="Folder for report and summary.")  # fmt: skip
 @click.option("--no-report", is_flag=True, help="Do not write the report page, only the summary.")
 @click.option("--publish", metavar="DIR", help="Folder for the site of all nights.")
 @click.option("--site", metavar="URL", help="URL of the published site; issues link to it.")
-@click.option("--issues", type=click.Choice(["none", "github", "file"]), default="none",
+@click.option("--issues", type=click.Choice(["none", "github"]), default="none",
               show_default=True, help="Write an issue for each regression.")  # fmt: skip
 @click.option("--webhook", type=click.Choice(["none", "json", "slack"]), default="none",
               show_default=True,
@@ -89,8 +89,7 @@ def nightly_command(
     from benchkit.cli.progress import show_progress
     from benchkit.experiment.nightly.nightly import nightly
     from benchkit.experiment.run.stopping import parse_budget
-    from benchkit.show.issues.sync import sync_issues
-    from benchkit.show.issues.trackers import tracker_for
+    from benchkit.show.issues.sync import GitHubTracker, sync_issues
     from benchkit.show.issues.webhook import webhook_for
     from benchkit.show.reports.reports import nightly_report
     from benchkit.show.site import build_site
@@ -99,7 +98,7 @@ def nightly_command(
     budget_s, budget_usd = parse_budget(budget) if budget else (None, None)
     if budget_usd is not None:
         raise UsageError(f"--budget {budget}: must be a time, such as 90m or 6h")
-    tracker = tracker_for(issues, Path(output) / "issues")  # raises before any measurement
+    tracker = GitHubTracker() if issues == "github" else None  # raises before any measurement
     hook = webhook_for(webhook)
 
     result = nightly(

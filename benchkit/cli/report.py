@@ -17,11 +17,7 @@ from benchkit.errors import BenchkitError, MissingParts
 from benchkit.whole_file import write_whole
 
 #: Format of `report trace` -> its viewer.
-_VIEWERS = {
-    "trace": "https://ui.perfetto.dev",
-    "speedscope": "https://www.speedscope.app",
-    "pprof": "`pprof -http=:` and the file",
-}
+_VIEWERS = {"trace": "https://ui.perfetto.dev", "speedscope": "https://www.speedscope.app"}
 
 
 @click.group()
@@ -90,7 +86,6 @@ def report_trace(
     Formats and the endings that select them:
       trace       .json, .json.gz: for ui.perfetto.dev and chrome://tracing
       speedscope  .speedscope.json: call stacks, for www.speedscope.app
-      pprof       .pb.gz, .pprof: call stacks, for pprof
 
     Nothing is sent anywhere: open the file in the viewer, which reads it in the browser.
 

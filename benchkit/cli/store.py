@@ -145,13 +145,12 @@ def store_export(
 
     \b
     Formats and the endings that select them:
-      sqlite                   .db, .sqlite: for coiled/benchmarks' tools
-      parquet, csv             .parquet, .csv: a row per run
-      junit                    .xml: JUnit XML, a test case per run
-      openmetrics              .om, .prom: for promtool and Prometheus
-      pytest-benchmark         its JSON; durations of the latest build
-      github-action-benchmark  JSON for customSmallerIsBetter
-      asv                      a folder, as asv's results_dir
+      sqlite            .db, .sqlite: for coiled/benchmarks' tools
+      parquet, csv      .parquet, .csv: a row per run
+      junit             .xml: JUnit XML, a test case per run
+      openmetrics       .om, .prom: for promtool and Prometheus
+      pytest-benchmark  its JSON; durations of the latest build
+      asv               a folder, as asv's results_dir
 
     \b
     Examples:

@@ -180,9 +180,7 @@ def benchkit_recorder(request: pytest.FixtureRequest) -> TestRecorder:
 
 
 @pytest.fixture
-def benchkit_record(
-    benchkit_recorder: TestRecorder,
-) -> Callable[..., AbstractContextManager[Any]]:
+def benchkit_record(benchkit_recorder: TestRecorder) -> Callable[..., AbstractContextManager[Any]]:
     """Return a context manager, called with a client or nothing, that records its block."""
     return lambda client=None: benchkit_recorder.block(client, needs_client=True)
 

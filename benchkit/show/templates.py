@@ -24,11 +24,7 @@ def _environment() -> Environment:
         undefined=StrictUndefined,
         trim_blocks=True,
     )
-    environment.filters |= {
-        "text": markdown_text,
-        "code": markdown_code,
-        "fenced": markdown_block,
-    }
+    environment.filters |= {"text": markdown_text, "code": markdown_code, "fenced": markdown_block}
     environment.filters["with_code"] = lambda text: Markup(html_text(text))
     return environment
 

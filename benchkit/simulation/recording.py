@@ -163,8 +163,7 @@ def _tasks(cluster: VirtualCluster, groups: _Groups) -> dict[str, Any]:
 
     return {
         "tasks": pack_columns(
-            TASK_COLUMNS,
-            ([column(name, task) for task in groups.tasks] for name in TASK_COLUMNS),
+            TASK_COLUMNS, ([column(name, task) for task in groups.tasks] for name in TASK_COLUMNS)
         ),
         "task_events": pack_columns(EVENT_COLUMNS, zip(*events, strict=True)),
         "keys": "".join(f"{task.key}\n" for task in groups.tasks).encode(),

@@ -196,10 +196,7 @@ def _rename_key(text: str, old: str, new: str) -> str:
 
 
 def _change(
-    table: pa.Table,
-    name: str,
-    change: Callable[[str], str],
-    selected: np.ndarray | None = None,
+    table: pa.Table, name: str, change: Callable[[str], str], selected: np.ndarray | None = None
 ) -> pa.Table:
     """Return a table with changed texts in a column, in all or only the selected rows."""
     codes, texts = encode_texts(table[name])

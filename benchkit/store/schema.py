@@ -18,15 +18,7 @@ TIMEOUT_S, MEMORY_LIMIT = 120.0, "2GiB"
 RUN_FORMAT = 3
 
 #: How a run can end. Only `ok` feeds statistics.
-OUTCOMES = (
-    "ok",
-    "wrong_answer",
-    "failed",
-    "timeout",
-    "lost_workers",
-    "infrastructure",
-    "skipped",
-)
+OUTCOMES = ("ok", "wrong_answer", "failed", "timeout", "lost_workers", "infrastructure", "skipped")
 
 
 @dataclass(frozen=True)

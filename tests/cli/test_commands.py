@@ -62,21 +62,6 @@ def test_run_is_stored_and_listed(tmp_path):
     assert listed["id"] == record["id"]
 
 
-def test_data_originals_lists_rows_and_rejects_broken_file(tmp_path):
-    rows = json.loads(invoke("data", "originals", "--json").stdout)
-    assert "tpch.q*" in [name for row in rows for name in row["workloads"]]
-    assert rows[0]["url"] in invoke("data", "originals").stdout
-
-    where = ["data", "originals", "--workloads", str(tmp_path)]
-    assert "no originals.json" in invoke(*where).stderr
-    for broken in ("{", "[1]", '[{"url": "s3://x"}]'):
-        (tmp_path / "originals.json").write_text(broken)
-        done = invoke(*where)
-        assert done.exit_code == 2
-        assert len(done.stderr.strip().splitlines()) == 1
-        assert "must be a list of objects" in done.stderr
-
-
 def test_data_make_list_clear(tmp_path, monkeypatch):
     monkeypatch.setenv("BENCHKIT_DATA", str(tmp_path / "data"))
 

@@ -46,7 +46,6 @@ ARGUMENTS = {
     "data clear": ["tpch"],
     "data list": [],
     "data make": ["tpch", "--size", "tiny"],
-    "data originals": [],
     "diagnose": [RUN],
     "doctor": [],
     "env build": ["other"],
@@ -148,7 +147,6 @@ READERS = {
     "dashboard",
     "data clear",
     "data list",
-    "data originals",
     "env build",  # the environment "other" has the packages of this interpreter
     "env diff",
     "env list",

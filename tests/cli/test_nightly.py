@@ -8,6 +8,7 @@ import pytest
 from click.testing import CliRunner
 from helpers.commands import run_benchkit
 from helpers.git_package import PROJECT, WORKLOAD, git
+from helpers.github_server import GitHubServer
 
 from benchkit.cli.main import benchkit as main
 from benchkit.measure.run_ids import new_id
@@ -94,10 +95,13 @@ def test_nightly_confirms_planted_slowdown_in_one_night(project):
     (project / "naplib" / "naplib" / "__init__.py").write_text("FACTOR = 2.0\n")
     git(project / "naplib", "commit", "-qam", "two")
     step = project / "step.md"
-    arguments = ["-e", "tip", "--night", NIGHT.format(21), "--issues", "file", "--output", "out"]
+    arguments = ["-e", "tip", "--night", NIGHT.format(21), "--issues", "github", "--output", "out"]
+    server = GitHubServer("night-token")
     second = nightly(
-        project, *TIMES, *arguments, GITHUB_ACTIONS="true", GITHUB_STEP_SUMMARY=str(step)
-    )
+        project, *TIMES, *arguments, GITHUB_ACTIONS="true", GITHUB_STEP_SUMMARY=str(step),
+        GITHUB_TOKEN="night-token", GITHUB_REPOSITORY="dask/perf", GITHUB_API_URL=server.url,
+    )  # fmt: skip
+    server.close()
     assert second.returncode == 1, second.stderr
     assert "own.naps: wall time of the workload" in second.stdout
     assert "::error title=own.naps" in second.stderr
@@ -115,8 +119,8 @@ def test_nightly_confirms_planted_slowdown_in_one_night(project):
     assert "compute in nap" in event["facts"]["explanation"]
     assert " By cause: +" in event["facts"]["explanation"]
 
-    (issue,) = (project / "out" / "issues").glob("*.md")
-    assert "confirmed by measuring both builds again" in issue.read_text()
+    (issue,) = server.issues.values()
+    assert "confirmed by measuring both builds again" in issue["body"]
     assert "### Changes" in step.read_text()
     assert json.loads((project / "out" / "news.json").read_text())[0]["kind"] == "opened"
 

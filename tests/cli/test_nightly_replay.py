@@ -5,6 +5,7 @@ import json
 import pandas as pd
 import pytest
 from click.testing import CliRunner
+from helpers.github_server import GitHubServer
 
 from benchkit.cli.main import benchkit as main
 from benchkit.store.store import Store
@@ -18,7 +19,18 @@ def moment(night: int) -> pd.Timestamp:
 
 
 @pytest.fixture(scope="module")
-def replayed(tmp_path_factory):
+def server():
+    server = GitHubServer("night-token")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GITHUB_TOKEN", "night-token")
+        patch.setenv("GITHUB_REPOSITORY", "dask/perf")
+        patch.setenv("GITHUB_API_URL", server.url)
+        yield server
+    server.close()
+
+
+@pytest.fixture(scope="module")
+def replayed(tmp_path_factory, server):
     """Return the folder, the reported changes of each night, and the issues after all nights."""
     plan = Plan()
     plan.step(0, "duration", 60, 1.10)
@@ -46,7 +58,7 @@ def replayed(tmp_path_factory):
         "--json",
     ]
     arguments += ["--control", CONTROL, "--metric", "duration", "--metric", "memory_peak", "-q"]
-    arguments += ["--issues", "file", "--output", str(folder / "out")]
+    arguments += ["--issues", "github", "--output", str(folder / "out")]
     for number, (_, runs) in enumerate(nights(plan)):
         for run in runs:
             store.add(run)
@@ -57,12 +69,17 @@ def replayed(tmp_path_factory):
         changes[number] = json.loads(result.stdout)
         kinds = {event["kind"] for event in changes[number]}
         assert (result.exit_code == 1) == bool(kinds & {"opened", "grown"})
-    issues = {}
-    for path in (folder / "out" / "issues").glob("*.md"):
-        head = json.loads(path.read_text().partition("\n")[0][5:-4])
-        name = head["title"].partition(":")[0], head["labels"][1]
-        issues[name] = head["state"], path.read_text()
-    return folder, changes, issues
+    return folder, changes, states_of(server)
+
+
+def states_of(server):
+    """Return state and body of each issue, by workload and label."""
+    return {
+        (issue["title"].partition(":")[0], issue["labels"][1]["name"]): (
+            issue["state"], issue["body"],
+        )
+        for issue in server.issues.values()
+    }  # fmt: skip
 
 
 @pytest.mark.slow
@@ -117,7 +134,7 @@ def test_replay_separates_machine_changes_and_improvements(replayed):
 
 
 @pytest.mark.slow
-def test_replay_judging_again_adds_nothing(replayed):
+def test_replay_judging_again_adds_nothing(replayed, server):
     folder, _, issues = replayed
     store = Store(folder / "store")
     before = len(store.events())
@@ -129,9 +146,8 @@ def test_replay_judging_again_adds_nothing(replayed):
         "--no-report",
         "--json",
     ]
-    arguments += ["--issues", "file", "--output", str(folder / "out"), "-q"]
+    arguments += ["--issues", "github", "--output", str(folder / "out"), "-q"]
     result = CliRunner().invoke(main, arguments)
     assert (result.exit_code, json.loads(result.stdout)) == (0, [])
     assert len(store.events()) == before
-    again = {path.read_text() for path in (folder / "out" / "issues").glob("*.md")}
-    assert again == {text for _, text in issues.values()}
+    assert states_of(server) == issues

@@ -82,10 +82,7 @@ def test_grafana_link_quotes_fields_of_the_run(run):
 
 def test_grafana_link_rejects_invalid_template(run, monkeypatch):
     for wrong, message in (
-        (
-            "https://grafana.example/?w={worklod}",
-            "field {worklod}: did you mean 'workload'",
-        ),
+        ("https://grafana.example/?w={worklod}", "field {worklod}: did you mean 'workload'"),
         ("javascript:alert(1)", "must be a URL"),
         ("https://{workload}/", "must be a URL"),
         ("https://grafana.example/{id", "BENCHKIT_GRAFANA"),

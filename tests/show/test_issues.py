@@ -1,4 +1,4 @@
-"""Issues of regressions: through a server that implements GitHub's API, and as files."""
+"""Issues of regressions, through a server that implements GitHub's API."""
 
 import logging
 
@@ -8,8 +8,7 @@ from helpers.github_server import MAX_CHARACTERS, GitHubServer
 from benchkit.analysis.regression.regression import FAILING, read_ledger
 from benchkit.errors import UsageError
 from benchkit.measure.run_ids import new_id
-from benchkit.show.issues.sync import LABEL, issue_body, marker, sync_issues
-from benchkit.show.issues.trackers import FileTracker, GitHubTracker, TrackerError
+from benchkit.show.issues.sync import LABEL, GitHubTracker, TrackerError, marker, sync_issues
 
 TOKEN = "ghp_very-secret-0123456789"
 SERIES_FIELDS = {
@@ -198,18 +197,3 @@ def test_github_tracker_reports_missing_server_in_one_line(server):
     server.close()
     with pytest.raises(TrackerError, match="GitHub: no response"):
         GitHubTracker().issues()
-
-
-def test_file_tracker_matches_github_tracker(tmp_path):
-    events = [opened()]
-    tracker = FileTracker(tmp_path / "issues")
-    assert len(sync_issues(read_ledger(events), tracker)) == 1
-    assert sync_issues(read_ledger(events), tracker) == []
-    (path,) = (tmp_path / "issues").glob("*.md")
-    assert issue_body(read_ledger(events)) in path.read_text()
-    events.append(event("recovered", "2026-08-20T02:00:00", after=10.0))
-    sync_issues(read_ledger(events), tracker)
-    (issue,) = tracker.issues()
-    assert not issue.is_open
-    assert "**recovered**" in path.read_text()
-    assert sync_issues(read_ledger(events), tracker) == []

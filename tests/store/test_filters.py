@@ -6,13 +6,7 @@ import pytest
 
 from benchkit.errors import UsageError
 from benchkit.store.arrow import records_to_table
-from benchkit.store.filters import (
-    Selection,
-    check_names,
-    matching,
-    parse_moment,
-    workload_matcher,
-)
+from benchkit.store.filters import Selection, check_names, matching, parse_moment, workload_matcher
 
 MIDNIGHT = datetime(2026, 8, 1, tzinfo=timezone.utc)
 

@@ -47,11 +47,7 @@ def test_bankruptcy_excludes_selected_earlier_runs(filled, what, days):
     ("kind", "what", "message"),
     [
         ("bankruptcy", {"where": {"variant": "Z"}}, "mark bankruptcy: variant=Z: matches no runs"),
-        (
-            "accept",
-            {"workload": "frame.jion"},
-            "'frame.jion': matches no runs: did you mean",
-        ),
+        ("accept", {"workload": "frame.jion"}, "'frame.jion': matches no runs: did you mean"),
         ("exclude", {"workload": "x.*"}, "mark exclude: 'x.*': matches no runs: see `benchkit"),
         ("rename", {"from_": "frame.jo", "to": "b"}, "mark rename: 'frame.jo': matches no runs"),
         (

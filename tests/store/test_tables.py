@@ -19,12 +19,7 @@ def test_tables_become_metrics_and_variables():
     assert METRICS["n_tasks"].better == ""
     assert RECORD_FIELDS["scale"] == "float"
     assert GROUPS["transfers"][2] == Variable(
-        "count",
-        ("pair",),
-        "1",
-        "fetches of task results",
-        "workers' transfer logs",
-        "f8",
+        "count", ("pair",), "1", "fetches of task results", "workers' transfer logs", "f8"
     )
     assert COORDINATES["time"] == (
         Variable(

@@ -63,10 +63,7 @@ WRONG = {
     "array.tall_skinny_qr": {
         "a value of Q is off": item("q", with_dask_entry((5, 5), lambda value: value + 1e-6)),
         "Q is not of length one": lambda result: {"q": result["q"] * 2, "r": result["r"] / 2},
-        "R is no triangle": lambda result: {
-            "q": result["q"][:, ::-1],
-            "r": result["r"][::-1],
-        },
+        "R is no triangle": lambda result: {"q": result["q"][:, ::-1], "r": result["r"][::-1]},
         "not a number": item("q", with_dask_entry((5, 5), lambda value: np.nan)),
     },
     "array.svd_compressed": {

@@ -2,14 +2,7 @@
 
 import numpy as np
 import pytest
-from helpers.wrong_results import (
-    edges_with,
-    nan,
-    prove,
-    proved_here,
-    rows_with,
-    with_value,
-)
+from helpers.wrong_results import edges_with, nan, prove, proved_here, rows_with, with_value
 
 
 def a_sorted_partition_is_not(edges):

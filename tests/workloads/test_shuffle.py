@@ -44,10 +44,7 @@ WRONG = {
     "shuffle.plain": BY_KEY,
     "shuffle.skew": BY_KEY,
     "shuffle.many_partitions": BY_KEY,
-    "shuffle.p2p_worker_loss": {
-        **BY_KEY_OF_COUNTS,
-        "the shuffle began only once": item("runs", 1),
-    },
+    "shuffle.p2p_worker_loss": {**BY_KEY_OF_COUNTS, "the shuffle began only once": item("runs", 1)},
 }
 #: The number of partitions scales with the threads; a few partitions test as much as many.
 FEW = {"shuffle.many_partitions": replace(TINY, fraction=0.1)}

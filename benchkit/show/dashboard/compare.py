@@ -177,10 +177,7 @@ def _memory_parts(table: pd.DataFrame) -> list[Viewable]:
     ]
     below = "By kind, at the time of the highest cluster memory; means of all runs."
     titles = ("kind", *_PART_TITLES[1:-1])
-    return [
-        ui.heading("Where the memory went", below),
-        tables.html_table(titles, rows, tight=True),
-    ]
+    return [ui.heading("Where the memory went", below), tables.html_table(titles, rows, tight=True)]
 
 
 def _signed(number: float, units: str) -> str:
@@ -413,10 +410,7 @@ def _rows(comparison: Comparison, keys: Mapping[str, str]) -> tuple[list[str], l
     first = replace(comparison, frame=comparison.frame.head(MAX_ROWS))
     table = comparison_table(first).reset_index()
     # Omit columns that are empty or equal in all rows: they take space from the names.
-    is_omitted = {
-        "metric": bool(keys.get("metric")),
-        "note": not table["note"].astype(bool).any(),
-    }
+    is_omitted = {"metric": bool(keys.get("metric")), "note": not table["note"].astype(bool).any()}
     titles = [str(name) for name in table.columns if not is_omitted.get(str(name))]
     rows = []
     arms = first.frame["contender"]
@@ -543,10 +537,7 @@ def _measured(comparison: Comparison, runs: pd.DataFrame) -> list[str]:
 
 def _choices(store: Store) -> pn.Column:
     """Return the list of experiments, and a form that compares two sets of runs."""
-    fields = dict(
-        baseline=("Baseline", EXAMPLES[0]),
-        contender=("Contender", EXAMPLES[1]),
-    )
+    fields = dict(baseline=("Baseline", EXAMPLES[0]), contender=("Contender", EXAMPLES[1]))
     return ui.column(
         *_experiments(store),
         ui.heading(

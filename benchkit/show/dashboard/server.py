@@ -18,12 +18,7 @@ from tornado.process import task_id
 
 from benchkit.captured_process import end_processes
 from benchkit.errors import UsageError, needs_extra
-from benchkit.show.dashboard.web.security import (
-    LOOPBACK,
-    host_of,
-    own_names,
-    protect,
-)
+from benchkit.show.dashboard.web.security import LOOPBACK, host_of, own_names, protect
 from benchkit.store.store import Store
 
 #: Seconds between checks that the parent process is alive.

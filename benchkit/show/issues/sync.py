@@ -1,6 +1,5 @@
-"""Keep one issue per workload and metric: opened, updated, commented on, closed on recovery.
+"""Keep one issue on GitHub per workload and metric: opened, updated, closed on recovery.
 
-This module writes the texts and selects the actions; `benchkit.show.issues.trackers` sends them.
 A hidden marker identifies an issue, so its title may be changed by hand. A second hidden marker
 holds the last reported event of the ledger, so that a repeated call changes nothing.
 """
@@ -8,17 +7,25 @@ holds the last reported event of the ledger, so that a repeated call changes not
 from __future__ import annotations
 
 import hashlib
+import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from benchkit.analysis.regression.regression import FAILING, Regression
+from benchkit.errors import BenchkitError, UsageError, needs_extra
 from benchkit.formatting import format_change
 from benchkit.show.templates import render_template
 from benchkit.store.schema import METRICS
 from benchkit.text import cut_markdown
 
+if TYPE_CHECKING:
+    import github
+
+T = TypeVar("T")
+#: Environment variables of the token, of ``owner/name`` and of the URL of the API.
+TOKEN, REPOSITORY, API = "GITHUB_TOKEN", "GITHUB_REPOSITORY", "GITHUB_API_URL"
 #: Label of every issue that benchkit opens; issues without it are ignored.
 LABEL = "performance-regression"
 #: Maximum bytes of a body or comment: GitHub's limit is 65,536 characters, at least a byte each.
@@ -35,27 +42,92 @@ _REPORTED = ("opened", "grown", "eased", "recovered", "ended")
 class Issue:
     """The fields of an issue that benchkit uses."""
 
-    number: int | str  # Identifies the issue in its tracker
+    number: int
     title: str  # title, body: Texts; the body is Markdown and starts with the hidden markers
     body: str
     is_open: bool  # Whether the issue is open
     labels: Sequence[str] = field(default_factory=tuple)  # Names of its labels
 
 
-class Tracker(Protocol):
-    """Interface of a service or folder that stores issues."""
+class TrackerError(BenchkitError):
+    """Raised when a tracker rejects a request; the ledger is kept and the next night retries."""
+
+
+class GitHubTracker:
+    """Issues of a repository on GitHub."""
+
+    def __init__(self, repository: str | None = None) -> None:
+        with needs_extra("github", "PyGithub"):
+            import github
+        name = repository or os.environ.get(REPOSITORY, "")
+        token = os.environ.get(TOKEN, "")
+        if not re.fullmatch(r"[\w.-]+/[\w.-]+", name):
+            raise UsageError(f"--issues github: ${REPOSITORY} must be OWNER/NAME, not {name!r}")
+        if not token:
+            raise UsageError(f"--issues github: set ${TOKEN} to a token that can write issues")
+        self._error_type = github.GithubException
+        base = os.environ.get(API, "https://api.github.com")
+        # GitHub asks for 1 s between writes; other servers need no delay.
+        wait = 1.0 if "github.com" in base else 0.0
+        client = github.Github(
+            base_url=base,
+            auth=github.Auth.Token(token),
+            per_page=100,
+            timeout=30,
+            seconds_between_writes=wait,
+            seconds_between_requests=wait / 4,
+            lazy=True,
+        )
+        self._repository = client.get_repo(name)
+        self._issues: dict[int, Any] = {}
 
     def issues(self) -> list[Issue]:
         """Return the issues of benchkit."""
+        return [
+            self._add(issue)
+            for issue in self._send(
+                lambda: list(self._repository.get_issues(state="all", labels=[LABEL]))
+            )
+            if issue.pull_request is None
+        ]
 
     def create(self, title: str, body: str, labels: Sequence[str]) -> Issue:
-        """Open an issue."""
+        """Open an issue; GitHub creates missing labels."""
+        return self._add(
+            self._send(lambda: self._repository.create_issue(title, body=body, labels=list(labels)))
+        )
 
     def edit(self, issue: Issue, *, body: str | None = None, is_open: bool | None = None) -> None:
         """Change the body or the state of an issue."""
+        changes: dict[str, Any] = {}
+        if body is not None and body != issue.body:
+            changes["body"] = issue.body = body
+        if is_open is not None and is_open != issue.is_open:
+            issue.is_open = is_open
+            changes["state"] = "open" if is_open else "closed"
+            changes["state_reason"] = "reopened" if is_open else "completed"
+        if changes:
+            self._send(lambda: self._issues[issue.number].edit(**changes))
 
     def comment(self, issue: Issue, body: str) -> None:
         """Add a comment to an issue."""
+        self._send(lambda: self._issues[issue.number].create_comment(body))
+
+    def _add(self, issue: github.Issue.Issue) -> Issue:
+        self._issues[issue.number] = issue
+        labels = tuple(label.name for label in issue.labels)
+        return Issue(issue.number, issue.title, issue.body or "", issue.state == "open", labels)
+
+    def _send(self, request: Callable[[], T]) -> T:
+        """Send a request; raise errors as one line without the token."""
+        try:
+            return request()
+        except self._error_type as error:
+            data = error.data if isinstance(error.data, dict) else {}
+            message = data.get("message") or str(error.data or "")
+            raise TrackerError(f"GitHub: status {error.status}: {message[:200]}") from None
+        except OSError as error:  # requests' errors are OSErrors; their text may name addresses
+            raise TrackerError(f"GitHub: no response: {type(error).__name__}") from None
 
 
 def marker(workload: str, metric: str) -> str:
@@ -65,7 +137,7 @@ def marker(workload: str, metric: str) -> str:
 
 
 def sync_issues(
-    regressions: Sequence[Regression], tracker: Tracker, *, site: str | None = None
+    regressions: Sequence[Regression], tracker: GitHubTracker, *, site: str | None = None
 ) -> list[str]:
     """Update the issues of a tracker to match the ledger.
 
@@ -85,7 +157,7 @@ def sync_issues(
     for (workload, metric), members in sorted(groups.items()):
         members.sort(key=lambda regression: (not regression.is_open, regression.seen))
         issues = by_marker.get(marker(workload, metric), [])
-        issues.sort(key=lambda issue: str(issue.number).zfill(12))
+        issues.sort(key=lambda issue: issue.number)
         actions += _sync_issue(members, issues[0] if issues else None, tracker, site)
         for duplicate in issues[1:]:  # two jobs opened the same issue at the same time
             if duplicate.is_open:
@@ -97,7 +169,7 @@ def sync_issues(
 
 
 def _sync_issue(
-    members: Sequence[Regression], issue: Issue | None, tracker: Tracker, site: str | None
+    members: Sequence[Regression], issue: Issue | None, tracker: GitHubTracker, site: str | None
 ) -> list[str]:
     is_open = any(regression.is_open for regression in members)
     title, body = issue_title(members), issue_body(members, site=site)

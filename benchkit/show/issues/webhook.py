@@ -124,10 +124,7 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
 
 
 def _text(
-    sentence: str,
-    changes: Sequence[Mapping[str, Any]],
-    failures: Sequence[str],
-    site: str | None,
+    sentence: str, changes: Sequence[Mapping[str, Any]], failures: Sequence[str], site: str | None
 ) -> str:
     """Return a message for a chat, a line for each change and failure."""
     lines = [_line(change, site) for change in changes]

@@ -241,11 +241,7 @@ def _unit(units: str, most: float) -> tuple[float, str]:
 
 
 def _axis_ends(
-    ok: pd.DataFrame,
-    name: str,
-    medians: NDArray[np.float64],
-    divisor: float,
-    from_zero: bool,
+    ok: pd.DataFrame, name: str, medians: NDArray[np.float64], divisor: float, from_zero: bool
 ) -> tuple[float, float]:
     """Return the ends of the y axis, with room for labels above and for failures below.
 

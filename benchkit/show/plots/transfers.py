@@ -253,11 +253,7 @@ class TransferMatrix:
     """
 
     def __init__(
-        self,
-        run: Run | xr.DataTree,
-        timeline: TaskTimeline | None = None,
-        *,
-        value: str = "bytes",
+        self, run: Run | xr.DataTree, timeline: TaskTimeline | None = None, *, value: str = "bytes"
     ) -> None:
         self._timeline, self._value = timeline, value
         self._matrix: Matrix | None = None
@@ -322,11 +318,7 @@ class TransferMatrix:
         return title, {"value": cells[value], **cells}, unit, _WINDOW_TIPS
 
 
-def transfer_difference(
-    a: Run | xr.DataTree,
-    b: Run | xr.DataTree,
-    value: str = "bytes",
-) -> figure:
+def transfer_difference(a: Run | xr.DataTree, b: Run | xr.DataTree, value: str = "bytes") -> figure:
     """Draw the difference of the transfers between workers of two runs.
 
     Parameters

@@ -9,16 +9,11 @@ from pathlib import Path
 import pandas as pd
 
 from benchkit.errors import UsageError, did_you_mean
-from benchkit.store.interchange.call_stacks import write_pprof, write_speedscope
 from benchkit.store.interchange.coiled import write_sqlite
 from benchkit.store.interchange.junit import write_junit
 from benchkit.store.interchange.openmetrics import write_openmetrics
-from benchkit.store.interchange.summaries import (
-    write_asv,
-    write_github_benchmark,
-    write_pytest_benchmark,
-)
-from benchkit.store.interchange.trace import write_trace
+from benchkit.store.interchange.summaries import write_asv, write_pytest_benchmark
+from benchkit.store.interchange.trace import write_speedscope, write_trace
 from benchkit.store.run import Run
 from benchkit.store.store import Store
 from benchkit.whole_file import drafted
@@ -31,16 +26,11 @@ STORE_FORMATS = {
     "junit": (".xml",),
     "openmetrics": (".om", ".prom"),
     "pytest-benchmark": (),
-    "github-action-benchmark": (),
     "asv": (),
 }
 #: Formats of one run: name -> suffixes that select it.
-RUN_FORMATS = {
-    "trace": (".json", ".json.gz"),
-    "speedscope": (".speedscope.json",),
-    "pprof": (".pb.gz", ".pprof"),
-}
-_RUN_WRITERS = {"trace": write_trace, "speedscope": write_speedscope, "pprof": write_pprof}
+RUN_FORMATS = {"trace": (".json", ".json.gz"), "speedscope": (".speedscope.json",)}
+_RUN_WRITERS = {"trace": write_trace, "speedscope": write_speedscope}
 
 
 def export_runs(
@@ -55,7 +45,6 @@ def export_runs(
         "junit": write_junit,
         "openmetrics": write_openmetrics,
         "pytest-benchmark": write_pytest_benchmark,
-        "github-action-benchmark": write_github_benchmark,
         "asv": write_asv,
     }
     write = writers[_format(Path(path), form, STORE_FORMATS)]

@@ -1,8 +1,8 @@
-"""Write repeated runs as one result each: pytest-benchmark, github-action-benchmark and asv.
+"""Write repeated runs as one result each: pytest-benchmark and asv.
 
 These formats hold one build per file or benchmark, so that repeats are the successful runs of one
-workload, environment, host and cluster with the same build. pytest-benchmark and
-github-action-benchmark get the latest build; asv gets each commit.
+workload, environment, host and cluster with the same build. pytest-benchmark gets the latest build,
+asv each commit.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import numpy as np
 import pandas as pd
 
 from benchkit.errors import UsageError
-from benchkit.formatting import counted
 
 _SERIES = ["workload", "environment", "host", "cluster"]
 _BUILD = ["git_commit", "packages_hash"]
@@ -80,26 +79,6 @@ def _pytest_result(group: pd.DataFrame) -> dict[str, Any]:
             "data": values,
         },
     }
-
-
-def write_github_benchmark(runs: pd.DataFrame, path: Path) -> None:
-    """Write medians for github-action-benchmark (tool ``customSmallerIsBetter``)."""
-    results = []
-    for group in _latest_builds(runs):
-        row = group.iloc[-1]
-        for metric, unit in (("duration", "s"), ("memory_peak", "B")):
-            values = group[metric].dropna()
-            if len(values):
-                place = f"{row['environment']}, {row['host']}"
-                result = {
-                    "name": f"{row['workload']} ({place}): {metric}",
-                    "unit": unit,
-                    "value": float(values.median()),
-                    "range": f"{values.min():.6g} to {values.max():.6g}",
-                    "extra": f"{counted(len(values), 'run')}, the last is {row['id']}",
-                }
-                results.append(result)
-    path.write_text(json.dumps(results, indent=1), encoding="utf-8")
 
 
 def write_asv(runs: pd.DataFrame, path: Path) -> None:

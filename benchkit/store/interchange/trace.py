@@ -1,8 +1,9 @@
-"""Write a run as a trace for Perfetto and ``chrome://tracing`` (Chrome's trace event format, JSON).
+"""Write a run for viewers: a trace (Perfetto, ``chrome://tracing``), call stacks (speedscope).
 
-A process per worker: its threads with the tasks, lanes with the activities of its event loop
-(fetches, disk, serialisation), and counters of its memory. Flows connect a fetch with the worker
-that sent the result, and the end of a task with the start of the tasks that depend on it.
+The trace is JSON in Chrome's trace event format. A process per worker: its threads with the tasks,
+lanes with the activities of its event loop (fetches, disk, serialisation), and counters of its
+memory. Flows connect a fetch with the worker that sent the result, and the end of a task with the
+start of the tasks that depend on it.
 """
 
 from __future__ import annotations
@@ -14,13 +15,14 @@ from collections.abc import Iterator
 from decimal import Decimal
 from json.encoder import encode_basestring_ascii as quote
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from benchkit.errors import UnreadableRun
+from benchkit.errors import UnreadableRun, UsageError
 from benchkit.store.run import Run, worker_names
 from benchkit.store.task_graph import event_actions, has_task_graph
 
@@ -294,3 +296,50 @@ def _counters(run: Run) -> Iterator[memoryview]:
                     texts,
                     "}",
                 )
+
+
+_SCHEMA = "https://www.speedscope.app/file-format-schema.json"
+
+
+def write_speedscope(run: Run, path: Path) -> None:
+    """Write the call stacks of a run for https://www.speedscope.app."""
+    frames, stacks, weights = _stacks(run)
+    profile = {
+        "type": "sampled",
+        "name": run.workload,
+        "unit": "none",
+        "startValue": 0,
+        "endValue": sum(weights),
+        "samples": stacks,
+        "weights": weights,
+    }
+    names = [{"name": name, "file": file, "line": line} for name, file, line in frames]
+    content = {
+        "$schema": _SCHEMA,
+        "name": f"{run.workload} {run.id}",
+        "exporter": "benchkit",
+        "shared": {"frames": names},
+        "profiles": [profile],
+    }
+    path.write_text(json.dumps(content), encoding="utf-8")
+
+
+def _stacks(run: Run) -> tuple[list[tuple[str, str, int]], list[list[int]], list[int]]:
+    """Return frames (function, file, line), stacks of frame numbers, and samples per stack."""
+    profile = run.profile()
+    if profile.empty:
+        raise UsageError(
+            f"run {run.id} has no call stacks: they are sampled by --capture full in tasks that "
+            "take longer than 10 ms"
+        )
+    parents, counts = profile["parent"].to_numpy(), profile["count"].to_numpy()
+    within = np.bincount(parents[parents >= 0], counts[parents >= 0], len(counts)).astype(int)
+    own = np.maximum(counts - within, 0)
+    names = zip(profile["function"], profile["file"], profile["line"], strict=True)
+    frames: dict[tuple[Any, ...], int] = {}
+    numbers = [frames.setdefault(name, len(frames)) for name in names]
+    paths: list[list[int]] = []
+    for number, parent in zip(numbers, parents.tolist(), strict=True):
+        paths.append([*(paths[parent] if parent >= 0 else []), number])
+    chosen = np.flatnonzero(own).tolist()
+    return list(frames), [paths[row] for row in chosen], own[chosen].tolist()

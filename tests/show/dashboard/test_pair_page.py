@@ -10,14 +10,7 @@ from benchkit.measure.run_ids import new_id
 from benchkit.show.dashboard import pair as pair_page
 from benchkit.show.dashboard.state.time_window import PairWindow
 from benchkit.store.run import Run
-from validation.dashboard_server import (
-    READY,
-    brush,
-    light_run,
-    open_page,
-    sees,
-    with_record,
-)
+from validation.dashboard_server import READY, brush, light_run, open_page, sees, with_record
 
 
 def pair_window(trees, **state):

@@ -34,10 +34,7 @@ def site(tmp_path_factory, a_run):
     for origin in (f"{HOST}:{port}", HOST):
         options += ["--allow-websocket-origin", origin]
     options += ["--basic-auth", str(folder / "users.json"), "--cookie-secret", "s" * 32]
-    with (
-        served(store.path, *options, port=backend) as url,
-        nginx(folder / "nginx", port, backend),
-    ):
+    with served(store.path, *options, port=backend) as url, nginx(folder / "nginx", port, backend):
         assert url == f"http://127.0.0.1:{backend}/bench/"
         yield f"https://{HOST}:{port}/bench/"
 

@@ -16,11 +16,7 @@ from benchkit.show.dashboard.run.task_groups import GroupTable
 from benchkit.show.dashboard.run.transfers import transfers
 from benchkit.show.dashboard.state.time_window import NO_TIMES, Window
 from benchkit.store.run import Run
-from validation.dashboard_server import (
-    light_run,
-    many_tasks,
-    text_of,
-)
+from validation.dashboard_server import light_run, many_tasks, text_of
 
 
 def window_of(tree, share=0.5, **state):

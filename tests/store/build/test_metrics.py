@@ -161,8 +161,7 @@ def test_transfer_metrics_come_from_one_table(tmp_path):
     reports = {"0": {"transfers": [copied, gathered]}, "1": {"transfers": []}}
 
     metrics = metrics_of(
-        tmp_path,
-        segment(samples=[sample(1, 0)], reports=reports, state={"scattered_bytes": 10}),
+        tmp_path, segment(samples=[sample(1, 0)], reports=reports, state={"scattered_bytes": 10})
     )
 
     assert (metrics["n_transfers"], metrics["transfer_bytes"]) == (2, 20)

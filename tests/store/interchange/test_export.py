@@ -9,7 +9,6 @@ import zlib
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 from benchkit.cli.main import benchkit as main
 from benchkit.errors import UsageError
@@ -199,68 +198,10 @@ def test_speedscope_weights_are_samples(run, tmp_path):
     assert len(names) == 4  # the function `load` is one frame
 
 
-def _pprof_message():
-    """Return the class of pprof's message, from the fields of its published definition."""
-    file = descriptor_pb2.FileDescriptorProto(name="profile.proto", syntax="proto3")
-    kinds = {
-        "ValueType": [("type", 1, "int64"), ("unit", 2, "int64")],
-        "Sample": [("location_id", 1, "uint64*"), ("value", 2, "int64*")],
-        "Line": [("function_id", 1, "uint64"), ("line", 2, "int64")],
-        "Location": [("id", 1, "uint64"), ("line", 4, "Line*")],
-        "Function": [("id", 1, "uint64"), ("name", 2, "int64"), ("filename", 4, "int64")],
-        "Profile": [
-            ("sample_type", 1, "ValueType*"),
-            ("sample", 2, "Sample*"),
-            ("location", 4, "Location*"),
-            ("function", 5, "Function*"),
-            ("string_table", 6, "string*"),
-            ("time_nanos", 9, "int64"),
-            ("duration_nanos", 10, "int64"),
-        ],
-    }
-    types = {"int64": 3, "uint64": 4, "string": 9}
-    for kind, fields in kinds.items():
-        message = file.message_type.add(name=kind)
-        for name, number, text in fields:
-            plain = text.rstrip("*")
-            field = message.field.add(name=name, number=number, type=types.get(plain, 11))
-            field.label = 3 if text.endswith("*") else 1
-            if plain not in types:
-                field.type_name = plain
-    pool = descriptor_pool.DescriptorPool()
-    pool.Add(file)
-    return message_factory.GetMessageClass(pool.FindMessageTypeByName("Profile"))
-
-
-def test_pprof_values_are_samples(run, tmp_path):
-    export_run(run, tmp_path / "run.pb.gz")
-    profile = _pprof_message()()
-    profile.ParseFromString(gzip.decompress((tmp_path / "run.pb.gz").read_bytes()))
-    texts = list(profile.string_table)
-    functions = {function.id: function for function in profile.function}
-    locations = {place.id: functions[place.line[0].function_id] for place in profile.location}
-    stacks = {
-        "/".join(texts[locations[number].name] for number in reversed(sample.location_id)): list(
-            sample.value
-        )
-        for sample in profile.sample
-    }
-    assert stacks == {
-        "sum/load": [2],
-        "sum/load/read": [4],
-        "sum/add": [3],
-        "sum/add/load": [2],
-    }
-    assert texts[0] == ""
-    assert [texts[kind.type] for kind in profile.sample_type] == ["samples"]
-    assert profile.duration_nanos == round(run.duration * 1e9)
-    assert {texts[function.filename] for function in profile.function} == {"", "a.py", "b.py"}
-
-
 def test_run_without_call_stacks_writes_nothing(tmp_path):
     run = Run(make_run(groups=False))
     with pytest.raises(UsageError, match="has no call stacks"):
-        export_run(run, tmp_path / "run.pb.gz")
+        export_run(run, tmp_path / "run.speedscope.json")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -305,15 +246,6 @@ def test_pytest_benchmark_compares_the_latest_build(runs, tmp_path):
     assert "14.0000" in done.stdout
 
 
-def test_github_action_benchmark_has_medians(runs, tmp_path):
-    path = tmp_path / "runs.json"
-    export_runs(runs, path, form="github-action-benchmark")
-    results = json.loads(path.read_text())
-    assert [(result["unit"], result["value"]) for result in results] == [("s", 14), ("B", 1.5e9)]
-    assert results[0]["range"] == "13 to 15"
-    assert results[0]["extra"].startswith("3 runs")
-
-
 def test_asv_reads_the_results_of_each_commit(runs, tmp_path):
     results = pytest.importorskip("asv.results")
     export_runs(runs, tmp_path / "results", form="asv")
@@ -325,7 +257,7 @@ def test_asv_reads_the_results_of_each_commit(runs, tmp_path):
 
 
 def test_exports_of_an_empty_store_say_why(store, tmp_path):
-    for form in ("pytest-benchmark", "github-action-benchmark", "asv"):
+    for form in ("pytest-benchmark", "asv"):
         with pytest.raises(UsageError, match=r"none of these runs|no successful runs"):
             export_runs(store, tmp_path / "out", form=form)
         assert list(tmp_path.glob("*out*")) == []

@@ -47,12 +47,7 @@ def html_table(
 
 
 def table(
-    frame: pd.DataFrame,
-    index: str,
-    *,
-    sortable: bool = True,
-    page_size: int = 30,
-    long: str = "",
+    frame: pd.DataFrame, index: str, *, sortable: bool = True, page_size: int = 30, long: str = ""
 ) -> Viewable:
     """Return a table; text in cells is never interpreted as HTML."""
     frame = frame.rename_axis(index).reset_index()

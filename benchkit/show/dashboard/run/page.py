@@ -82,10 +82,7 @@ def _tracebacks(run: Run, names: pd.Series) -> list[Viewable]:
     for error in distinct.head(MAX_TRACEBACKS).itertuples():
         worker = names.get(error.worker, MISSING)
         where = f"{error.exception} on worker {worker}, {error.time:.3f} s"
-        content += [
-            ui.heading(f"Task {error.key} raised", where),
-            ui.code_block(error.traceback),
-        ]
+        content += [ui.heading(f"Task {error.key} raised", where), ui.code_block(error.traceback)]
     if len(distinct) > MAX_TRACEBACKS:
         n_hidden = len(distinct) - MAX_TRACEBACKS
         content.append(ui.paragraph(f"{n_hidden} other tracebacks are not shown."))
