@@ -37,7 +37,7 @@ _NAMES = {
     "run": "benchkit.experiment.run.api",
     "simulate": "benchkit.experiment.virtual.api",
     "timeseries": "benchkit.measure.scale",
-    "workload": "benchkit.measure.declaration",
+    "workload": "benchkit.measure.workloads",
     "workloads": "benchkit.experiment.run.api",
 }
 

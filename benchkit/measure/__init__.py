@@ -26,7 +26,7 @@ _MODULES = {
     "random_frame": "data.random",
     "recipe": "data.recipe",
     "timeseries": "scale",
-    "workload": "declaration",
+    "workload": "workloads",
 }
 
 __all__ = sorted(_MODULES)

@@ -5,10 +5,10 @@ from types import ModuleType
 
 import pytest
 
-from benchkit.measure.declaration import RESERVED_NAMES, workload
 from benchkit.measure.errors import (
     InvalidWorkloadError,
 )
+from benchkit.measure.workloads import RESERVED_NAMES, workload
 from benchkit.store.variables import GROUPS
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from benchkit.errors import InvalidParameterError
 from benchkit.experiment.run.api import with_parameters
-from benchkit.measure.declaration import workload
+from benchkit.measure.workloads import workload
 
 
 def declared(**variants):
