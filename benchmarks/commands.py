@@ -48,13 +48,13 @@ main()
 
 
 def make_store(folder: Path) -> None:
-    """Fill a store: 960 runs of nights, an experiment of 40 runs, and a measured run."""
+    """Fill a store: 960 runs of 68 nights, an experiment of 40 runs, and a measured run."""
     import benchkit
     from benchkit.measure.run_ids import new_id
     from validation.history_data import fill
     from validation.synthetic_runs import make_run
 
-    store = fill(folder, make_run(), n_nights=60)
+    store = fill(folder, make_run(), n_nights=68)
     experiment = new_id()
     store.add_many(
         make_run(

@@ -23,13 +23,13 @@ RUN = INDEX | {
 }  # fmt: skip
 #: Command -> packages that it may import, and the largest number of modules.
 COMMANDS = {
-    "--help": ({"click"}, 250),
-    "list runs": (INDEX, 1000),
-    "list metrics": ({"click"}, 300),
-    "regressions": (INDEX, 1000),
-    "compare --baseline workload:a --contender workload:a": (RUN, 1500),
-    "diagnose": (RUN, 1500),
-    "whatif --workers 2": (RUN, 1500),
+    "--help": ({"click"}, 210),
+    "list runs": (INDEX, 900),
+    "list metrics": ({"click"}, 210),
+    "regressions": (INDEX, 900),
+    "compare --baseline workload:a --contender workload:a": (RUN, 1250),
+    "diagnose": (RUN, 1400),
+    "whatif --workers 2": (RUN, 1400),
 }
 CODE = """
 import atexit, json, sys
