@@ -19,7 +19,7 @@ from benchkit.analysis.compare.compare_runs import (
     compare_experiment,
 )
 from benchkit.analysis.compare.comparison import Comparison, text_row
-from benchkit.analysis.compare.explain import IDLE, UNEXPLAINED, CauseChanges
+from benchkit.analysis.compare.explain import IDLE, MAX_RUNS, UNEXPLAINED, CauseChanges
 from benchkit.analysis.insight.blame import CAUSES
 from benchkit.analysis.insight.limits import CAUSES_SHORT
 from benchkit.analysis.metric_names import check_metrics
@@ -28,6 +28,7 @@ from benchkit.errors import BenchkitError
 from benchkit.experiment.run.status import OPEN, RUNNING, read_status
 from benchkit.formatting import (
     MISSING,
+    ROWS_SHOWN,
     counted,
     format_change,
     format_quantity,
@@ -51,8 +52,6 @@ from benchkit.store.filters import pair_workloads, select_sets
 from benchkit.store.schema import METRICS
 from benchkit.store.store import Store
 
-#: Largest number of parts in the table; there may be hundreds, and small parts are no cause.
-MAX_PARTS = 40
 _PART_TITLES = ("part", "difference", "interval", "baseline", "contender", "runs")
 _RUN_TITLES = ("arm", "run", "block", "started (UTC)", "wall time", "peak memory", "compare")
 _PART_TERMS = {
@@ -125,7 +124,7 @@ def _part_rows(table: pd.DataFrame, ids: list[str]) -> list[list[str]]:
     """Return one row per part, with links to its task group in a run of each arm."""
     groups_of_runs = [_full_names(run_id) for run_id in ids]
     rows = []
-    for row in table.head(MAX_PARTS).to_dict("records"):
+    for row in table.head(ROWS_SHOWN).to_dict("records"):
         group, is_group = str(row["group"]), row["group"] not in (IDLE, UNEXPLAINED)
         old, _, new = group.partition(" → ")
         targets = {
@@ -239,8 +238,6 @@ _ORDERS = {"what changed most": "", "change in units of its noise": "noise", "na
 _MIN_WIDTHS = (420, 260, 260)
 #: Largest number of rows in the table.
 MAX_ROWS = 300
-#: Largest number of rows shown without scrolling.
-VISIBLE_ROWS = 20
 _TERMS = {
     "change": "of the contender against the baseline and its null arm: the quotient of the two "
     "values, which are geometric means",
@@ -337,7 +334,7 @@ def _body(
     keys = {**sides, **values}
     return [
         *summary,
-        tables.html_table(*_rows(shown, keys), tight=True, visible_rows=VISIBLE_ROWS),
+        tables.html_table(*_rows(shown, keys), tight=True, visible_rows=ROWS_SHOWN),
         *([ui.paragraph(_notes_text(shown.frame))] if shown.frame["note"].any() else []),
         tables.download_button("comparison.csv", lambda: shown.frame, "These rows as CSV", 160),
         ui.glossary(
@@ -443,10 +440,6 @@ TITLE = "Compare"
 EXPLAINED = 3
 #: Examples of two selections, shown in the form.
 EXAMPLES = ("env:main,since:30d", "env:main,tag:variant=A")
-#: Largest number of links to pages of two runs.
-MAX_PAIRS = 20
-#: Number of newest runs per side and workload that explain the difference of two selections.
-LATEST = 10
 _NO_CAUSES = "The causes cannot be shown"
 
 
@@ -502,7 +495,7 @@ def _comparison(
 
     # The page opens runs of changed workloads: the latest runs of each side are enough.
     latest = [
-        side[side["outcome"] == "ok"].assign(arm=name).groupby("workload").tail(LATEST)
+        side[side["outcome"] == "ok"].assign(arm=name).groupby("workload").tail(MAX_RUNS)
         for name, side in ((baseline, a), (contender, b))
     ]
     return compare_selections, pd.concat(latest)
@@ -595,9 +588,9 @@ def _pairs(runs: pd.DataFrame, comparison: Comparison) -> list[Viewable]:
     if not links:
         return []
     below = "The first run of each arm on one time axis, largest change first."
-    if len(links) > MAX_PAIRS:
-        below += f" For {len(links) - MAX_PAIRS} more see the causes of a row."
-    shown = dict(list(links.items())[:MAX_PAIRS])
+    if len(links) > ROWS_SHOWN:
+        below += f" For {len(links) - ROWS_SHOWN} more see the causes of a row."
+    shown = dict(list(links.items())[:ROWS_SHOWN])
     return [ui.heading("Two runs side by side", below), ui.link_list(shown)]
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from benchkit.analysis.regression.regression import FAILING, Regression
 from benchkit.errors import BenchkitError, UsageError, needs_extra
-from benchkit.formatting import format_change
+from benchkit.formatting import ROWS_SHOWN, format_change
 from benchkit.show.templates import render_template
 from benchkit.store.schema import METRICS
 from benchkit.text import cut_markdown
@@ -32,8 +32,6 @@ LABEL = "performance-regression"
 MAX_BYTES = 65_000
 #: Maximum characters of a title; GitHub allows 256.
 MAX_TITLE = 200
-#: Maximum number of packages listed in an issue; the page of the regression lists all.
-MAX_CHANGES = 15
 #: Kinds of events that add a comment to an issue.
 _REPORTED = ("opened", "grown", "eased", "recovered", "ended")
 
@@ -217,7 +215,7 @@ def issue_body(members: Sequence[Regression], *, site: str | None = None) -> str
         metric_name=METRICS[metric].long_name if metric in METRICS else "",
         current=current,
         past=[regression for regression in members if regression not in current],
-        max_changes=MAX_CHANGES,
+        max_changes=ROWS_SHOWN,
         site=site,
     )
     return cut_markdown(body, MAX_BYTES)

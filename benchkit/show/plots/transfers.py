@@ -36,12 +36,11 @@ from benchkit.show.plots.base import (
     retitle,
     to_tree,
 )
+from benchkit.show.plots.run_metrics import MAX_NAMES
 from benchkit.store.run import Run, worker_names
 
 #: Maximum number of workers with numbers in the cells.
 MAX_NUMBERS = 16
-#: Maximum number of workers with names on the axes; more are drawn as an image.
-MAX_NAMES = 40
 #: Maximum number of workers with horizontal names below.
 MAX_HORIZONTAL = 8
 #: From almost transparent to opaque, in both themes; unknown values are fully transparent.

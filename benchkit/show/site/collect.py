@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from benchkit.analysis.changepoint.rule import MAX_REFERENCE_NIGHTS
 from benchkit.analysis.changepoints import ChangePoint
 from benchkit.analysis.regression.history import History, build_history, night_name
 from benchkit.analysis.regression.level_events import worse_direction
@@ -84,8 +85,6 @@ _BUILD = ("python", "dask", "distributed", "git_commit", "packages_hash")
 _SERIES = {"workload", "environment", "host"}
 #: Number of nights on the page of failures.
 FAILURE_NIGHTS = 90
-#: Number of nights in the sparklines of the overview.
-SPARK_NIGHTS = 60
 
 
 @dataclass(frozen=True)
@@ -190,7 +189,7 @@ class SiteData:
             about, regression = status.about, status.regression
             key, metric = int(about["key"]), str(about["metric"])
             row = rows.setdefault(key, {**self._about(key), "page": page_name(about["workload"])})
-            values = self.history.values[status.row, -SPARK_NIGHTS:]
+            values = self.history.values[status.row, -MAX_REFERENCE_NIGHTS:]
             changes = self._reported(status.row)
             row.setdefault("metrics", {})[metric] = {
                 "state": status.state,

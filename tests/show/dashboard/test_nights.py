@@ -102,7 +102,7 @@ def test_overview_of_many_series_starts_filtered(store, monkeypatch):
     monkeypatch.setenv("BENCHKIT_STORE", str(store.path))
 
     assert chosen({}) == "all"
-    monkeypatch.setattr(overview, "MANY", 5)
+    monkeypatch.setattr(overview, "ROWS_SHOWN", 5)
     assert chosen({}) == "news"
     assert chosen({"show": "all"}) == "all"
 

@@ -63,9 +63,9 @@ def test_first_page_of_a_large_store_shows_newest_runs_without_scripts(large_sto
     page = overview.view({})
 
     text = " ".join(pane.object for pane in page.select(pn.pane.HTML))
-    linked = [text.index(f"&amp;id={run_id}'") for run_id in newest[: runs.PAGE_SIZE]]
+    linked = [text.index(f"&amp;id={run_id}'") for run_id in newest[: runs.ROWS_SHOWN]]
     assert linked == sorted(linked)
-    assert newest[runs.PAGE_SIZE] not in text
+    assert newest[runs.ROWS_SHOWN] not in text
     assert "120 runs" in text
     assert "117 ok, 3 " in text
     assert '?view=runs">all runs</a>' in text
@@ -112,7 +112,7 @@ def test_large_list_sorts_all_runs(large_store, order, ascending):
 
 
 def test_large_list_of_address_has_filtered_runs_and_all_pages(large_store, monkeypatch):
-    monkeypatch.setattr(runs, "PAGE_SIZE", 4)
+    monkeypatch.setattr(runs, "ROWS_SHOWN", 4)
     newest = large_store.runs(environment="env-3")["id"].tolist()[::-1]
 
     table, ids, text = shown(runs.view({"environment": "ENV-3", "sort": "started"}))

@@ -13,7 +13,7 @@ from pandas.api.types import is_numeric_dtype
 from panel.viewable import Viewable
 
 from benchkit.analysis.insight.memory import bytes_as_text
-from benchkit.formatting import MISSING
+from benchkit.formatting import MISSING, ROWS_SHOWN
 from benchkit.show.dashboard.components import ui
 from benchkit.show.dashboard.state.table_state import scripted_table
 from benchkit.show.dashboard.web.template import TABLE_STYLES, WIDGET_STYLES
@@ -21,10 +21,10 @@ from benchkit.table import columns_of_numbers
 
 #: Milliseconds after a download until its content is removed from memory.
 RELEASE_MS = 1000
+#: Width of a column of numbers, in pixels.
+NUMBER_WIDTH = 85
 #: Approximate height of a table row, in rem.
 ROW_HEIGHT_REM = 1.9
-#: Largest number of task groups in the table of their memory.
-MAX_GROUPS = 30
 
 
 def html_table(
@@ -120,7 +120,7 @@ def memory_by_group(difference: pd.DataFrame) -> list[Viewable]:
         "Bytes of results, in memory or spilled, replicas included, at the moment when all results "
         "together are largest."
     )
-    rows = bytes_as_text(difference.head(MAX_GROUPS))
+    rows = bytes_as_text(difference.head(ROWS_SHOWN))
     return [
         ui.heading("Which task groups held memory", below),
         table(rows, "task group", sortable=False),

@@ -12,7 +12,7 @@ from panel.viewable import Viewable
 
 from benchkit.analysis.compare.environment_diff import differences
 from benchkit.errors import BenchkitError
-from benchkit.formatting import MISSING, counted, format_bytes
+from benchkit.formatting import MISSING, ROWS_SHOWN, counted, format_bytes
 from benchkit.show.dashboard.components import tables, ui
 from benchkit.show.dashboard.components.markup import code, link, run_link, text_or_missing
 from benchkit.show.dashboard.components.widgets import filtered, select
@@ -28,10 +28,6 @@ KINDS = {
     "variable": "Environment variables",
     "cluster": "Cluster",
 }
-#: Number of builds compared with the previous build.
-MAX_BUILDS = 15
-#: Largest number of packages named per build; further packages are only counted.
-MAX_NAMED = 12
 
 
 def environment_page(all_runs: pd.DataFrame, names: list[str], name: str) -> pn.Column:
@@ -80,15 +76,15 @@ def _builds(runs: pd.DataFrame) -> list[Viewable]:
             code(str(run["packages_hash"])[:12]),
             _changed_packages(previous, run),
         ]
-        for run, previous in changes[:MAX_BUILDS]
+        for run, previous in changes[:ROWS_SHOWN]
     ]
     titles = ["first run (UTC)", *(["host"] if has_hosts else []), "packages", "changed"]
     content: list[Viewable] = [
         ui.heading(title, "Compared with the previous build, newest first."),
         tables.html_table(titles, rows, tight=True),
     ]
-    if len(changes) > MAX_BUILDS:
-        n_hidden = len(changes) - MAX_BUILDS
+    if len(changes) > ROWS_SHOWN:
+        n_hidden = len(changes) - ROWS_SHOWN
         content.append(ui.paragraph(f"{n_hidden} earlier changes are not listed."))
     return content
 
@@ -126,8 +122,8 @@ def _changed_packages(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
         for name in sorted({*left, *right})
         if left.get(name) != right.get(name)
     ]
-    more = f", {len(texts) - MAX_NAMED} more" if len(texts) > MAX_NAMED else ""
-    return ", ".join(texts[:MAX_NAMED]) + more or "unknown"
+    more = f", {len(texts) - ROWS_SHOWN} more" if len(texts) > ROWS_SHOWN else ""
+    return ", ".join(texts[:ROWS_SHOWN]) + more or "unknown"
 
 
 def _version(side: Mapping[str, Any], name: str) -> str:

@@ -16,7 +16,7 @@ from markupsafe import Markup
 from panel.viewable import Viewable
 
 from benchkit.analysis.run.baseline import is_simulated
-from benchkit.formatting import GIB, MISSING, OUTCOME_WORDS, counted
+from benchkit.formatting import GIB, MISSING, OUTCOME_WORDS, ROWS_SHOWN, counted
 from benchkit.measure.run_ids import is_id
 from benchkit.show.dashboard.components import tables, ui
 from benchkit.show.dashboard.components.markup import link, metric_term, outcome_text
@@ -40,11 +40,8 @@ _TEXTS = ("workload", "environment", "host", "dask")
 _COLUMNS = ("id", "started", "outcome", "simulated", "tags", *_TEXTS, *_NUMBERS)
 #: Columns that contain links; they have no filter.
 LINKS = ("open", "compare")
-PAGE_SIZE = 25
-#: Rows of the table: texts and links are made for all of them, although a page shows 25.
+#: Rows of the table: texts and links are made for all of them, although a page shows 20.
 MAX_ROWS = 5_000
-#: Width of a column of numbers, in pixels.
-NUMBER_WIDTH = 78
 #: An id that stands for that of each run in `_links`.
 _PATTERN_ID = "ffffffff-ffff-7fff-bfff-ffffffffffff"
 #: Delay in ms after the last key before a filter is applied; Tabulator's default is 300 ms.
@@ -54,10 +51,10 @@ TYPING_MS = 120
 def first_page() -> Viewable:
     """Return the list of runs for the first page of a store."""
     every = runs_table(["started", "outcome"])
-    if len(every) <= MAX_ROWS or pd.isna(every["started"].iloc[PAGE_SIZE - 1]):
+    if len(every) <= MAX_ROWS or pd.isna(every["started"].iloc[ROWS_SHOWN - 1]):
         return view({})
-    since = every["started"].iloc[PAGE_SIZE - 1]
-    newest = open_store().runs(columns=_COLUMNS, since=since).iloc[::-1].head(PAGE_SIZE)
+    since = every["started"].iloc[ROWS_SHOWN - 1]
+    newest = open_store().runs(columns=_COLUMNS, since=since).iloc[::-1].head(ROWS_SHOWN)
     table = _table(newest).drop(columns=["id", "compare"]).astype(object)
     for title, _, digits in _NUMBERS.values():
         table[title] = [MISSING if pd.isna(n) else f"{n:,.{digits}f}" for n in table[title]]
@@ -111,7 +108,7 @@ def view(state: dict[str, str]) -> Viewable:
             note.append(ui.paragraph(f"{text}sort order and the CSV file use all runs."))
 
     table = _table(frame.iloc[shown[:MAX_ROWS] if is_large else possible], picked)
-    first_page = page_of(state.get("page", ""), len(table), PAGE_SIZE)
+    first_page = page_of(state.get("page", ""), len(table), ROWS_SHOWN)
     written = (state.get("sort", ""), initial, str(first_page) if first_page > 1 else "")
 
     def write(new_order: str, texts: dict[str, str], page: str) -> None:
@@ -142,8 +139,8 @@ def view(state: dict[str, str]) -> Viewable:
         state,
         write,
         filters=filters,
-        page_size=PAGE_SIZE,
-        is_paged=len(possible) > PAGE_SIZE,
+        page_size=ROWS_SHOWN,
+        is_paged=len(possible) > ROWS_SHOWN,
         stylesheets=[WRAPPED_TITLES_STYLES],
         configuration={"headerFilterLiveFilterDelay": TYPING_MS},
         sizing_mode="stretch_width",
@@ -157,7 +154,7 @@ def view(state: dict[str, str]) -> Viewable:
         text_align={title: "right" for title, *_ in _NUMBERS.values()},
         widths={
             **{"open": 56, "compare": 78, "started": 136, "host": 80, "outcome": 118},
-            **{title: NUMBER_WIDTH for title, *_ in _NUMBERS.values()},
+            **{title: tables.NUMBER_WIDTH for title, *_ in _NUMBERS.values()},
         },
         layout="fit_data_stretch",
     )

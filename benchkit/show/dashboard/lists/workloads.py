@@ -14,7 +14,7 @@ from panel.viewable import Viewable
 
 from benchkit.analysis.regression.status import STATES, series_label
 from benchkit.analysis.run.noise import EFFECTS, run_noise
-from benchkit.formatting import MISSING, counted, format_bytes, format_quantity
+from benchkit.formatting import MISSING, ROWS_SHOWN, counted, format_bytes, format_quantity
 from benchkit.measure.workloads import Variant
 from benchkit.show.dashboard.components import tables, ui
 from benchkit.show.dashboard.components.clicks import CLICK_HELP, open_on_run_click
@@ -58,12 +58,8 @@ from benchkit.show.plots.history import history_plot, sparkline
 from benchkit.store.schema import METRICS
 from benchkit.values import decode_json
 
-#: Largest number of runs in the table.
-MAX_RUNS = 30
 #: Largest number of runs in a sparkline.
 SPARK_RUNS = 120
-#: Largest number of listed sets of comparable runs.
-MAX_SETS = 20
 NOISE_TERMS = {
     "noise": "random difference between runs: coefficient of variation of one run, from the median "
     "difference of successive comparable runs; needs five runs",
@@ -214,10 +210,10 @@ def _measured(name: str, runs: pd.DataFrame, metric: str) -> list[Viewable]:
         return [*content, ui.paragraph("No ok run has this metric.")]
     effects = [f"runs for {effect:.0%}".replace("%", " %") for effect in EFFECTS]
     titles = ["environment", "where", "runs ok", "newest (UTC)", "median", "noise", *effects]
-    cells = [_set_cells(row, metric) for row in sets.head(MAX_SETS).to_dict("records")]
+    cells = [_set_cells(row, metric) for row in sets.head(ROWS_SHOWN).to_dict("records")]
     content.append(tables.html_table(titles, cells))
-    if len(sets) > MAX_SETS:
-        content.append(ui.paragraph(f"{len(sets) - MAX_SETS} older sets of runs are not listed."))
+    if len(sets) > ROWS_SHOWN:
+        content.append(ui.paragraph(f"{len(sets) - ROWS_SHOWN} older sets of runs are not listed."))
     where = (
         "the runs of a row have the same workload, source, scale, machine, cluster and capture, "
         "and are therefore comparable"
@@ -272,7 +268,7 @@ def _over_time(name: str, runs: pd.DataFrame, metric: str) -> list[Viewable]:
 
 
 def _runs(runs: pd.DataFrame, metric: str) -> list[Viewable]:
-    shown = runs.head(MAX_RUNS)
+    shown = runs.head(ROWS_SHOWN)
     below = f"The newest {len(shown)} of {len(runs)}." if len(runs) > len(shown) else ""
     rows = [
         [

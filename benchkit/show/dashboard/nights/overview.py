@@ -15,7 +15,7 @@ from panel.viewable import Viewable
 
 from benchkit.analysis.regression.history import SERIES_FIELDS, History, night_name
 from benchkit.analysis.regression.status import QUIET, STATES, SeriesStatus, series_label
-from benchkit.formatting import MISSING, counted, format_change, format_quantity
+from benchkit.formatting import MISSING, ROWS_SHOWN, counted, format_change, format_quantity
 from benchkit.show.dashboard.components import tables, ui
 from benchkit.show.dashboard.components.markup import NO_FAILURE, link, metric_term, span
 from benchkit.show.dashboard.components.widgets import (
@@ -52,8 +52,6 @@ _TERMS = {
     "nights": "the last nights; a stroke is a new level, a cross a night without result",
 }
 _SHOWN = {"everything": "all", "what needs attention": "news"}
-#: From this number of series on, the page first shows only those that need attention.
-MANY = 30
 
 
 def view(state: dict[str, str]) -> Viewable:
@@ -69,7 +67,7 @@ def view(state: dict[str, str]) -> Viewable:
     nights = {_minute(first): "", **{_minute(name): name for name in others}}
     night = select("Night (UTC)", nights, state.get("night"), width=180)
     metric = metric_select(metrics, state.get("metric"))
-    is_small = len(series_statuses_of(metric.value, night.value)[1]) < MANY
+    is_small = len(series_statuses_of(metric.value, night.value)[1]) < ROWS_SHOWN
     widgets = {
         "night": night,
         "metric": metric,

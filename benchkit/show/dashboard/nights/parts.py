@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from panel.viewable import Viewable
 
+from benchkit.analysis.changepoint.rule import MAX_REFERENCE_NIGHTS
 from benchkit.analysis.regression.history import History
 from benchkit.analysis.regression.level_events import worse_direction
 from benchkit.analysis.regression.status import SeriesStatus
@@ -15,8 +16,8 @@ from benchkit.show.dashboard.components import ui
 from benchkit.show.dashboard.components.markup import NO_FAILURE, Markup
 from benchkit.show.plots.history import sparkline
 
-#: Number of nights in a sparkline by default.
-SPARK_NIGHTS = 60
+#: Number of nights in a sparkline by default: those of a reference.
+SPARK_NIGHTS = MAX_REFERENCE_NIGHTS
 
 
 def series_sparkline(

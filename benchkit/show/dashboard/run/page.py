@@ -20,7 +20,7 @@ from panel.viewable import Viewable
 
 from benchkit.analysis.run.timeline import TaskTimeline
 from benchkit.errors import BenchkitError
-from benchkit.formatting import MIB, MISSING, format_bytes, format_quantity, short_names
+from benchkit.formatting import MIB, MISSING, ROWS_SHOWN, format_bytes, format_quantity, short_names
 from benchkit.show.dashboard.components import tables, ui
 from benchkit.show.dashboard.components.mark_form import mark_run
 from benchkit.show.dashboard.components.markup import code, outcome_text
@@ -123,7 +123,6 @@ def _events(run: Run, names: pd.Series) -> list[Viewable]:
 
 #: Largest size of a file in bytes for download; of larger files the page shows the path.
 MAX_BYTES = 200 * 2**20
-MAX_FILES = 20
 
 
 def details(run: Run, files: Sequence[Path] = ()) -> pn.Column:
@@ -160,19 +159,18 @@ def _downloads(files: Sequence[Path]) -> list[Viewable]:
             "The run as NetCDF; if requested: performance report, cluster dump, memray profiles.",
         )
     ]
-    for path in files[:MAX_FILES]:
+    for path in files[:ROWS_SHOWN]:
         size = path.stat().st_size
         if size > MAX_BYTES:
             content.append(ui.paragraph(f"{path.name} ({format_bytes(size)}): {path}"))
         else:
             label = f"{path.name} ({format_bytes(size)})"
             content.append(tables.download_button(path.name, partial(path.open, "rb"), label))
-    if len(files) > MAX_FILES:
-        content.append(ui.paragraph(f"{len(files) - MAX_FILES} more in {files[0].parent}"))
+    if len(files) > ROWS_SHOWN:
+        content.append(ui.paragraph(f"{len(files) - ROWS_SHOWN} more in {files[0].parent}"))
     return content
 
 
-MAX_TASKS = 20
 _TITLES = ("key", "worker", "thread", "start (s)", "duration (s)", "result (MiB)", "ended")
 
 
@@ -208,14 +206,14 @@ def _longest_table(window: Window) -> list[Viewable]:
         return [ui.heading(title, NO_TIMES)]
     if not len(tasks):
         return [ui.heading(title, "No task of the group ran within the window.")]
-    below = f"The longest {min(MAX_TASKS, len(tasks))} of {len(tasks)} within the window."
+    below = f"The longest {min(ROWS_SHOWN, len(tasks))} of {len(tasks)} within the window."
     cells = _longest_cells(window, _longest(timeline, tasks))
     return [ui.heading(title, below), tables.html_table(_TITLES, cells, tight=True)]
 
 
 def _longest(timeline: TaskTimeline, tasks: np.ndarray) -> np.ndarray:
     duration = timeline.stop[tasks] - timeline.start[tasks]
-    longest = np.argsort(-duration, kind="stable")[:MAX_TASKS]
+    longest = np.argsort(-duration, kind="stable")[:ROWS_SHOWN]
     return tasks[longest]
 
 

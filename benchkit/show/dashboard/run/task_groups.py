@@ -10,7 +10,8 @@ import pandas as pd
 import panel as pn
 from bokeh.models.widgets.tables import NumberFormatter
 
-from benchkit.formatting import MIB, MISSING, short_names
+from benchkit.formatting import MIB, MISSING, ROWS_SHOWN, short_names
+from benchkit.show.dashboard.components import tables
 from benchkit.show.dashboard.components.widgets import select
 from benchkit.show.dashboard.state.table_state import stateful_table
 from benchkit.show.dashboard.state.time_window import Window
@@ -18,11 +19,9 @@ from benchkit.show.dashboard.web.template import WRAPPED_TITLES_STYLES
 from benchkit.show.theme import ACTIVITY_COLOURS, OTHER
 from benchkit.text import escape
 
-PAGE_SIZE = 20
-#: Size in pixels of a bar by activity, and width of a column of numbers.
+#: Size in pixels of a bar by activity.
 BAR_WIDTH = 150
 BAR_HEIGHT = 12
-NUMBER_WIDTH = 85
 #: Pixels of the table that fit on a screen of a laptop.
 TABLE_WIDTH = 1200
 SECONDS = NumberFormatter(format="0,0.000", nan_format=MISSING)
@@ -75,7 +74,7 @@ class GroupTable:
             widths={
                 "task group": _name_width(frame["task group"], n_numbers=len(frame.columns) - 2),
                 "by activity": BAR_WIDTH + 16,
-                **dict.fromkeys(frame.columns[2:], NUMBER_WIDTH),
+                **dict.fromkeys(frame.columns[2:], tables.NUMBER_WIDTH),
             },
         )
         self.view.on_click(self._select)
@@ -134,7 +133,7 @@ def group_tabulator(frame: pd.DataFrame, window: Window, **options: Any) -> pn.w
         state,
         write,
         filters=["task group"],
-        page_size=PAGE_SIZE,
+        page_size=ROWS_SHOWN,
         text_align={name: "right" for name in frame.columns[2:]},
         **options,
     )
@@ -142,7 +141,7 @@ def group_tabulator(frame: pd.DataFrame, window: Window, **options: Any) -> pn.w
 
 def _name_width(names: Iterable[str], n_numbers: int) -> int:
     """Return the pixels of the column of names: all of the longest one if the table has room."""
-    room = TABLE_WIDTH - BAR_WIDTH - 16 - n_numbers * NUMBER_WIDTH
+    room = TABLE_WIDTH - BAR_WIDTH - 16 - n_numbers * tables.NUMBER_WIDTH
     return max(205, min(room, 20 + 8 * max(map(len, names), default=0)))
 
 
