@@ -10,26 +10,29 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from benchkit.analysis.changepoint.rule import MIN_REFERENCE_NIGHTS, SHORT_WINDOW
+from benchkit.analysis.changepoint.rule import MIN_REFERENCE_NIGHTS
 from benchkit.analysis.changepoint.scan import DRIFT_NIGHTS, LatestReference
 from benchkit.analysis.options import VERDICTS
-from benchkit.analysis.stats.log_scale import MIN_NOISE, SD_OF_MAD
+from benchkit.analysis.stats.log_scale import SD_OF_MAD
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 #: A series is a candidate for re-runs if one night is this many noise units away or more.
 CANDIDATE_UNITS = 2.5
-#: Smallest change of such a night, and smallest median of the last nights of a slow change, as
-#: logarithm of a ratio. A candidate is only measured again: with .03, half as many steps of 3 % are
-#: candidates after three nights in real series.
-CANDIDATE_CHANGE = 0.02
+#: Smallest change of such a night, as logarithm of a ratio.
+CANDIDATE_CHANGE = 0.025
 #: Slow changes: a series is a candidate if the sum of its distances, in noise units, less
-#: `SUM_ALLOWANCE` a night, is this large or larger (CUSUM with the usual limits 5 and 1/2).
+#: `SUM_ALLOWANCE` a night, is this large or larger (CUSUM).
 SUM_UNITS = 5.0
 SUM_ALLOWANCE = 0.5
 #: Distances that count in the sum.
 SUM_CLIP = (-3.0, 4.0)
+#: Smallest median change of the last `SLOW_NIGHTS` of a slow change, as logarithm of a ratio.
+SLOW_CHANGE = 0.02
+SLOW_NIGHTS = 5
+#: Lowest noise assumed for such a series.
+SHORT_NOISE = 0.02
 
 
 @dataclass(frozen=True)
@@ -44,7 +47,7 @@ class LatestNight:
     # 1 or -1 where the last night differs by six noise units or more, and by 3 %; else 0. One night
     # does not prove a change: measure a suspect series again.
     suspect: NDArray[np.int64]
-    # 1 or -1 where re-runs should decide: the last night differs by 2.5 noise units and 2 %, or
+    # 1 or -1 where re-runs should decide: the last night differs by 2.5 noise units and 2.5 %, or
     # the last nights together differ, or there are too few nights for a reference and the last
     # night differs by 5 % and by 2.5 deviations of the nights before; else 0.
     candidate: NDArray[np.int64]
@@ -100,14 +103,14 @@ def find_candidates(
     direction, first = np.zeros(row.size, int), at[:, -1].copy()
     with np.errstate(invalid="ignore"):
         jump = change / reference.noise[row]
-        middle = np.median(distance[:, -SHORT_WINDOW:], axis=1)
+        middle = np.median(distance[:, -SLOW_NIGHTS:], axis=1)
         for sign in (1, -1):
             total, begin = np.zeros(row.size), np.full(row.size, size - 1)
             for night in range(size):
                 begin = np.where(total > 0, begin, night)
                 step = np.clip(sign * units[:, night], *SUM_CLIP) - SUM_ALLOWANCE
                 total = np.maximum(total + step, 0)
-            slow = (total >= SUM_UNITS) & (sign * middle >= CANDIDATE_CHANGE)
+            slow = (total >= SUM_UNITS) & (sign * middle >= SLOW_CHANGE)
             fast = (sign * jump >= CANDIDATE_UNITS) & (sign * change >= CANDIDATE_CHANGE)
             found = slow | fast
             direction[found] = sign
@@ -126,7 +129,7 @@ def find_short_candidates(y: Floats, length: Ints, row: Ints) -> tuple[Ints, Flo
     for place, at in enumerate(row.tolist()):
         before = y[at, : length[at] - 1]
         middle = np.median(before)
-        noise = max(SD_OF_MAD * np.median(np.abs(before - middle)), MIN_NOISE)
+        noise = max(SD_OF_MAD * np.median(np.abs(before - middle)), SHORT_NOISE)
         change = y[at, length[at] - 1] - middle
         limit = max(VERDICTS.same, CANDIDATE_UNITS * noise * np.sqrt(1 + 1 / before.size))
         if abs(change) >= limit:
