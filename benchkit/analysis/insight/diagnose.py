@@ -6,15 +6,18 @@ import shlex
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from benchkit.analysis.insight.blame import COMPUTING
 from benchkit.analysis.insight.findings import MIN_S, MIN_SHARE, Case, Finding
 from benchkit.analysis.insight.limits import Limits
 from benchkit.analysis.insight.rules import RULES
 from benchkit.analysis.insight.rules.causes import unexplained_causes
-from benchkit.formatting import counted, format_quantity
+from benchkit.formatting import counted, format_quantity, short_group
 from benchkit.store.run import Run
 from benchkit.table import Table
 from benchkit.text import html_text
 
+#: A group whose tasks computed for this share of the run is named.
+MAIN_SHARE = 0.5
 #: Code that measures recorded code as it is and with other settings of a LocalCluster.
 SNIPPET = """\
 import benchkit
@@ -38,11 +41,13 @@ class Diagnosis:
     duration: float  # Its wall time in s; NaN if the clock never stopped
     limits: Limits | None  # Its limits; None without a task graph
     findings: list[Finding]  # The most expensive first
+    disturbed: tuple[str, ...] = ()  # That other processes slowed the run
+    computed: tuple[str, ...] = ()  # The group with most of the run, and its line of user code
 
     @property
     def conclusion(self) -> list[str]:
-        """Where the time went, and what bounds it, as two sentences; empty without task graph."""
-        return self.limits.sentences if self.limits else []
+        """Where the time went, what bounds it and what computed; empty without task graph."""
+        return [*self.disturbed, *self.limits.sentences, *self.computed] if self.limits else []
 
     def to_records(self) -> list[dict[str, Any]]:
         """Return a flat object per finding, for ``--json``."""
@@ -158,7 +163,32 @@ def diagnose(run: Run) -> Diagnosis:
         duration=case.duration,
         limits=case.limits if has_data else None,
         findings=_share(sorted(found, key=lambda finding: -finding.seconds), case),
+        disturbed=_disturbance(case),
+        computed=_computed(case) if has_data else (),
     )
+
+
+def _disturbance(case: Case) -> tuple[str, ...]:
+    """Return a sentence if other processes slowed the run, and by how much if that is known."""
+    if not case.is_disturbed:
+        return ()
+    waited = case.blamed("no processor")
+    by = f", {format_quantity(waited, 's')} without a processor" if waited else ""
+    text = f"The run was disturbed{by}: other processes used {case.other_cores:g} processor cores."
+    return (text,)
+
+
+def _computed(case: Case) -> tuple[str, ...]:
+    """Return a sentence about the group whose tasks computed for most of the run, if one did."""
+    if case.limits is None:
+        return ()
+    groups = case.limits.groups["share"].reset_index()
+    shares = groups[groups["cause"].isin(COMPUTING)].groupby("group")["share"].sum()
+    if shares.empty or shares.max() < MAIN_SHARE:
+        return ()
+    line = case.user_line(str(shares.idxmax()))
+    text = f"{shares.max():.0%} is in tasks of {short_group(str(shares.idxmax()))}"
+    return (f"{text}{line and f', most of it in {line}'}.",)
 
 
 def _share(findings: list[Finding], case: Case) -> list[Finding]:

@@ -29,6 +29,10 @@ MIN_SHARE, MIN_S = 0.03, 0.2
 DATA_BYTES = 300_000
 
 
+#: Paths of code that no user wrote.
+LIBRARIES = r"site-packages|/lib/python3|^<"
+
+
 @dataclass(frozen=True)
 class Finding:
     """Something that makes a run slower, or needs more memory than it would have to."""
@@ -235,6 +239,20 @@ class Case:
             / frames.loc[frames["parent"] < 0, "count"].sum()
         )
         return seconds[chosen].groupby(frames["prefix"][chosen]).sum().sort_values(ascending=False)
+
+    def user_line(self, group: str) -> str:
+        """Return function and line of user code that the tasks of a group were in most often."""
+        groups, frames = self.run.tree["task_groups"].to_dataset(), self.run.profile()
+        if frames.empty:
+            return ""
+        prefix = groups["prefix"].values[groups["task_group"].values == group]
+        own = frames[frames["prefix"].isin(prefix) & (frames["file"] != "")]
+        own = own[~own["file"].str.contains(LIBRARIES)]
+        if own.empty:
+            return ""
+        # Of frames with as many samples, the innermost is the last one.
+        frame = own.iloc[::-1].loc[own.iloc[::-1]["count"].idxmax()]
+        return f"{frame['function']} ({frame['file'].rpartition('/')[2]}:{frame['line']})"
 
     def predict(self, **changes: Any) -> Prediction | None:
         """Return what a change would bring by the replay."""

@@ -81,6 +81,23 @@ def test_run_of_an_earlier_release_is_diagnosed_by_its_own_metrics(tmp_path):
         assert np.isnan(ratios[METRICS[name].long_name]), "of another definition"
 
 
+def test_conclusion_names_the_group_and_the_line_of_the_user(tmp_path):
+    library = ("sort", "/env/lib/python3.12/site-packages/pandas/core/frame.py")
+    outer, inner = ("load", "/code/pipeline.py"), ("clean", "/code/steps.py")
+    stacks = {("work", outer, inner, library): 7, ("work", outer): 1}
+    run = run_of(tmp_path, stacks={**stacks, ("other", ("f", "/code/f.py")): 50})
+
+    assert diagnose(run).conclusion[2] == (
+        "100% is in tasks of work, most of it in load (pipeline.py:1)."
+    )
+
+
+def test_conclusion_of_a_disturbed_run_says_so_first(tmp_path):
+    run = run_of(tmp_path, **PLANTED["neighbours"])
+
+    assert diagnose(run).conclusion[0].startswith("The run was disturbed: other processes used")
+
+
 def test_run_without_graph_gets_the_rules_that_need_none(tmp_path):
     run = run_of(tmp_path, **PLANTED["blocked_loop"])
     del run.tree["submissions"]
@@ -111,8 +128,8 @@ def test_printed_proofs_run(tmp_path, monkeypatch, rule):
     (tmp_path / "w").mkdir()
     (tmp_path / "w" / "t.py").write_text(WORKLOAD)
     run = run_of(tmp_path / "run", **PLANTED[rule])
-    of_code = diagnose(run)
-    of_workload = replace(of_code, environment="current")
+    code_diagnosis = diagnose(run)
+    workload_diagnosis = replace(code_diagnosis, environment="current")
     arms = []
 
     def measure(experiment, *_, **__):
@@ -123,12 +140,12 @@ def test_printed_proofs_run(tmp_path, monkeypatch, rule):
     monkeypatch.setattr("distributed.LocalCluster", lambda **options: nullcontext(options))
     monkeypatch.setattr("distributed.Client", nullcontext)
     monkeypatch.setattr("benchkit.experiment.interleave.record", lambda *_, **__: nullcontext())
-    for found in of_code.findings:
+    for found in code_diagnosis.findings:
         if not found.settings:
-            assert of_code.proof(found) == of_workload.proof(found) == ""
+            assert code_diagnosis.proof(found) == workload_diagnosis.proof(found) == ""
             continue
-        exec(of_code.proof(found), {})
-        words = shlex.split(of_workload.proof(found))
+        exec(code_diagnosis.proof(found), {})
+        words = shlex.split(workload_diagnosis.proof(found))
         folders = ["--workloads", str(tmp_path / "w"), "--store", str(tmp_path / "store")]
         result = CliRunner().invoke(main, [*words[1:], *folders])
         assert arms, result.output

@@ -230,10 +230,10 @@ MIN_TRANSFER_SHARE = 0.1
 def network(case: Case) -> Finding | None:
     """Find time that is spent waiting for transfers."""
     waits = case.blamed("transfer") * (1 - _share_of_disk(case))
-    saved = case.saving(transfers=0)
-    cost = waits if saved is None else min(max(saved, waits), 2 * waits)
     if waits < MIN_TRANSFER_SHARE * case.disturbance * case.duration:
         return None
+    saved = case.saving(transfers=0)
+    cost = waits if saved is None else min(max(saved, waits), 2 * waits)
     return Finding(
         what="tasks wait for results of other workers",
         seconds=cost,
