@@ -35,7 +35,9 @@ def test_random_frame_has_requested_size():
     parts = [frame.get_partition(i).compute() for i in range(frame.npartitions)]
 
     assert frame.npartitions == 4
-    assert sum(map(sizeof, parts)) == pytest.approx(4e6, rel=0.1)
+    # Python objects, the texts of Dask of 2023, are smaller than planned.
+    rel = 0.25 if parts[0].str_0.dtype == object else 0.1
+    assert sum(map(sizeof, parts)) == pytest.approx(4e6, rel=rel)
     assert len({part.float_0.iloc[0] for part in parts}) == 4
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 import warnings
 from collections.abc import Iterator, Mapping
@@ -159,7 +160,7 @@ def _client(address: str, timeout_s: float, *, set_as_default: bool) -> Client:
         # Check first: an unexpected error in the constructor of Client leaves it half open.
         resolve_address(address)
         return Client(address, timeout=min(timeout_s, 10.0), set_as_default=set_as_default)
-    except (OSError, TimeoutError, ValueError) as error:
+    except (OSError, asyncio.TimeoutError, ValueError) as error:
         raise ClusterError(
             f"no scheduler responds at {address!r}: {error_summary(error)}; "
             "give an address such as tcp://127.0.0.1:8786"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import logging
 import sys
@@ -11,7 +12,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
-from distributed import Client, TimeoutError
+from distributed import Client
 
 from benchkit.measure.cluster.description import worker_infos
 from benchkit.measure.cluster.spec import ClusterSpec, takes_option
@@ -99,7 +100,7 @@ def await_workers(
             pause = min(2 * pause, _MAX_REPORT_S)
             report = now_s + pause
         if requested is not None:
-            with suppress(TimeoutError):
+            with suppress(TimeoutError, asyncio.TimeoutError):  # two classes in Python 3.10
                 client.wait_for_workers(requested, timeout=_CHECK_S)
                 return
             continue

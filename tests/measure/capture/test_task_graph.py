@@ -4,6 +4,7 @@ import json
 import time
 
 import dask
+import distributed
 import numpy as np
 import pytest
 from distributed import Client, LocalCluster, wait
@@ -67,7 +68,10 @@ def test_graph_has_every_submitted_dependency(client, observed):
     [sent] = graph.submissions.itertuples()
     assert (sent.first_node, sent.n_nodes, len(sent.wanted)) == (0, 6, 2)
     assert 200 < run.tree["submissions"]["nbytes"].item() < 20_000
-    assert sent.received <= sent.materialized <= sent.ordered <= sent.started
+    times = np.array([sent.received, sent.materialized, sent.ordered, sent.started])
+    is_known = np.isfinite(times) | (distributed.__version__ < "2024")  # no phases before
+    assert is_known.all()
+    assert (np.diff(times[np.isfinite(times)]) >= 0).all()
     # The time is taken after the messages to workers were written: a busy machine delays it.
     assert sent.received <= graph.start.min() + 0.05
     assert sent.started <= graph.start.min() + 2
