@@ -31,10 +31,10 @@ from benchkit.measure.capture.memory_sampler import (
 )
 from benchkit.measure.capture.process import (
     CLOCK_STEP_S,
+    Processors,
     ThreadSampler,
     cpu_between,
     process_cpu,
-    processor_facts,
 )
 from benchkit.measure.recording import RecordingWriter
 
@@ -329,7 +329,7 @@ class ClientProcess:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
         self.numbers = [machine_number(), process_number()]
-        self.memory = MemorySampler()
+        self.memory, self.processors = MemorySampler(), Processors()
         self.lag: LoopLag | None = None
         self.threads: ThreadSampler | None = None
         self.n_ticks, self.ended = 0, False
@@ -383,7 +383,7 @@ class ClientProcess:
             self.memory.sample(peak or NAN)
             moment, rss, area, peak_or_nan = self.memory.samples[-1]
             lag = self.lag.read() if self.lag is not None else (NAN, NAN)
-            facts = processor_facts()
+            facts = self.processors.facts()
             self._rows.extend(
                 (moment, rss, area, peak_or_nan, process_time(), *lag, *facts.values())
             )

@@ -42,7 +42,7 @@ GRAPH_COLUMNS = {
 }
 EVENT_COLUMNS = {"place": "q", "action": "b", "source": "i", "start": "d", "stop": "d"}
 
-#: Values of `processors.processor_facts`.
+#: Values of `process.Processors`.
 PROCESSORS = ("cpu_pressure", "cpu_throttled", "cpu_limit")
 _MEMORY = ("process", "managed", "unmanaged_old", "unmanaged_recent", "spilled")
 #: Column -> path of its value, from a worker's `state`, its `memory`, its last `beat` (metrics of

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import os
-import re
 import sys
 import threading
 import traceback
@@ -12,7 +11,6 @@ from array import array
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from pathlib import Path
 from time import monotonic, perf_counter, process_time, thread_time
 from typing import Any
 
@@ -21,7 +19,11 @@ from distributed.metrics import time
 
 from benchkit.measure.capture.columns import LOOP, MAIN, NAN, TASK, text
 from benchkit.measure.capture.loop_lag import LoopLag
-from benchkit.measure.capture.memory_sampler import machine_number, process_number
+from benchkit.measure.capture.memory_sampler import (
+    MIN_INTERVAL_S,
+    machine_number,
+    process_number,
+)
 
 #: A blocked loop is recorded from this many seconds on; also the time between two checks.
 BLOCKED_S = 0.1
@@ -42,9 +44,8 @@ GIL_DELAY_S = 0.25
 TASK_SAMPLES_S = 0.05
 #: Rows that are kept while no heartbeat is received.
 MAX_ROWS = 20_000
-#: Most levels of control groups above a process.
-MAX_LEVELS = 20
-_GROUPS = Path("/sys/fs/cgroup")
+#: Folder of the control groups.
+GROUPS = "/sys/fs/cgroup"
 
 
 def process_cpu() -> tuple[int, int, float]:
@@ -327,56 +328,75 @@ class ThreadSampler:
         return out.tobytes()
 
 
-def processor_facts() -> dict[str, float]:
-    """Return the seconds in which this machine lacked processors, and the control group's limit."""
-    # returned: cpu_pressure, cpu_throttled in s, cumulative; cpu_limit in processors; NaN: unknown.
-    facts = {"cpu_pressure": NAN, "cpu_throttled": NAN, "cpu_limit": NAN}
-    with suppress(OSError, ValueError, AttributeError):
-        found = re.search(rb"some .*total=(\d+)", Path("/proc/pressure/cpu").read_bytes())
-        facts["cpu_pressure"] = int(found[1]) / 1e6 if found else NAN
-    with suppress(OSError, ValueError):
-        for folder in _own_groups():
-            limit, throttled = _limit(folder), _throttled(folder)
+class Processors:
+    """Seconds in which the machine lacked processors, and the limit of the control group."""
+
+    def __init__(self) -> None:
+        self.folders: list[str] = []
+        with suppress(OSError, ValueError):
+            self.folders = _own_groups()
+        self.due = float("-inf")
+        self.known = dict.fromkeys(("cpu_pressure", "cpu_throttled", "cpu_limit"), NAN)
+
+    def facts(self) -> dict[str, float]:
+        """Return cpu_pressure and cpu_throttled, cumulative, and cpu_limit."""
+        # returned: s, s, and processors; NaN: unknown, or no limit. Workers that share a process
+        # share the values.
+        if monotonic() < self.due:
+            return self.known
+        self.due = monotonic() + MIN_INTERVAL_S
+        pressure, throttled, limit = NAN, NAN, NAN
+        with suppress(OSError, ValueError):
+            line = _content("/proc/pressure/cpu").splitlines()[0]
+            pressure = int(line.rpartition("total=")[2]) / 1e6
+        for folder in self.folders:
             # The lowest limit of all groups holds; groups above count the stops that they cause.
-            if limit == limit:
-                facts["cpu_limit"] = min(limit, facts["cpu_limit"])
-            if throttled == throttled:
-                facts["cpu_throttled"] = max(throttled, facts["cpu_throttled"])
-    return facts
+            with suppress(OSError, ValueError):
+                limit = _lower(_limit(folder), limit)
+            with suppress(OSError, ValueError):
+                throttled = -_lower(-_throttled(folder), -throttled)
+        self.known = {"cpu_pressure": pressure, "cpu_throttled": throttled, "cpu_limit": limit}
+        return self.known
 
 
-def _own_groups() -> list[Path]:
+def _content(path: str) -> str:
+    with open(path, "rb", buffering=0) as file:
+        return file.read(4096).decode()
+
+
+def _lower(first: float, second: float) -> float:
+    return first if not second <= first else second
+
+
+def _own_groups() -> list[str]:
     """Return the folders of this process's control group and of the groups above it."""
-    entries = [line.split(":", 2) for line in Path("/proc/self/cgroup").read_text().splitlines()]
+    entries = [line.split(":", 2) for line in _content("/proc/self/cgroup").splitlines()]
     paths = {name: path for _, names, path in entries for name in names.split(",")}
-    is_unified = (_GROUPS / "cgroup.controllers").exists()
-    root = _GROUPS if is_unified else _GROUPS / "cpu"
-    own = root / paths.get("" if is_unified else "cpu", "/").lstrip("/")
-    while not own.exists() and own != root:  # a container sees its own group as the root
-        own = own.parent
-    return [own, *list(own.parents)[: len(own.parts) - len(root.parts)]][:MAX_LEVELS]
+    is_unified = os.path.exists(f"{GROUPS}/cgroup.controllers")
+    root = GROUPS if is_unified else f"{GROUPS}/cpu"
+    folder = os.path.normpath(f"{root}/{paths.get('' if is_unified else 'cpu', '/')}")
+    folders = []
+    while folder.startswith(root):  # a container may see its own group as the root
+        folders += [folder] if os.path.exists(folder) else []
+        folder = os.path.dirname(folder)
+    return folders
 
 
-def _limit(folder: Path) -> float:
+def _limit(folder: str) -> float:
     """Return the processors that a control group may use; NaN without a limit."""
-    with suppress(OSError, ValueError):
-        quota, period = (folder / "cpu.max").read_text().split()
-        return int(quota) / int(period) if quota != "max" else NAN
-    with suppress(OSError, ValueError):
-        quota, period = ((folder / f"cpu.cfs_{n}_us").read_text() for n in ("quota", "period"))
-        return int(quota) / int(period) if int(quota) > 0 else NAN
-    return NAN
+    try:
+        quota, period = _content(f"{folder}/cpu.max").split()
+    except FileNotFoundError:  # control groups of version 1, or the root
+        quota, period = (_content(f"{folder}/cpu.cfs_{n}_us") for n in ("quota", "period"))
+    return int(quota) / int(period) if quota != "max" and int(quota) > 0 else NAN
 
 
-def _throttled(folder: Path) -> float:
+def _throttled(folder: str) -> float:
     """Return the seconds that a control group was stopped at its limit."""
-    with suppress(OSError, ValueError):
-        words = dict(line.split() for line in (folder / "cpu.stat").read_text().splitlines())
-        if "throttled_usec" in words:
-            return int(words["throttled_usec"]) / 1e6
-        if "throttled_time" in words:  # control groups of version 1
-            return int(words["throttled_time"]) / 1e9
-    return NAN
+    words = dict(line.split() for line in _content(f"{folder}/cpu.stat").splitlines())
+    if "throttled_usec" in words:
+        return int(words["throttled_usec"]) / 1e6
+    return int(words.get("throttled_time", "")) / 1e9  # version 1; ValueError: not counted
 
 
 class LoopWatch:

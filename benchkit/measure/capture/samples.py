@@ -21,8 +21,8 @@ from benchkit.measure.capture.columns import (
 from benchkit.measure.capture.loop_lag import LoopLag
 from benchkit.measure.capture.process import (
     GcPauses,
+    Processors,
     ThreadSampler,
-    processor_facts,
 )
 from benchkit.measure.capture.task_groups import TaskGroups
 
@@ -54,7 +54,7 @@ class Samples:
         self.name, self.scheduler, self.workers, self.lag = name, scheduler, workers, lag
         self.groups, self.gc = groups, GcPauses()
         self.next_held = self.next_restricted = 0.0
-        self.threads = ThreadSampler(time)
+        self.threads, self.processors = ThreadSampler(time), Processors()
         #: By worker index, or SCHEDULER: why the times of its threads are not known.
         self.threads_absent = {SCHEDULER: self.threads.times.absent}
         self.last_seen: dict[str, float] = {}
@@ -169,13 +169,17 @@ class Samples:
         sizes["restricted"] = self._count_restricted()
         self.threads.sample()
         self._add_threads(SCHEDULER, self.threads.drain())
-        own = {"cpu_time": process_time(), "loop_cpu_time": thread_time(), **processor_facts()}
+        own = {
+            "cpu_time": process_time(),
+            "loop_cpu_time": thread_time(),
+            **self.processors.facts(),
+        }
         sources = {
             "scheduler": scheduler,
             "monitor": scheduler.monitor.recent(),
             "sizes": sizes,
             "lag": {"mean": mean, "max": longest},
-            "own": own,
+            "own": {**own, **self.processors.facts()},
             "gc": dict(zip(("total", "max"), self.gc.read(), strict=True)),
         }
         with contextlib.suppress(KeyError, TypeError):

@@ -31,8 +31,8 @@ from benchkit.measure.capture.process import (
     ErrorTimes,
     GcPauses,
     GilWaits,
+    Processors,
     ThreadSampler,
-    processor_facts,
 )
 from benchkit.measure.capture.worker_log import WorkerLog
 
@@ -63,6 +63,7 @@ class CaptureWorkerPlugin(WorkerPlugin):
         shared = [plugin for (name, _), plugin in self.siblings.items() if name == self.name][:1]
         self.memory = shared[0].memory if shared else MemorySampler()
         self.gc = shared[0].gc if shared else GcPauses()
+        self.processors = shared[0].processors if shared else Processors()
         # A thousand workers that share a loop would call a thousand timers 20 times a second.
         if shared and shared[0].lag.loop is asyncio.get_running_loop():
             self.lag = shared[0].lag
@@ -156,7 +157,7 @@ class CaptureWorkerPlugin(WorkerPlugin):
             "memory": self.memory.points(self.last_sent, interval_s),
             "threads": self._thread_rows(),
             "threads_absent": self.threads.times.absent,
-            **processor_facts(),
+            **self.processors.facts(),
         }
         self.last_sent = self.memory.samples[-1][0]
         self.peak, self.longest_lag, self.longest_gc = 0, 0.0, 0.0

@@ -13,7 +13,7 @@ import pytest
 
 from benchkit.measure.capture import process
 from benchkit.measure.capture.columns import LOOP, MAIN, TASK
-from benchkit.measure.capture.process import ThreadSampler, ThreadTimes, processor_facts
+from benchkit.measure.capture.process import Processors, ThreadSampler, ThreadTimes
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="only Linux counts waits of threads")
 
@@ -119,47 +119,54 @@ def test_ends_of_tasks_are_sampled_no_faster_than_allowed():
     sampler.times.close()
 
 
-def test_limit_of_a_control_group_above_holds(tmp_path, monkeypatch):
-    (tmp_path / "cgroup.controllers").touch()
-    own = process.Path("/proc/self/cgroup")
-    group = tmp_path / "pod" / "container"
-    group.mkdir(parents=True)
-    for folder, limit, stopped in (
-        (tmp_path / "pod", "150000 100000", 2_500_000),
-        (group, "max 100000", 0),
-    ):
-        (folder / "cpu.max").write_text(limit)
-        (folder / "cpu.stat").write_text(f"usage_usec 1\nthrottled_usec {stopped}\n")
-    read_text = process.Path.read_text
-    monkeypatch.setattr(
-        process.Path,
-        "read_text",
-        lambda path: "0::/pod/container\n" if path == own else read_text(path),
-    )
-    monkeypatch.setattr(process, "_GROUPS", tmp_path)
+@pytest.fixture
+def groups(tmp_path, monkeypatch):
+    """Return a function that makes files of control groups, and the facts read from them."""
 
-    facts = processor_facts()
+    def facts(own, files):
+        for name, text in files.items():
+            (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / name).write_text(text)
+        monkeypatch.setattr(process, "GROUPS", str(tmp_path))
+        read = process._content
+        monkeypatch.setattr(
+            process, "_content", lambda path: own if path == "/proc/self/cgroup" else read(path)
+        )
+        return Processors().facts()
 
-    assert facts["cpu_limit"] == 1.5
-    assert facts["cpu_throttled"] == 2.5
+    return facts
 
 
-def test_limit_of_a_control_group_of_version_1(tmp_path, monkeypatch):
-    group = tmp_path / "cpu" / "container"
-    group.mkdir(parents=True)
-    for name, text in (
-        ("cpu.cfs_quota_us", "50000"),
-        ("cpu.cfs_period_us", "100000"),
-        ("cpu.stat", "nr_periods 9\nthrottled_time 1500000000\n"),
-    ):
-        (group / name).write_text(text)
-    read_text, own = process.Path.read_text, process.Path("/proc/self/cgroup")
-    lines = "2:cpu,cpuacct:/container\n0::/\n"
-    monkeypatch.setattr(
-        process.Path, "read_text", lambda path: lines if path == own else read_text(path)
-    )
-    monkeypatch.setattr(process, "_GROUPS", tmp_path)
+def test_limit_of_a_control_group_above_holds(groups):
+    files = {
+        "cgroup.controllers": "",
+        "pod/cpu.max": "150000 100000",
+        "pod/cpu.stat": "usage_usec 1\nthrottled_usec 2500000\n",
+        "pod/container/cpu.max": "max 100000",
+        "pod/container/cpu.stat": "usage_usec 1\nthrottled_usec 0\n",
+    }
 
-    facts = processor_facts()
+    facts = groups("0::/pod/container\n", files)
+
+    assert (facts["cpu_limit"], facts["cpu_throttled"]) == (1.5, 2.5)
+
+
+def test_limit_of_a_control_group_of_version_1(groups):
+    files = {
+        "cpu/container/cpu.cfs_quota_us": "50000",
+        "cpu/container/cpu.cfs_period_us": "100000",
+        "cpu/container/cpu.stat": "nr_periods 9\nthrottled_time 1500000000\n",
+    }
+
+    facts = groups("2:cpu,cpuacct:/container\n0::/\n", files)
 
     assert (facts["cpu_limit"], facts["cpu_throttled"]) == (0.5, 1.5)
+
+
+def test_container_that_does_not_see_the_groups_of_its_host(groups):
+    files = {"cgroup.controllers": "", "cpu.max": "200000 100000"}
+
+    facts = groups("0::/kubepods/pod1\n", files)
+
+    assert facts["cpu_limit"] == 2.0
+    assert facts["cpu_throttled"] != facts["cpu_throttled"]
