@@ -4,16 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import pandas as pd
+
 from benchkit.errors import UsageError, did_you_mean
 from benchkit.measure.arguments import list_of
 from benchkit.store.schema import METRICS
+
+
+def define_own_metrics(*tables: pd.DataFrame) -> None:
+    """Add the metrics that users defined for the runs of tables, as `Store.runs` returns them."""
+    for table in tables:
+        if "own_metrics" in table:
+            for definitions in table["own_metrics"].dropna().unique():
+                METRICS.define(definitions)
 
 
 def check_metrics(metrics: Sequence[str]) -> tuple[str, ...]:
     """Return the names of metrics without duplicates, or raise an error."""
     metrics = list_of(metrics, "metrics")
     if metrics == ["all"]:
-        return tuple(name for name, metric in METRICS.items() if metric.better)
+        known = {**METRICS, **METRICS.own}
+        return tuple(name for name, metric in known.items() if metric.better)
     for name in metrics:
         if name not in METRICS:
             hint = did_you_mean(name, METRICS, "see `benchkit list metrics`")

@@ -84,16 +84,14 @@ def compare_selections(
     """Compare selections of runs."""
     from benchkit.analysis.compare.compare_runs import DEFAULT_METRICS, compare
     from benchkit.analysis.compare.explain import with_causes
-    from benchkit.analysis.metric_names import check_metrics
     from benchkit.store.filters import select_sets
 
-    chosen = check_metrics(metrics or DEFAULT_METRICS)
     sets = select_sets(run_store, [baseline, *contenders, *([null] if null else [])])
     comparison = compare(
         sets[baseline],
         {name: sets[name] for name in contenders},
         null=sets[null] if null else None,
-        metrics=chosen,
+        metrics=metrics or DEFAULT_METRICS,
         names=(baseline, "contender"),
     )
     return with_causes(comparison, run_store.open)

@@ -12,14 +12,21 @@ import time
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+import xarray as xr
 from distributed import Client, default_client
 
 from benchkit.errors import StoreError, UsageError
 from benchkit.experiment.run.plan import plan_measurements
-from benchkit.measure.arguments import check_count, check_tags, check_text, list_of
+from benchkit.measure.arguments import (
+    check_count,
+    check_tags,
+    check_text,
+    list_of,
+    own_metric,
+)
 from benchkit.measure.artifacts import parse_capture
 from benchkit.measure.capture_client import Observer
 from benchkit.measure.cluster.description import describe
@@ -31,9 +38,10 @@ from benchkit.measure.recording import RecordingWriter
 from benchkit.measure.run_ids import new_id
 from benchkit.store.build.run_from_recording import run_from_recording
 from benchkit.store.run import Run
-from benchkit.store.schema import METRICS
+from benchkit.store.schema import METRICS, RECORD_FIELDS
 from benchkit.store.storage import RECORDINGS
 from benchkit.store.store import Store
+from benchkit.store.variables import GROUPS
 
 
 def record(
@@ -134,6 +142,28 @@ class Recorder:
         self.store = store if isinstance(store, Store) else Store(store)
         self.prometheus, self.facts = prometheus, facts
         self.run: Run | None = None
+        self._own_metrics: dict[str, dict[str, Any]] = {}
+        self._own_data: dict[str, Any] = {}
+
+    def metric(self, name: str, value: float, *, unit: str = "1", better: str = "") -> None:
+        """Add a metric of your own to the run, in the ``with`` block."""
+        # better: "more", "less" or ""
+        self._check_name(name)
+        self._own_metrics[name] = own_metric(name, value, unit, better)
+
+    def data(self, name: str, dataset: Any) -> None:
+        """Add a Dataset of your own to the run, as a group of its tree."""
+        self._check_name(name)
+        if not isinstance(dataset, xr.Dataset):
+            raise UsageError(f"data {name!r}: give an xarray.Dataset, not {type(dataset).__name__}")
+        self._own_data[check_text(name, "name")] = dataset
+
+    def _check_name(self, name: str) -> None:
+        taken = {*METRICS.keys(), *RECORD_FIELDS, *GROUPS}
+        if name in taken or name in self._own_metrics or name in self._own_data:
+            raise UsageError(f"{name!r} is a name in every run, or was given before: rename it")
+        if self.run is not None:
+            raise UsageError(f"{name!r}: the run is stored: add it inside the `with` block")
 
     # -- synchronous --------------------------------------------------------------------------
 
@@ -207,8 +237,11 @@ class Recorder:
             phase="workload" if error else "",
             **observer.tail(),
             cluster=self._description,
+            own_metrics=self._own_metrics,
         )
         tree = run_from_recording(self._writer.path)
+        for name, dataset in self._own_data.items():
+            tree[name] = xr.DataTree(dataset)
         self.store.add(tree)
         self.run = Run(tree)
         shutil.rmtree(self._writer.path, ignore_errors=True)
@@ -239,12 +272,26 @@ class Turn:
     arm: str  # Name of the variant
     block: int | None  # Number of the block, from 0 on; None for a warm-up, which is not recorded
     experiment: str  # Id that all turns of a loop share
+    # The recordings of this turn, the newest last.
+    recorders: list[Recorder] = field(default_factory=list, repr=False, compare=False)
 
     def record(self, client: Any = None, **options: Any) -> AbstractContextManager[Any]:
         """Record the ``with`` block as a run of this arm and block."""
         if self.block is None:
             return nullcontext()
-        return record(client, experiment=self.experiment, arm=self.arm, block=self.block, **options)
+        own: dict[str, Any] = {"experiment": self.experiment, "arm": self.arm, "block": self.block}
+        self.recorders.append(record(client, **own, **options))
+        return self.recorders[-1]
+
+    def metric(self, name: str, value: float, *, unit: str = "1", better: str = "") -> None:
+        """Add a metric of your own to the run of this turn, as `Recorder.metric` does."""
+        if self.recorders:  # a warm-up is not recorded
+            self.recorders[-1].metric(name, value, unit=unit, better=better)
+
+    def data(self, name: str, dataset: Any) -> None:
+        """Add a Dataset of your own to the run of this turn, as `Recorder.data` does."""
+        if self.recorders:
+            self.recorders[-1].data(name, dataset)
 
 
 def interleave(arms: Sequence[str], repeats: int = 6, *, warm_up: bool = True) -> Iterator[Turn]:

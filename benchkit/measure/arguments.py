@@ -50,6 +50,25 @@ def _not_a_list(value: Any, name: str) -> UsageError:
     )
 
 
+def own_metric(name: Any, value: Any, unit: Any, better: Any) -> dict[str, Any]:
+    """Return a metric that a user measured, for the tail of a recording."""
+    if not isinstance(name, str) or not name.isidentifier():
+        raise UsageError(f"metric name {name!r}: give a name such as rows_per_s")
+    if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
+        raise UsageError(f"metric {name}={value!r}: must be a finite number")
+    directions = {"more": "higher", "less": "lower", "higher": "higher", "lower": "lower", "": ""}
+    if better not in directions:
+        raise UsageError(f'metric {name}: better={better!r}: use "more", "less" or ""')
+    units = check_text(unit, f"unit of {name}")
+    return {"value": float(value), "units": units, "better": directions[better]}
+
+
+def declared_unit(metrics: Mapping[str, Any], name: str) -> tuple[str, str]:
+    """Return unit and direction of a metric that a workload declares: a text, or both."""
+    declared = metrics.get(name, "1")
+    return (declared, "") if isinstance(declared, str) else (str(declared[0]), str(declared[1]))
+
+
 def check_text(value: Any, name: str) -> str:
     """Return an argument that must be text and not empty."""
     if not isinstance(value, str):

@@ -7,6 +7,7 @@ invalid arguments are raised.
 from __future__ import annotations
 
 import gc
+import math
 import shutil
 import sys
 import time as wall
@@ -21,7 +22,7 @@ from distributed import wait
 from distributed.client import futures_of
 from distributed.comm.core import CommClosedError
 
-from benchkit.measure.arguments import check_scale, check_seconds
+from benchkit.measure.arguments import check_scale, check_seconds, declared_unit, own_metric
 from benchkit.measure.artifacts import collect_extras, dump_cluster, parse_capture
 from benchkit.measure.capture_client import Observer
 from benchkit.measure.cluster.reuse import reused_cluster
@@ -138,7 +139,7 @@ class _Execution:
             version=workload.version,
             source=workload.source,
             source_hash=workload.source_hash,
-            extra_units=dict(workload.metrics),
+            extra_units={key: declared_unit(workload.metrics, key)[0] for key in workload.metrics},
             seed=workload.seed,
             scale=self.fraction,
             capture=self.capture,
@@ -225,6 +226,11 @@ class _Execution:
             extra = self._run_step("check", client, available)
             if extra:
                 self.tail["extra_metrics"] = {k: float(v) for k, v in dict(extra).items()}
+                self.tail["own_metrics"] = {
+                    name: own_metric(name, value, *declared_unit(self.workload.metrics, name))
+                    for name, value in self.tail["extra_metrics"].items()
+                    if math.isfinite(value) and name.isidentifier()
+                }
         finally:
             failed = sys.exc_info()[0] is not None
             step, self.step = self.step, "cleanup"

@@ -66,7 +66,7 @@ class Workload:
     cluster: str | Mapping[str, Any] | None = None
     deadline_s: float | None = None
     version: int = 1
-    metrics: dict[str, str] = field(default_factory=dict)
+    metrics: dict[str, str | tuple[str, str]] = field(default_factory=dict)
     seed: int = 0
     owner: str = ""
 
@@ -417,7 +417,7 @@ def workload(
     cluster: str | Mapping[str, Any] | None = None,
     deadline_s: float | None = None,
     version: int = 1,
-    metrics: Mapping[str, str] | None = None,
+    metrics: Mapping[str, str | tuple[str, str]] | None = None,
     seed: int = 0,
     owner: str = "",
 ) -> Any:
@@ -452,8 +452,9 @@ def workload(
         Limit of each step in s.
     version : int, default 1
         Increase it when the meaning changes: this starts a new history.
-    metrics : mapping of str to str, optional
-        Names and units of metrics that the check step returns.
+    metrics : mapping of str to str or tuple, optional
+        Names and units of metrics that the check step returns; with a direction as
+        ``{"rows_per_s": ("1/s", "more")}``.
     seed : int, default 0
         Passed to the steps and recorded.
     owner : str, optional

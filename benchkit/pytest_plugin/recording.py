@@ -125,6 +125,11 @@ class TestRecorder:
         if recorder.run is not None:
             self.item.user_properties.append((PROPERTY, recorder.run.id))
 
+    def metric(self, name: str, value: float, *, unit: str = "1", better: str = "") -> None:
+        """Add a metric of your own to the open recording, as `Recorder.metric` does."""
+        if self._open is not None:
+            self._open.metric(name, value, unit=unit, better=better)
+
     @property
     def name(self) -> str:
         """Workload of the next run."""
@@ -148,7 +153,14 @@ class _Stopwatch:
         recorder._count += 1
         self.recorder = recorder
         self.run: Run | None = None
+        self.own: dict[str, dict[str, Any]] = {}
         self.started, self.clock = time.time(), time.perf_counter()
+
+    def metric(self, name: str, value: float, *, unit: str = "1", better: str = "") -> None:
+        """Add a metric of your own."""
+        from benchkit.measure.arguments import own_metric
+
+        self.own[name] = own_metric(name, value, unit, better)
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         duration = time.perf_counter() - self.clock
@@ -198,6 +210,9 @@ class _Stopwatch:
             record["duration"] = duration
         elif error is not None:
             record["error"] = error_summary(error)
+        if self.own:
+            record |= {name: about.pop("value") for name, about in self.own.items()}
+            record["own_metrics"] = json.dumps(self.own)
         tree = run_tree(record)
         Store(options.benchkit_store).add(tree)
         self.run = Run(tree)

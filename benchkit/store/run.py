@@ -52,6 +52,7 @@ class Run:
         if not isinstance(tree, xr.DataTree):
             raise UsageError(f"Run takes a DataTree, not {tree!r}: open runs with Store.open")
         self.tree = tree
+        METRICS.define(tree.attrs.get("own_metrics"))
 
     def __getattr__(self, name: str) -> float:
         """Return a metric: ``run.duration``."""
@@ -101,8 +102,12 @@ class Run:
 
     @property
     def metrics(self) -> dict[str, float]:
-        """Metrics by name, in the units of `METRICS`; metrics without a value are absent."""
-        return {name: float(self.tree[name]) for name in METRICS if name in self.tree.data_vars}
+        """Metrics by name, in the units of `METRICS`; metrics without a value are absent.
+
+        Those of `benchkit.record(...).metric` come last.
+        """
+        names = [*METRICS, *json.loads(self.tree.attrs.get("own_metrics") or "{}")]
+        return {name: float(self.tree[name]) for name in names if name in self.tree.data_vars}
 
     def quality(self) -> pd.DataFrame:
         """Return what the metrics do not say: a row per limit of the measurement.
@@ -327,8 +332,54 @@ class Run:
         """
         return self._group("prometheus")
 
-    def profile(self) -> pd.DataFrame:
+    def _require_format_3(self, group: str, what: str) -> xr.Dataset:
+        data = self._group(group)
+        if not data.sizes:
+            run = f"run {self.tree.attrs.get('id', 'without an id')}"
+            if int(self.tree.attrs.get("benchkit_format", 1)) < 3:
+                raise NotRecorded(f"{run}: {what}: this run was recorded before format 3")
+            raise NotRecorded(f"{run}: {what} were not recorded: the capture was off")
+        return data
+
+    def threads(self) -> pd.DataFrame:
+        """Return how long threads ran and waited for a processor.
+
+        Returns
+        -------
+        DataFrame
+            A row per event loop, thread of tasks and main thread of the client: server, index of
+            the worker, role, its number in `task_stream`, and in s, between its first and last
+            sample: ran, waited for a processor, and the time between. ``run.tree["threads"]`` has
+            the samples.
+
+        Raises
+        ------
+        NotRecorded
+            The run was recorded before format 3, or without a capture.
+        """
+        data = self._require_format_3("threads", "waits for a processor")
+        names = ("sample_time", "ran", "waited")
+        samples = pd.DataFrame({name: data[name].values for name in names})
+        grouped = samples.groupby(data["sample_thread"].values)
+        span = (grouped.max() - grouped.min()).reindex(range(data.sizes["thread"]))
+        columns = ("server", "worker", "role", "task_thread")
+        frame = pd.DataFrame({name: data[name].values for name in columns})
+        frame["ran (s)"], frame["waited (s)"] = span["ran"], span["waited"]
+        frame["sampled (s)"] = span["sample_time"]
+        return frame
+
+    def profile(
+        self, start: float | None = None, stop: float | None = None, *, scheduler: bool = False
+    ) -> pd.DataFrame:
         """Return the call stacks of tasks.
+
+        Parameters
+        ----------
+        start, stop : float, optional
+            Only samples of the cycles of Dask's profiler (1 s by default) that begin or end
+            between these times in s after clock on.
+        scheduler : bool, default False
+            Return those of the scheduler's event loop.
 
         Returns
         -------
@@ -336,8 +387,17 @@ class Run:
             A row per frame, a parent before its children: parent (row, -1 for a root), prefix of
             the tasks, function, file, line, and count of samples (10 ms each by default),
             including the samples of the frames it calls.
+
+        Raises
+        ------
+        NotRecorded
+            A window or the scheduler is asked for, and the run was recorded before format 3.
         """
-        data = self._group("profile")
+        group = "scheduler_profile" if scheduler else "profile"
+        is_windowed = start is not None or stop is not None
+        data = self._group(group)
+        if scheduler or (is_windowed and "cycle_start" not in data):
+            data = self._require_format_3("scheduler_profile", "times of call stacks")
         if not data.sizes.get("frame"):
             return pd.DataFrame()
         lines = zlib.decompress(data["code_blob"].values.tobytes()).decode().split("\n")
@@ -352,6 +412,9 @@ class Run:
             prefixes.append(function if parent < 0 else prefixes[parent])
         frame.insert(1, "prefix", prefixes)
         frame["count"] = data["count"].values
+        if is_windowed:
+            frame["count"] = _samples_between(data, start, stop)
+            # Rows without samples stay: `parent` is the number of a row.
         return frame
 
     def spans(self) -> pd.DataFrame:
@@ -482,7 +545,7 @@ class Run:
                 format_quantity(after.get(name), metric.units),
                 after[name] / before[name] if is_comparable(name) else np.nan,
             )
-            for name, metric in METRICS.items()
+            for name, metric in {**METRICS, **METRICS.own}.items()
             if name in before or name in after
         }
         columns = [
@@ -653,6 +716,23 @@ def worker_names(tree: xr.DataTree) -> list[str]:
         names.append(f"{name} (restart {seen[name]})" if seen[name] else name)
         seen[name] += 1
     return names
+
+
+def _samples_between(data: xr.Dataset, start: float | None, stop: float | None) -> np.ndarray:
+    """Return the samples of each frame of a profile in the cycles of a window."""
+    inside = np.ones(data.sizes["cycle"], bool)
+    if start is not None:
+        inside &= data["cycle_stop"].values > start
+    if stop is not None:
+        inside &= data["cycle_start"].values < stop
+    chosen = inside[data["entry_cycle"].values]
+    counts = np.zeros(data.sizes["frame"], np.int64)
+    np.add.at(counts, data["entry_frame"].values[chosen], data["entry_count"].values[chosen])
+    parents = data["parent"].values
+    for row in range(len(counts) - 1, -1, -1):  # a parent is before its children
+        if parents[row] >= 0:
+            counts[parents[row]] += counts[row]
+    return counts
 
 
 def _pairs(data: xr.Dataset) -> xr.Dataset:

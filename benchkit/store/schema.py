@@ -6,6 +6,8 @@ All code that reads or writes runs iterates over these tables. A new metric need
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
 from benchkit.store.tables import read_table
@@ -38,6 +40,27 @@ class Metric:
         return {name: text for name, text in asdict(self).items() if name != "name"}
 
 
+class Metrics(dict[str, Metric]):
+    """Metrics by name; also finds, but does not list, those that users define for their runs."""
+
+    def __init__(self, metrics: Mapping[str, Metric]) -> None:
+        super().__init__(metrics)
+        self.own: dict[str, Metric] = {}
+
+    def __contains__(self, name: object) -> bool:
+        return super().__contains__(name) or name in self.own
+
+    def __missing__(self, name: str) -> Metric:
+        return self.own[name]
+
+    def define(self, definitions: str | None) -> None:
+        """Add the users' metrics of a run: a record's field ``own_metrics``."""
+        for name, about in json.loads(definitions or "{}").items():
+            units, better = str(about.get("units", "1")), str(about.get("better", ""))
+            title = name.replace("_", " ")
+            self.own[name] = Metric(name, units, title, "the user's code", better, 1)
+
+
 def _metric(version: str, **texts: str) -> Metric:
     return Metric(version=int(version), **texts)
 
@@ -46,7 +69,7 @@ def _metric(version: str, **texts: str) -> Metric:
 #: once, memory is sampled by the worker, attempts that failed and waits of seceded tasks are not
 #: computing, spilling is read from the fine metrics, and CPU and GIL are weighted by time.
 #: Version 3 of the times of spilling: the files of P2P shuffles are left out.
-METRICS = {row["name"]: _metric(**row) for row in read_table("metrics")}
+METRICS = Metrics({row["name"]: _metric(**row) for row in read_table("metrics")})
 
 #: The record: one flat JSON object per run, the row of the store's index. Name -> dtype, where
 #: `json` is a string that holds JSON. Every metric is a field too (float64, missing if unknown).

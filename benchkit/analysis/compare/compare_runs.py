@@ -19,7 +19,7 @@ from benchkit.analysis.compare.comparison import Comparison
 from benchkit.analysis.effects import Effects
 from benchkit.analysis.effects import compare as compare_arrays
 from benchkit.analysis.metric_limits import newest_definitions, quality_warnings
-from benchkit.analysis.metric_names import check_metrics
+from benchkit.analysis.metric_names import check_metrics, define_own_metrics
 from benchkit.analysis.run.baseline import SAME_MEMORY, is_simulated
 from benchkit.analysis.stats.welch import mean_difference
 from benchkit.errors import NotEnoughRuns, UsageError, did_you_mean
@@ -111,8 +111,9 @@ def compare(
     >>> store = benchkit.Store()  # doctest: +SKIP
     >>> benchkit.compare(store.runs(variant="A"), store.runs(variant="B"))  # doctest: +SKIP
     """
-    chosen = check_metrics(metrics)
     sets = dict(contender) if isinstance(contender, Mapping) else {names[1]: contender}
+    define_own_metrics(baseline, *sets.values())
+    chosen = check_metrics(metrics)
     _check_sets(names[0], baseline, sets)
     tables = [baseline, *sets.values(), *([null] if null is not None else [])]
     tables, limits = newest_definitions(tables, chosen)

@@ -24,7 +24,7 @@ from benchkit.analysis.changepoints import (
     detect_nights,
 )
 from benchkit.analysis.metric_limits import newest_definitions
-from benchkit.analysis.metric_names import check_metrics
+from benchkit.analysis.metric_names import check_metrics, define_own_metrics
 from benchkit.analysis.regression.nights import future_nights, nightly_runs
 from benchkit.analysis.regression.segments import find_segments
 from benchkit.analysis.run.baseline import COMPARABLE_FIELDS, SERIES_FIELDS
@@ -287,6 +287,7 @@ def build_history(
     >>> store = benchkit.Store()  # doctest: +SKIP
     >>> build_history(store.runs(), marks=store.marks()).changes  # doctest: +SKIP
     """
+    define_own_metrics(runs)
     metrics = check_metrics(metrics)
     columns = (*SERIES_FIELDS, *COMPARABLE_FIELDS, "category", "packages_hash")
     runs = nightly_runs(runs, columns)

@@ -358,8 +358,10 @@ def _draw_sums(
             columns[name] = values.sum("host", min_count=1).values * factor
         elif name.startswith("gpu_"):  # several workers may watch the same GPU
             columns[name] = values.max("worker").values * factor
-        else:
+        elif name == "cpu":
             columns[name] = _cpu(data).values * factor
+        else:
+            columns[name] = values.sum("worker", min_count=1).values * factor
     y_range = y_range or DataRange1d(start=0)
     fig = make_figure(title, "time (s)", label, height=200, y_range=y_range)
     source = ColumnDataSource(columns)
@@ -393,6 +395,16 @@ def _draw_workers(fig: figure, data: xr.Dataset, names: list[str]) -> None:
     fig.add_tools(HoverTool(tooltips=tips))
 
 
+#: Lines of tasks that wait, and of workers that accept none. Runs before format 3 have fewer.
+_TASK_LINES = {
+    "n_tasks": "all tasks",
+    "queued": "queued",
+    "restricted": "restricted",
+    "unrunnable": "no worker",
+    "n_paused": "paused workers",
+}
+
+
 def scheduler_load(run: Run | xr.DataTree) -> list[figure]:
     """Draw the CPU, the event loop delay and the number of tasks of the scheduler over time.
 
@@ -418,7 +430,7 @@ def scheduler_load(run: Run | xr.DataTree) -> list[figure]:
     return [
         _draw_sums(data, titles[0], "CPU (% of a core)", {"cpu": "scheduler"}, 1.0),
         _draw_sums(data, titles[1], "delay (ms)", {"lag_max": "longest", "lag_mean": "mean"}, 1e3),
-        _draw_sums(data, titles[2], "tasks", {"n_tasks": "all tasks", "queued": "queued"}, 1.0),
+        _draw_sums(data, titles[2], "tasks", _TASK_LINES, 1.0),
     ]
 
 

@@ -25,6 +25,7 @@ from benchkit.store.build.quality import (
 )
 from benchkit.store.build.shape import Window
 from benchkit.store.schema import METRICS, RECORD_FIELDS, RUN_FORMAT
+from benchkit.store.variables import GROUPS
 from benchkit.values import clean_text
 
 #: Values of a recording that become attributes of the run file, in addition to the record.
@@ -73,9 +74,11 @@ def run_from_recording(path: str | Path) -> xr.DataTree:
     root = xr.Dataset({name: ((), value, METRICS[name].attrs) for name, value in metrics.items()})
     extra = json.loads(record.get("extra_metrics") or "{}")
     units = recording.head.get("extra_units") or {}
-    for name, value in extra.items():
+    for name, value in _own_metrics(recording).items():
+        root[name] = ((), float(value["value"]), METRICS[name].attrs)
+    for name in sorted(extra.keys() - _own_metrics(recording).keys()):
         attrs = {"units": units.get(name, "1"), "long_name": name, "source": "the workload's check"}
-        root[name] = ((), float(value), attrs)
+        root[name] = ((), float(extra[name]), attrs)
     root.attrs = _attributes(recording, window, record)
     root.attrs["quality"] = json.dumps(as_rows(notes))
     return xr.DataTree.from_dict({"/": root, **{f"/{k}": v for k, v in groups.items()}})
@@ -92,6 +95,11 @@ def _record(
     versions = (cluster.get("versions") or {}).get("client") or {}
     packages = head.get("packages") or {}
     group, share = biggest_group(groups)
+    own = _own_metrics(recording)
+    definitions = {
+        name: {key: about[key] for key in ("units", "better")} for name, about in own.items()
+    }
+    METRICS.define(json.dumps(definitions))
     values = {
         **head,
         "started": datetime.fromtimestamp(head["started"], timezone.utc).isoformat(
@@ -114,13 +122,21 @@ def _record(
         "biggest_group": group or None,
         "biggest_group_share": share if np.isfinite(share) else None,
         "extra_metrics": json.dumps(tail.get("extra_metrics") or {}),
+        "own_metrics": json.dumps(definitions) if definitions else None,
         "metric_versions": json.dumps(versions_of(metrics)),
         "quality": json.dumps(kinds_by_metric(notes)),
         "capture_losses": "; ".join(_capture_errors(recording)),
     }
     record = {name: values[name] for name in RECORD_FIELDS if values.get(name) not in (None, "")}
     record = {k: clean_text(v) if isinstance(v, str) else v for k, v in record.items()}
-    return {**record, **metrics}
+    return {**record, **metrics, **{name: float(about["value"]) for name, about in own.items()}}
+
+
+def _own_metrics(recording: Recording) -> dict[str, dict[str, Any]]:
+    """Return the metrics that the user defined: value, units and direction by name."""
+    own = recording.tail.get("own_metrics") or {}
+    taken = {*METRICS.keys(), *RECORD_FIELDS, *GROUPS}
+    return {name: about for name, about in own.items() if name not in taken}
 
 
 def _workers_requested(head: dict[str, Any]) -> int | None:
@@ -136,7 +152,7 @@ def versions_of(metrics: Mapping[str, float]) -> dict[str, int]:
 
 def _attributes(recording: Recording, window: Window, record: dict[str, Any]) -> dict[str, Any]:
     head, tail = recording.head, recording.tail
-    attrs: dict[str, Any] = {k: v for k, v in record.items() if k not in METRICS}
+    attrs: dict[str, Any] = {k: v for k, v in record.items() if k in RECORD_FIELDS}
     attrs["benchkit_format"] = RUN_FORMAT
     attrs["record"] = json.dumps(record)
     if window.started:

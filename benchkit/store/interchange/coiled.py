@@ -143,13 +143,15 @@ def _read_rows(path: Path) -> dict[str, list[dict[str, Any]]]:
 
 def run_tree(record: Mapping[str, Any], **others: str) -> xr.DataTree:
     """Return a run without data."""
+    METRICS.define(record.get("own_metrics"))
     attrs = {
         "id": record["id"],
         "record": json.dumps(record, allow_nan=False),
         **others,
         **{name: value for name, value in record.items() if name not in METRICS and name != "id"},
     }
-    metrics = {name: ((), record[name], METRICS[name].attrs) for name in METRICS if name in record}
+    names = [*METRICS, *json.loads(record.get("own_metrics") or "{}")]
+    metrics = {name: ((), record[name], METRICS[name].attrs) for name in names if name in record}
     return xr.DataTree(xr.Dataset(metrics, attrs=attrs))
 
 
