@@ -139,7 +139,7 @@ def test_printed_proofs_run(tmp_path, monkeypatch, rule):
     monkeypatch.setattr("benchkit.cli.progress.measure", measure)
     monkeypatch.setattr("distributed.LocalCluster", lambda **options: nullcontext(options))
     monkeypatch.setattr("distributed.Client", nullcontext)
-    monkeypatch.setattr("benchkit.experiment.interleave.record", lambda *_, **__: nullcontext())
+    monkeypatch.setattr("benchkit.experiment.record.record", lambda *_, **__: nullcontext())
     for found in code_diagnosis.findings:
         if not found.settings:
             assert code_diagnosis.proof(found) == workload_diagnosis.proof(found) == ""
