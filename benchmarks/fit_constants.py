@@ -44,21 +44,20 @@ DETECTOR = {
     "min_change": (0.02, 0.03, 0.04),
     "max_chance": (1e-4, 3e-4, 1e-3),
     "SHORT_FACTOR": (1.0, 1.5, 2.0),
-    "FAR_SHARE": (0.5, 0.6, 0.7),
-    "REPEAT_POWER": (1.0, 1.4, 1.5),
+    "FAR_SHARE_SHORT": (0.5, 0.6, 0.7),
+    "FAR_SHARE_LONG": (0.4, 0.5, 0.6),
     "MAX_FAR_SHARE": (0.3, 0.4, 0.5),
+    "REPEAT_POWER": (1.0, 1.4, 1.5),
     "AUTOCORRELATION_POWER": (0.0, 0.7, 1.0),
     "MAX_RANGE_UNITS": (4.0, 5.0, 6.0),
-    "MIN_NOISE": (0.003, 0.005, 0.01),
+    "MIN_NOISE": (0.003, 0.006, 0.01),
     "END_UNITS": (3.0, 4.0, 5.0),
-    "MIN_LEFT_OUT": (5, 7, 10),
 }
 #: Limits of the judgement of re-runs -> values that are compared.
 RERUNS = {
     "MAX_P": (0.001, 0.002, 0.005),
-    "MIN_NOISE": (0.003, 0.005, 0.01),
-    "STOP_ERRORS": (1.0, 1.5, 2.0),
-    "MIN_POWER": (0.05, 0.1, 0.2),
+    "STOP_ERRORS": (1.0, 1.3, 1.5, 2.0),
+    "MIN_POWER": (0.05, 0.1, 0.15, 0.2),
 }
 
 
@@ -94,7 +93,7 @@ def detector_rows(sets: Sequence[np.ndarray]) -> Iterator[list[str]]:
     """Yield a row for each value of each limit of the detector."""
     options = {field.name for field in fields(DetectionOptions)}
     for name, values in DETECTOR.items():
-        module = scan if name in ("END_UNITS", "MIN_LEFT_OUT") else rule
+        module = scan if name == "END_UNITS" else rule
         used = getattr(DETECTION if name in options else module, name)
         for value in values:
             if name in options:

@@ -15,10 +15,9 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr, ndtri
+from scipy.special import ndtr
 
 from benchkit.analysis.options import DetectionOptions
-from benchkit.analysis.stats.log_scale import MIN_NOISE
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -62,26 +61,27 @@ WINDOWS = {
 MIN_NIGHTS = min(WINDOWS)
 #: Largest number of nights in a short window.
 SHORT_WINDOW = 5
-#: Share of the change at which a night of the reference counts as far away. With 0.5 steps of 5 %
-#: are found later in real series, .51 instead of .54 of them by the third night.
-FAR_SHARE = 0.6
+#: Share of the change, in short windows, at which a night of the reference counts as far away.
+FAR_SHARE_SHORT = 0.6
+#: The same share in longer windows.
+FAR_SHARE_LONG = 0.5
 #: A night is far with probability p, the next night too with the larger of p^1.4 and its observed
-#: share: between far nights that come together (0) and rarer ones. With 1, a tenth of the steps of
-#: 5 % is found later; with 1.5, series with modes that last several nights have 2 % more alarms.
+#: share: between far nights that come together (0) and rarer ones. With 1, 9 % of the steps of 5 %
+#: are found later; with 1.5, series with modes that last several nights have 1.5 % more alarms.
 REPEAT_POWER = 1.4
-#: Largest share of far nights in the reference: with more, it has a second level. Without it, there
-#: are a fifth more alarms in series of two modes; with 0.3, .976 instead of .988 of the real falls
-#: are found.
+#: Largest share of far nights in the reference: with more, it has a second level. With 0.3, .976
+#: instead of .988 of the real falls are found.
 MAX_FAR_SHARE = 0.4
 #: Exponent of the effect of autocorrelation, which makes means converge slowly. The full effect
-#: (1.0) costs 1 % of the planted steps and of the real ones, because these look autocorrelated too.
+#: (1.0) costs 1 % of the real steps, because these look autocorrelated too.
 AUTOCORRELATION_POWER = 0.7
 #: Largest range of the nights of a short window, in noise units; exceeded by busy nights. A range
-#: of 1 - `FAR_SHARE` of the change is allowed, too. Without this limit there are half as many false
-#: alarms more.
+#: of 1 - `FAR_SHARE_SHORT` of the change is allowed, too.
 MAX_RANGE_UNITS = 5.0
 #: Nights after the first candidate that are judged first; affects only the speed.
-FIRST_NIGHTS_JUDGED = REFRESH_NIGHTS
+FIRST_NIGHTS_JUDGED = 6
+#: Lowest noise assumed (logarithm of a ratio): clocks and caches cause at least this much.
+MIN_NOISE = 0.006
 
 
 @dataclass(frozen=True)
@@ -208,12 +208,13 @@ def _select_alarms(
     nights, n = reference_values(clean, row[first], start[row[first]], end[first])
     noise = robust_noise(nights, n, level[first])[which]
     units = mean / noise
-    narrow = spread <= np.maximum(MAX_RANGE_UNITS * noise, (1 - FAR_SHARE) * middle)
+    narrow = spread <= np.maximum(MAX_RANGE_UNITS * noise, (1 - FAR_SHARE_SHORT) * middle)
     needed = _by_size([window.units for window in WINDOWS.values()])[m]
     kept = np.flatnonzero((units >= needed) & (narrow | (m > SHORT_WINDOW)))
     windows = replace(windows, noise=noise).take(kept)
     past = _reference_distances(clean, windows, start, end[kept], level[kept])
-    share, repeated = _far_shares(past, FAR_SHARE * middle[kept])
+    far_share = np.where(windows.m <= SHORT_WINDOW, FAR_SHARE_SHORT, FAR_SHARE_LONG)
+    share, repeated = _far_shares(past, far_share * middle[kept])
     rate = share * np.maximum(share**REPEAT_POWER, repeated) ** (windows.m - 1)
     units = units[kept] / _autocorrelation_factor(past / windows.noise[:, None], windows.m)
     alarm = (rate <= options.max_chance) & (share <= MAX_FAR_SHARE) & (units >= needed[kept])
@@ -312,10 +313,10 @@ def robust_noise(nights: Floats, n: Ints, centre: Floats) -> Floats:
     # nights: (rows, 60), values of each reference, as `reference_values` returns them.
     # n: (rows,), number of nights of each reference.
     # centre: (rows,), median of each reference.
-    # returned: (rows,), in logarithms of a ratio, at least `MIN_NOISE`.
+    # returned: (rows,), in logarithms of a ratio, at least 0.006.
     deviation = np.abs(nights - centre[:, None])
     deviation.sort(axis=1)
     spread: Floats = np.maximum(
-        *(sorted_quantile(deviation, n, share) / ndtri((1 + share) / 2) for share in (0.5, 0.85))
+        1.4826 * sorted_quantile(deviation, n, 0.5), sorted_quantile(deviation, n, 0.85) / 1.44
     )
     return np.maximum(spread, MIN_NOISE)

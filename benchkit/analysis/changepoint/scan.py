@@ -36,22 +36,21 @@ from benchkit.analysis.options import DetectionOptions
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-#: Standard error of a median of many nights of normal noise, relative to that of a mean; of two to
-#: five nights it is 1.0 to 1.2.
-MEDIAN_ERROR = np.sqrt(np.pi / 2)
+#: Standard error of a median of two to five nights of normal noise, relative to that of a mean.
+MEDIAN_ERROR = 1.1
+#: Largest number of nights between the first night of a change and its detection.
+MAX_NIGHTS_BACK = 40
 #: Nights after its first night for which a change is recent: until its level has a reference.
 RECENT_NIGHTS = MIN_REFERENCE_NIGHTS + REFRESH_NIGHTS + MIN_NIGHTS
-#: Smallest distance from the level of a recent change, in noise units, that ends it: three nights
-#: in a row are not as far by chance.
+#: Smallest distance from the level of a recent change, in noise units, that ends it.
 END_UNITS = 4.0
 #: Smallest number of nights of a reverted change that are left out of references. Fewer nights are
-#: no more than the tail of the noise, which a reference must contain: with 5 there are a tenth more
-#: false alarms, and with 10 .965 instead of .988 of the real falls are found.
+#: no more than the tail of the noise, which a reference must contain.
 MIN_LEFT_OUT = 7
 #: Nights at the end of a series in which a slow change is looked for.
 DRIFT_NIGHTS = 8
 #: Nights processed together; any value gives the same events.
-CHUNK_NIGHTS = MAX_REFERENCE_NIGHTS
+CHUNK_NIGHTS = 64
 
 
 @dataclass(frozen=True)
@@ -259,7 +258,7 @@ def _place(
     clean: Floats, row: Ints, night: Ints, start: Ints, before: Floats, after: Floats
 ) -> Ints:
     """Return the first night of the new level: the sum of distances to both levels is smallest."""
-    at = night[:, None] - np.arange(MAX_REFERENCE_NIGHTS)  # backwards in time
+    at = night[:, None] - np.arange(MAX_NIGHTS_BACK)  # backwards in time
     values = clean[row[:, None], np.maximum(at, 0)]
     gain = np.nan_to_num(np.abs(values - before[:, None]) - np.abs(values - after[:, None]))
     gain[at <= start[:, None]] = -np.inf
