@@ -1,4 +1,4 @@
-"""Measure what a run costs beside its work: ``python benchmarks/one_run.py``.
+"""Measure what a run costs in addition to its work: ``python benchmarks/one_run.py``.
 
 A workload that takes about 5 s is run by hand (a script with a `LocalCluster` of the same size), by
 ``benchkit run``, and by ``benchkit run -n 3``, which count as three runs; all take turns. Prints

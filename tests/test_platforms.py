@@ -20,6 +20,7 @@ POSIX_ONLY = re.compile(
 GUARDED = {
     "experiment/run/kernel.py": "test_kernel_kill_without_process_groups_ends_children",
     "measure/capture/memory_sampler.py": "test_sampler_works_without_sysconf",
+    "measure/capture/process.py": "test_reason_is_given_where_nothing_is_counted",
     "measure/capture/worker_plugin.py": "test_run_is_stored_without_posix",
     "measure/data/dataset.py": "test_run_is_stored_without_posix",
     "measure/deadline.py": "test_run_is_stored_without_posix",

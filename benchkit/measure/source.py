@@ -72,7 +72,7 @@ def normalized_source(function: Callable[..., Any]) -> str:
             node.decorator_list = []  # tags and deadlines do not change what is computed
         _restore_first_names(node)
         if not getattr(node, "type_params", True):  # new in Python 3.12; older histories lack it
-            del node.type_params
+            delattr(node, "type_params")
     # Python 3.13 leaves empty lists out: the history of each workload would begin anew.
     options = {"show_empty": True} if sys.version_info >= (3, 13) else {}
     return ast.dump(tree, **options)

@@ -481,12 +481,15 @@ class _Processors:
         """Return the same of the event loops of the scheduler and of each row's worker."""
         workers = self.graph.worker[rows["node"].to_numpy()]
         waited = self._waited(rows, "worker", "loop", workers)
-        return waited + self._waited(rows, "scheduler", "loop", np.full(len(rows), -1))
+        waited += self._waited(rows, "scheduler", "loop", np.full(len(rows), -1))
+        return waited
 
     def of_client(self, rows: pd.DataFrame) -> np.ndarray:
         """Return the same of the threads of the client: the one that waited longest."""
         none = np.full(len(rows), -1)
-        return np.maximum(*(self._waited(rows, "client", role, none) for role in ("loop", "main")))
+        both = (self._waited(rows, "client", role, none) for role in ("loop", "main"))
+        longest: np.ndarray = np.maximum(*both)
+        return longest
 
 
 def _gap_seconds(
@@ -600,8 +603,8 @@ def _gathering(run: Run, graph: TaskGraph, rows: pd.DataFrame) -> np.ndarray:
         return np.zeros(len(rows))
     # From the results that ended after the row before, up to those that ended as this row began.
     counts = np.searchsorted(ended, rows["start"].to_numpy(), side="right")
-    share = np.diff(until[counts], prepend=0.0) / until[-1]
-    return share * GATHER_HOPS * seconds
+    shares: np.ndarray = np.diff(until[counts], prepend=0.0) / until[-1]
+    return shares * (GATHER_HOPS * seconds)
 
 
 def _wanted(graph: TaskGraph) -> np.ndarray:
@@ -616,7 +619,8 @@ def _unfinished(graph: TaskGraph, duration: float) -> np.ndarray:
     wanted = _wanted(graph)
     missing = wanted[~(graph.stop[wanted] <= duration) & (graph.submission[wanted] >= 0)]
     dropped = graph.releases["node"].to_numpy()[graph.releases["time"].to_numpy() < duration]
-    return missing[~np.isin(missing, dropped)]
+    left: np.ndarray = missing[~np.isin(missing, dropped)]
+    return left
 
 
 def _split_computing(

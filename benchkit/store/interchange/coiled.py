@@ -311,10 +311,11 @@ def parse_time(value: Any) -> datetime | None:
         return None
     try:
         # Not `datetime.fromisoformat`: before Python 3.11 it reads 3 or 6 digits of a second only.
-        time = pd.to_datetime(text, format="ISO8601", utc=True)
+        time: pd.Timestamp = pd.to_datetime(text, format="ISO8601", utc=True)
     except ValueError:
         return None
-    return time.to_pydatetime()
+    moment: datetime = time.to_pydatetime()
+    return moment
 
 
 def record_to_row(record: Mapping[str, Any]) -> dict[str, Any]:
