@@ -106,8 +106,14 @@ def store_copy(source: str, destination: str, as_json: bool) -> None:
 
 @store_group.command("import")
 @click.argument("path", metavar="PATH")
+@click.option(
+    "--host", metavar="NAME",
+    help="One name for all machines of asv or pytest-benchmark: hosted runners have many.",
+)  # fmt: skip
 @common("quiet", "store", "json")
-def store_import(path: str, quiet: bool, store: str | None, as_json: bool) -> None:
+def store_import(
+    path: str, host: str | None, quiet: bool, store: str | None, as_json: bool
+) -> None:
     """Import results of other benchmark tools.
 
     From coiled/benchmarks, asv or pytest-benchmark; also runs without a digest.
@@ -115,7 +121,8 @@ def store_import(path: str, quiet: bool, store: str | None, as_json: bool) -> No
     PATH is a benchmark.db, a JSON file of pytest-benchmark, the folder of asv's results, a run file
     that another program wrote (.nc), or a store of a benchkit before digests.
     Results that were imported before are skipped, so a later copy adds only new ones. All columns
-    of a benchmark.db are kept: `benchkit store export` writes them again.
+    of a benchmark.db are kept: `benchkit store export` writes them again. The time of a result of
+    asv is that of its commit; when it was measured is the tag `measured`.
 
     \b
     Examples:
@@ -127,7 +134,7 @@ def store_import(path: str, quiet: bool, store: str | None, as_json: bool) -> No
     from benchkit.store.store import Store
 
     with bar("importing", quiet=quiet) as update_bar:
-        report = import_results(Store(store), path, progress=update_bar)
+        report = import_results(Store(store), path, host=host, progress=update_bar)
     print_json([report.to_dict()]) if as_json else click.echo(str(report))
 
 

@@ -3,6 +3,9 @@
 A result of asv or pytest-benchmark becomes one run with its median. Its samples were taken in one
 process, so they are no independent runs; the number of samples is a tag. The same result always
 gives the same run id, so a second import adds nothing.
+
+The time of a run from asv is that of its commit: asv measures ranges of commits later and in any
+order. When it was measured is a tag.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timezone
+from functools import lru_cache
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -33,16 +37,26 @@ from benchkit.store.store import Store
 _ASV_METRICS = {"time": "duration", "timeraw": "duration", "peakmem": "memory_peak"}
 #: Files of asv that hold no results.
 _ASV_DESCRIPTIONS = ("benchmarks.json", "machine.json", "asv.conf.json")
+#: Unit in asv -> ours; others are kept.
+_UNITS = {"seconds": "s", "bytes": "B", "unit": "1"}
+#: Facts about a machine in asv's files -> tag.
+_MACHINE = {"cpu": "cpu", "num_cpu": "cores", "ram": "ram", "os": "os", "arch": "arch"}
 
 
 def import_results(
-    store: Store, path: str | Path, *, progress: Callable[[int, int], None] | None = None
+    store: Store,
+    path: str | Path,
+    *,
+    host: str | None = None,
+    progress: Callable[[int, int], None] | None = None,
 ) -> ImportReport:
-    """Add the results of another tool to a store."""
+    """Add the results of another tool to a store; of JSON files under the name of one host."""
     path = Path(path)
     if path.suffix == ".nc" or (path / "store.json").exists():
+        _refuse_host(host, path)
         return import_netcdf(store, path, progress=progress)
     if not path.is_dir() and path.suffix != ".json":
+        _refuse_host(host, path)
         return import_sqlite(store, path, progress=progress)
     paths = sorted(path.rglob("*.json")) if path.is_dir() else [path]
     problems: Counter[str] = Counter()
@@ -56,9 +70,9 @@ def import_results(
             problems[f"{error}: skipped"] += 1
             continue
         if _is(content, "benchmarks", list):
-            found = _pytest_records(content)
+            found = _pytest_records(content, host)
         elif _is(content, "results", dict):
-            found = _asv_records(content)
+            found = _asv_records(content, _described(file), host)
         elif path.is_dir():
             if file.name not in _ASV_DESCRIPTIONS:
                 problems["file without results of asv or pytest-benchmark: skipped"] += 1
@@ -82,6 +96,24 @@ def import_results(
     return report
 
 
+def _refuse_host(host: str | None, path: Path) -> None:
+    if host:
+        raise InvalidImportError(f"{path}: --host is for results of asv and pytest-benchmark")
+
+
+@lru_cache(maxsize=16)
+def _description(path: Path) -> Mapping[str, Any]:
+    content = _read_json(path) if path.is_file() else {}
+    return content if isinstance(content, dict) else {}
+
+
+def _described(file: Path) -> Mapping[str, Any]:
+    """Return what asv says about its benchmarks by name, and about the machine of a result."""
+    return {**_description(file.parent.parent / "benchmarks.json"),
+            **_description(file.parent / "benchmarks.json"),
+            "machine": _description(file.parent / "machine.json")}  # fmt: skip
+
+
 def _read_json(path: Path) -> Any:
     if path.exists() and not path.is_file():  # reading a pipe would wait for ever
         raise InvalidImportError(f"{path}: not a file")
@@ -97,7 +129,7 @@ def _is(content: Any, key: str, kind: type) -> bool:
     return isinstance(content, dict) and isinstance(content.get(key), kind)
 
 
-def _pytest_records(content: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def _pytest_records(content: Mapping[str, Any], host: str | None) -> Iterator[dict[str, Any]]:
     machine, commit = content.get("machine_info") or {}, content.get("commit_info") or {}
     started = parse_time(content.get("datetime"))
     if started is None:
@@ -112,32 +144,45 @@ def _pytest_records(content: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
             benchmark.get("params") or {},
             {"duration": stats["median"] if "median" in stats else stats["mean"]},
             n_samples=stats.get("rounds"),
-            host=machine.get("node"),
+            host=host or machine.get("node"),
             python=machine.get("python_version"),
             git_commit=commit.get("id"),
         )
 
 
-def _asv_records(content: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def _asv_records(
+    content: Mapping[str, Any], described: Mapping[str, Any], host: str | None
+) -> Iterator[dict[str, Any]]:
     requirements = {**(content.get("requirements") or {}), **(content.get("params") or {})}
+    machine = {**described["machine"], **requirements}
+    facts = {tag: str(machine[name]) for name, tag in _MACHINE.items() if machine.get(name)}
+    date = datetime.fromtimestamp(content["date"] / 1000, timezone.utc)
     for name, row in _asv_rows(content):
-        started = datetime.fromtimestamp(
-            (row.get("started_at") or content["date"]) / 1000, timezone.utc
-        )
-        kind = name.rpartition(".")[2].partition("_")[0]
+        about = described.get(name) or {}
+        tags = dict(facts)
+        if row.get("started_at"):
+            measured = datetime.fromtimestamp(row["started_at"] / 1000, timezone.utc)
+            tags["measured"] = measured.isoformat(timespec="seconds")
+        function = name.rpartition(".")[2]
+        metric = _ASV_METRICS.get(function.partition("_")[0], function)
+        unit = str(about.get("unit") or "1")
         results, samples = row["result"] or [], row.get("samples") or []
         for index, case in enumerate(product(*(row.get("params") or []))):
             value = results[index] if index < len(results) else None
-            measured = samples[index] if index < len(samples) else None
+            taken = samples[index] if index < len(samples) else None
+            names = about.get("param_names") or [f"param{n + 1}" for n in range(len(case))]
             yield _record(
                 "asv",
                 f"{name}[{','.join(case)}]" if case else name,
-                started,
-                {"case": ",".join(case)} if case else {},
-                {_ASV_METRICS.get(kind, kind): value},
-                n_samples=len(measured) if measured else None,
+                date,
+                dict(zip(names, case, strict=False)),
+                {metric: value},
+                units=_UNITS.get(unit, unit),
+                tags=tags,
+                n_samples=len(taken) if taken else None,
+                source_hash=row.get("version"),
                 environment=content.get("env_name"),
-                host=requirements.get("machine"),
+                host=host or machine.get("machine"),
                 python=content.get("python"),
                 dask=requirements.get("dask"),
                 distributed=requirements.get("distributed"),
@@ -165,11 +210,13 @@ def _record(
     metrics: Mapping[str, float | None],
     *,
     n_samples: int | None,
+    units: str = "1",
+    tags: Mapping[str, str] | None = None,
     **fields: Any,
 ) -> dict[str, Any]:
     ((metric, value),) = metrics.items()
     outcome = "failed" if value is None else "skipped" if math.isnan(value) else "ok"
-    own = metric in ("duration", "memory_peak")
+    is_ours = metric in ("duration", "memory_peak")
     samples = {"n_samples": str(n_samples)} if n_samples else {}
     identity = [tool, workload, *(fields.get(name) for name in ("environment", "host"))]
     record = {
@@ -181,17 +228,18 @@ def _record(
         "params": json.dumps(params, default=str),
         "version": 1,
         "environment": tool,
-        "tags": json.dumps({"imported": tool, **samples}),
+        "tags": json.dumps({"imported": tool, **samples, **(tags or {})}),
         "started": started.isoformat(timespec="microseconds"),
         "outcome": outcome,
         "capture": "off",
         "scale": 1.0,
         "host": "unknown",
         "cluster": "unknown",
-        "extra_metrics": json.dumps({metric: value} if outcome == "ok" and not own else {}),
         **{name: str(field) for name, field in fields.items() if field},
     }
-    if outcome == "ok" and own:
+    if not is_ours:  # of asv: the lower, the better
+        record["own_metrics"] = json.dumps({metric: {"units": units, "better": "lower"}})
+    if outcome == "ok":
         record[metric] = float(value or 0.0)
     if outcome != "ok":
         record["error"] = f"{outcome} in {tool}"

@@ -6,6 +6,7 @@ import os
 import re
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 from click.testing import CliRunner
@@ -14,6 +15,7 @@ from benchkit.cli.main import benchkit as main
 from benchkit.errors import InvalidImportError
 from benchkit.store.interchange.export import export_runs
 from benchkit.store.interchange.results import import_results
+from benchkit.store.schema import METRICS
 
 PYTEST = {
     "machine_info": {"node": "big", "python_version": "3.11.7"},
@@ -51,8 +53,12 @@ def folder(tmp_path):
     """Return a folder as asv and pytest-benchmark fill it."""
     files = {
         "results/box/abcdef12-virtualenv.json": ASV,
-        "results/box/machine.json": {"machine": "box", "version": 1},
-        "results/benchmarks.json": {"version": 2},
+        "results/box/machine.json": {"machine": "box", "cpu": "i7", "num_cpu": 8, "version": 1},
+        "results/benchmarks.json": {
+            "graph.track_tasks": {"unit": "tasks", "param_names": [], "version": "v3"},
+            "rechunk.Swap.time_swap": {"unit": "seconds", "param_names": ["n", "kind"]},
+            "version": 2,
+        },
         ".benchmarks/0001_run.json": PYTEST,
     }
     for name, content in files.items():
@@ -87,13 +93,20 @@ def test_asv_results_become_one_run_per_case(store, folder):
         "rechunk.Swap.time_swap[2,'b']": "ok",
     }
     assert swaps["duration"].dropna().tolist() == [0.5, 0.75]
-    assert json.loads(swaps["tags"].iloc[0]) == {"imported": "asv", "n_samples": "3"}
-    assert (swaps["started"] == pd.Timestamp(1760000100000, unit="ms", tz="UTC")).all()
+    assert json.loads(swaps["tags"].iloc[0]) == {
+        "imported": "asv", "n_samples": "3", "cpu": "i7", "cores": "8",
+        "measured": "2025-10-09T08:55:00+00:00",
+    }  # fmt: skip
+    assert (runs["started"] == pd.Timestamp(1760000000000, unit="ms", tz="UTC")).all()
+    assert json.loads(swaps["params"].iloc[0]) == {"n": "1", "kind": "'a'"}
+    assert set(swaps["source_hash"]) == {"v1"}
     assert runs.loc["mem.peakmem_sum", "memory_peak"] == 2048.0
-    assert runs.loc["mem.peakmem_sum", "started"] == pd.Timestamp(
-        1760000000000, unit="ms", tz="UTC"
-    )
-    assert runs.loc["graph.track_tasks", "extra_metrics"] == '{"track": 7.0}'
+    assert "measured" not in json.loads(runs.loc["mem.peakmem_sum", "tags"])
+    assert runs.loc["graph.track_tasks", "track_tasks"] == 7.0
+    [tasks] = store.runs(workload="graph.track_tasks")["id"]
+    assert store.open(tasks).metrics["track_tasks"] == 7.0
+    assert METRICS["track_tasks"].units == "tasks"
+    assert METRICS["track_tasks"].better == "lower"
     assert runs.loc["mem.time_broken", "outcome"] == "failed"
     first = swaps.iloc[0]
     assert (first["environment"], first["host"]) == ("virtualenv-py3.11-dask", "box")
@@ -121,7 +134,61 @@ def test_asv_results_of_the_first_format_become_runs(store, tmp_path):
     assert set(runs["host"]) == {"box"}
     assert runs.loc["sum.time_all[2]", "outcome"] == "failed"
     assert runs.loc["sum.peakmem_all", "memory_peak"] == 2048.0
-    assert runs["started"].max() == pd.Timestamp(1600000100000, unit="ms", tz="UTC")
+    assert runs["started"].max() == pd.Timestamp(1600000000000, unit="ms", tz="UTC")
+    assert json.loads(runs.loc["sum.time_all[1]", "params"]) == {"param1": "1"}
+    assert json.loads(runs.loc["sum.time_all[1]", "tags"])["measured"].startswith(
+        "2020-09-13T12:28"
+    )
+
+
+def asv_history(folder, way, hosts=("box",)):
+    """Write results of asv of a commit a day, +50 % from commit 45 of 48."""
+    day, start = 86_400_000, 1_767_225_600_000
+    random = np.random.default_rng(5)
+    order = random.permutation(48) if way in ("backfill", "days") else np.arange(48)
+    for position, n in enumerate(order.tolist()):
+        date = start + n * day
+        started = {
+            "backfill": start + 60 * day + position * 120_000,
+            "days": start + (60 + position // 2) * day + position * 120_000,
+        }.get(way, date + 3_600_000)
+        value = 0.1 * random.normal(1, 0.01) * (1.5 if n >= 45 else 1)
+        version = "b" if way == "rewritten" and n >= 45 else "a"
+        host = hosts[position % len(hosts)]
+        content = {
+            "commit_hash": f"{n:040x}", "env_name": "py", "date": date, "version": 2,
+            "params": {"machine": host}, "python": "3.12", "requirements": {},
+            "result_columns": ["result", "params", "version", "started_at", "duration"],
+            "results": {"io.time_read": [[value], [], version, started, 1.0]},
+        }  # fmt: skip
+        path = folder / host / f"{n:08x}-py.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(content))
+
+
+@pytest.mark.parametrize(("way", "opened"), [
+    ("cron", 1), ("backfill", 1), ("days", 1), ("rewritten", 0),
+])  # fmt: skip
+def test_history_of_asv_is_that_of_its_commits(store, tmp_path, way, opened):
+    asv_history(tmp_path / "in", way)
+    import_results(store, tmp_path / "in")
+    words = ["nightly", "--no-measure", "--no-report", "--metric", "duration", "--json", "--quiet"]
+    output = ["--output", str(tmp_path / "out"), "--store", str(store.path)]
+    done = CliRunner().invoke(main, [*words, *output])
+
+    events = json.loads(done.stdout)
+    assert [event["kind"] for event in events] == ["opened"] * opened
+    for event in events:
+        assert event["night"] == "2026-02-15T00:00:00"  # of commit 45
+        assert event["ratio"] == pytest.approx(1.5, abs=0.05)
+
+
+@pytest.mark.parametrize(("host", "names"), [(None, {"a", "b"}), ("runner", {"runner"})])
+def test_hosts_are_pooled_under_one_name(store, tmp_path, host, names):
+    asv_history(tmp_path / "in", "cron", ("a", "b"))
+    import_results(store, tmp_path / "in", host=host)
+
+    assert set(store.runs()["host"]) == names
 
 
 def test_import_of_folder_twice_adds_nothing(store, folder):
