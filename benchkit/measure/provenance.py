@@ -18,7 +18,7 @@ import dask
 from benchkit.measure.secrets import redact
 
 #: Lines of the metadata of a package; to parse all lines of 500 packages takes 0.15 s.
-_HEAD = re.compile(r"^(Name|Version):[ \t]*(.*?)[ \t\r]*$", re.M)
+_HEAD = re.compile(r"^(Name|Version):(.*)$", re.M)
 
 
 def collect_provenance(folder: str = ".") -> dict[str, Any]:
@@ -41,9 +41,8 @@ def installed_packages() -> dict[str, str]:
     for distribution in metadata.distributions():
         text = distribution.read_text("METADATA") or distribution.read_text("PKG-INFO") or ""
         head = dict(reversed(_HEAD.findall(text.partition("\n\n")[0])))  # the first counts
-        if head.get("Name"):
-            name = head["Name"].lower().replace("_", "-")
-            versions.setdefault(name, head.get("Version", ""))
+        if name := head.get("Name", "").strip().lower().replace("_", "-"):
+            versions.setdefault(name, head.get("Version", "").strip())
     return dict(sorted(versions.items()))
 
 

@@ -398,8 +398,8 @@ def _is_importable(name: str) -> bool:
 #: Groups of a run file; a metric must not have the name of a group.
 RESERVED_NAMES = {
     "client", "errors", "events", "fine", "held", "logs", "memory_samples", "profile", "scheduler",
-    "scheduler_profile", "spans", "submissions", "task_events", "task_groups", "tasks", "threads",
-    "transfers", "workers",
+    "scheduler_profile", "spans", "submissions", "task_events", "task_groups", "tasks",
+    "thread_times", "transfers", "workers",
 }  # fmt: skip
 
 

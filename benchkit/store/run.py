@@ -349,15 +349,15 @@ class Run:
         DataFrame
             A row per event loop, thread of tasks and main thread of the client: server, index of
             the worker, role, its number in `task_stream`, and in s, between its first and last
-            sample: ran, waited for a processor, and the time between. ``run.tree["threads"]`` has
-            the samples.
+            sample: ran, waited for a processor, and the time between. The samples are in
+            ``run.tree["thread_times"]``.
 
         Raises
         ------
         NotRecorded
             The run was recorded before format 3, or without a capture.
         """
-        data = self._require_format_3("threads", "waits for a processor")
+        data = self._require_format_3("thread_times", "waits for a processor")
         names = ("sample_time", "ran", "waited")
         samples = pd.DataFrame({name: data[name].values for name in names})
         grouped = samples.groupby(data["sample_thread"].values)

@@ -63,7 +63,7 @@ ARGUMENTS = {
     "mark list": [],
     "mark rename": ["array.sum", "array.total", "-m", "why"],
     "mark undo": ["MARK", "-m", "why"],
-    "nightly": ["--no-measure", "--output", "night", "--publish", "site", "--issues", "file"],
+    "nightly": ["--no-measure", "--output", "night", "--publish", "site"],
     "notebooks copy": ["copied"],
     "notebooks list": [],
     "query": ["select count(*) from runs"],

@@ -55,7 +55,7 @@ def measured(tmp_path_factory):
 
 
 def threads_of(run):
-    threads = run.tree["threads"].to_dataset()
+    threads = run.tree["thread_times"].to_dataset()
     names = ("server", "role", "task_thread", "thread_process", "native_id")
     frame = pd.DataFrame({name: threads[name].values for name in names})
     samples = pd.DataFrame(
@@ -101,7 +101,7 @@ def test_call_stacks_are_those_of_their_cycles(measured):
     later = measured.run.profile(start=middle)["count"]
     assert measured.run.profile(start=-9, stop=1e9).equals(measured.run.profile())
     assert 0 <= later.max() < total
-    assert len(measured.run.threads()) == measured.run.tree["threads"].sizes["thread"]
+    assert len(measured.run.threads()) == measured.run.tree["thread_times"].sizes["thread"]
 
 
 def test_metric_of_ones_own_is_stored_and_compared(measured):
@@ -125,7 +125,7 @@ def test_names_that_every_run_has_are_refused(measured, tmp_path):
     with LocalCluster(processes=False, n_workers=1, dashboard_address=":0") as cluster:
         with Client(cluster) as client, benchkit.record(client, store=tmp_path) as recorded:
             client.submit(abs, 1).result()
-            for name in ("duration", "threads", "not a name"):
+            for name in ("duration", "thread_times", "not a name"):
                 with pytest.raises(UsageError, match=name):
                     recorded.metric(name, 1.0)
             with pytest.raises(UsageError, match="finite"):

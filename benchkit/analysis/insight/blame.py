@@ -448,7 +448,11 @@ class _Processors:
 
     def __init__(self, run: Run, graph: TaskGraph) -> None:
         self.graph = graph
-        data = run.tree["threads"].to_dataset() if "threads" in run.tree.children else xr.Dataset()
+        data = (
+            run.tree["thread_times"].to_dataset()
+            if "thread_times" in run.tree.children
+            else xr.Dataset()
+        )
         self.curves: dict[tuple[str, str, int], tuple[np.ndarray, np.ndarray]] = {}
         if not data.sizes.get("sample"):
             return

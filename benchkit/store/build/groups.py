@@ -67,7 +67,7 @@ def assemble_groups(recording: Recording, window: Window) -> dict[str, xr.Datase
         "memory_samples": assemble_memory(recording, window),
         "scheduler": add_up_memory(assemble_scheduler(recording, window), workers),
         "client": assemble_client(recording, window),
-        "threads": assemble_threads(recording, window, task_threads),
+        "thread_times": assemble_threads(recording, window, task_threads),
         "task_groups": task_groups,
         "fine": _fine(recording),
         **tasks,

@@ -78,7 +78,7 @@ def assemble_threads(
         "ran": block[:, 5],
         "waited": block[:, 6],
     }
-    threads = shaped("threads", data, {})
+    threads = shaped("thread_times", data, {})
     reasons = {int(index): text for index, text in (state.get("threads_absent") or {}).items()}
     reasons[CLIENT] = recording.last("client_threads_absent", "the client did not sample")
     named = {_SERVERS.get(index, f"worker {index}"): text for index, text in reasons.items()}

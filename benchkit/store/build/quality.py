@@ -252,7 +252,7 @@ def _time(
 
 def _threads(groups: Mapping[str, xr.Dataset]) -> list[Note]:
     """Return a note with the processes for which waits for a processor are not known."""
-    absent = json.loads(groups["threads"].attrs["absent"]) if "threads" in groups else {}
+    absent = json.loads(groups["thread_times"].attrs["absent"]) if "thread_times" in groups else {}
     by_reason: dict[str, list[str]] = {}
     for server, reason in absent.items():
         by_reason.setdefault(reason, []).append(server)

@@ -225,7 +225,7 @@ def test_threads_wait_for_a_processor(tmp_path):
     samples |= {"waited": [0.0, 2.5, 7.0, 7.0, 7.5]}
     data = {name: ("thread", values) for name, values in threads.items()}
     data |= {name: ("sample", values) for name, values in samples.items()}
-    run.tree["threads"] = xr.DataTree(xr.Dataset(data))
+    run.tree["thread_times"] = xr.DataTree(xr.Dataset(data))
 
     assert run_limits(run).causes["seconds"].to_dict() == pytest.approx(
         {"no processor": 2.5, "computing": 2.0, "unexplained": 0.5}

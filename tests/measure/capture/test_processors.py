@@ -11,7 +11,6 @@ from types import SimpleNamespace
 
 import pytest
 
-from benchkit.measure.capture import process
 from benchkit.measure.capture.columns import LOOP, MAIN, TASK
 from benchkit.measure.capture.process import Processors, ThreadSampler, ThreadTimes
 
@@ -127,10 +126,12 @@ def groups(tmp_path, monkeypatch):
         for name, text in files.items():
             (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
             (tmp_path / name).write_text(text)
-        monkeypatch.setattr(process, "GROUPS", str(tmp_path))
-        read = process._content
-        monkeypatch.setattr(
-            process, "_content", lambda path: own if path == "/proc/self/cgroup" else read(path)
+        # A cluster in this process sends the class by value: its methods have other globals.
+        names = Processors.__init__.__globals__
+        read = names["_content"]
+        monkeypatch.setitem(names, "GROUPS", str(tmp_path))
+        monkeypatch.setitem(
+            names, "_content", lambda path: own if path == "/proc/self/cgroup" else read(path)
         )
         return Processors().facts()
 

@@ -7,6 +7,7 @@ import pytest
 from helpers.dashboards import served
 from playwright.sync_api import expect
 
+from benchkit.formatting import ROWS_SHOWN
 from benchkit.store.build.run_from_recording import run_from_recording
 from validation.dashboard_server import READY, open_page, sees
 from validation.history_data import SLOWER, fill
@@ -112,7 +113,7 @@ def test_address_keeps_page_of_runs(page, site, store):
     page.wait_for_url("**workload=x**")
     assert "page" not in page.url, "what is looked for begins on the first page"
 
-    for word, where in (("999", str(-(-len(store) // 25))), ("0", "1"), ("two", "1")):
+    for word, where in (("999", str(-(-len(store) // ROWS_SHOWN))), ("0", "1"), ("two", "1")):
         open_page(page, f"{site}?view=runs&page={word}")
         expect(page.locator(".tabulator-page.active")).to_have_text(where)
 
