@@ -66,5 +66,6 @@ def __dir__() -> list[str]:
 
 
 def load_ipython_extension(shell: Any) -> None:
-    """Add ``%%benchkit`` to a notebook: ``%load_ext benchkit``."""
-    import_module("benchkit.experiment.cell_magic").register(shell)
+    """Add ``%%benchkit`` and names of workloads to a notebook: ``%load_ext benchkit``."""
+    for name in ("cell_magic", "name_completion"):
+        import_module(f"benchkit.experiment.{name}").register(shell)
