@@ -44,6 +44,17 @@ def write_whole(path: Path, content: str | bytes) -> None:
         raise OSError(error.errno, error.strerror, str(path)) from error
 
 
+def write_new(path: Path, content: str) -> bool:
+    """Write a file unless it exists; return whether it was written."""
+    if path.exists():
+        return False
+    try:
+        write_whole(path, content)
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be written: {error.strerror}") from error
+    return True
+
+
 @contextmanager
 def drafted(
     final: Path,

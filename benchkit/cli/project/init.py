@@ -48,23 +48,17 @@ def init(folder: Path, as_json: bool) -> None:
 
 def create_project(folder: Path) -> tuple[list[Path], list[Path]]:
     """Write the files of a new project; existing files stay as they are."""
-    from benchkit.errors import UsageError
     from benchkit.experiment.paths import notebook_path
-    from benchkit.whole_file import write_whole
+    from benchkit.whole_file import write_new
 
     sources = dict(_files(files("benchkit.experiment.project") / "files", Path()))
     sources[Path("notebooks/explore.ipynb")] = notebook_path("explore")
-    written, kept = [], []
+    written: list[Path] = []
+    kept: list[Path] = []
     for name, source in sorted(sources.items()):
         target = folder / name
-        if target.exists():
-            kept.append(target)
-            continue
-        try:
-            write_whole(target, source.read_text(encoding="utf-8"))
-        except OSError as error:
-            raise UsageError(f"{target}: cannot be written: {error.strerror}") from error
-        written.append(target)
+        is_new = write_new(target, source.read_text(encoding="utf-8"))
+        (written if is_new else kept).append(target)
     return written, kept
 
 

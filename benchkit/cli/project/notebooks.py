@@ -8,8 +8,7 @@ import click
 
 from benchkit.cli.options import common
 from benchkit.cli.rows import print_json
-from benchkit.errors import UsageError
-from benchkit.whole_file import write_whole
+from benchkit.whole_file import write_new
 
 
 @click.group()
@@ -59,11 +58,7 @@ def copy_notebooks(folder: Path) -> None:
     """
     for path in _shipped():
         target = folder / path.name
-        if target.exists():
+        if write_new(target, path.read_text(encoding="utf-8")):
+            click.echo(target)
+        else:
             click.echo(f"kept: {target} exists", err=True)
-            continue
-        try:
-            write_whole(target, path.read_text(encoding="utf-8"))
-        except OSError as error:
-            raise UsageError(f"{target}: cannot be written: {error.strerror}") from error
-        click.echo(target)
