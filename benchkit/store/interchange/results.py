@@ -60,6 +60,7 @@ def import_results(
         return import_sqlite(store, path, progress=progress)
     paths = sorted(path.rglob("*.json")) if path.is_dir() else [path]
     problems: Counter[str] = Counter()
+    read = lru_cache(maxsize=16)(_read_json)  # descriptions, of which many results have one
     records: dict[str, dict[str, Any]] = {}
     for file in paths:
         try:
@@ -72,7 +73,13 @@ def import_results(
         if _is(content, "benchmarks", list):
             found = _pytest_records(content, host)
         elif _is(content, "results", dict):
-            found = _asv_records(content, _described(file), host)
+            try:
+                described = _described(file, read)
+            except InvalidImportError:
+                if not path.is_dir():
+                    raise
+                described = {"machine": {}}  # the loop reports the damaged file itself
+            found = _asv_records(content, described, host)
         elif path.is_dir():
             if file.name not in _ASV_DESCRIPTIONS:
                 problems["file without results of asv or pytest-benchmark: skipped"] += 1
@@ -101,17 +108,16 @@ def _refuse_host(host: str | None, path: Path) -> None:
         raise InvalidImportError(f"{path}: --host is for results of asv and pytest-benchmark")
 
 
-@lru_cache(maxsize=16)
-def _description(path: Path) -> Mapping[str, Any]:
-    content = _read_json(path) if path.is_file() else {}
-    return content if isinstance(content, dict) else {}
-
-
-def _described(file: Path) -> Mapping[str, Any]:
+def _described(file: Path, read: Callable[[Path], Any]) -> Mapping[str, Any]:
     """Return what asv says about its benchmarks by name, and about the machine of a result."""
-    return {**_description(file.parent.parent / "benchmarks.json"),
-            **_description(file.parent / "benchmarks.json"),
-            "machine": _description(file.parent / "machine.json")}  # fmt: skip
+
+    def description(path: Path) -> Mapping[str, Any]:
+        content = read(path) if path.is_file() else {}
+        return content if isinstance(content, dict) else {}
+
+    return {**description(file.parent.parent / "benchmarks.json"),
+            **description(file.parent / "benchmarks.json"),
+            "machine": description(file.parent / "machine.json")}  # fmt: skip
 
 
 def _read_json(path: Path) -> Any:

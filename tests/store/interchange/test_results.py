@@ -141,6 +141,19 @@ def test_asv_results_of_the_first_format_become_runs(store, tmp_path):
     )
 
 
+def test_damaged_description_of_asv_is_named_and_results_are_kept(store, folder):
+    (folder / "results" / "benchmarks.json").write_text("{")
+    report = import_results(store, folder / "results")
+
+    assert report.added == 7
+    assert len(report.odd) == 1
+    assert "benchmarks.json: not JSON" in report.odd[0]
+    assert json.loads(store.runs().set_index("workload").loc["rechunk.Swap.time_swap[1,'a']"]
+                      ["params"]) == {"param1": "1", "param2": "'a'"}  # fmt: skip
+    with pytest.raises(InvalidImportError, match=r"benchmarks\.json: not JSON"):
+        import_results(store, folder / "results" / "box" / "abcdef12-virtualenv.json")
+
+
 def asv_history(folder, way, hosts=("box",)):
     """Write results of asv of a commit a day, +50 % from commit 45 of 48."""
     day, start = 86_400_000, 1_767_225_600_000
