@@ -20,7 +20,13 @@ from pathlib import Path
 from types import FunctionType
 from typing import Any
 
-from benchkit.measure.errors import InvalidParameterError, InvalidWorkloadError, did_you_mean
+from benchkit.measure.arguments import own_metric
+from benchkit.measure.errors import (
+    InvalidParameterError,
+    InvalidWorkloadError,
+    UsageError,
+    did_you_mean,
+)
 from benchkit.measure.expression import consists_of
 from benchkit.measure.html_table import html_table
 from benchkit.measure.source import (
@@ -488,6 +494,13 @@ def workload(
         raise InvalidWorkloadError(
             f"metrics: {', '.join(sorted(reserved))} is a group of every run file: rename it"
         )
+    for key, about in (metrics or {}).items():
+        if not isinstance(about, str):
+            try:
+                own_metric(key, 0.0, *about)
+            except (TypeError, UsageError) as error:
+                text = f'metrics: {key}={about!r}: give a unit, or ("1/s", "more"): {error}'
+                raise InvalidWorkloadError(text) from error
 
     def declare(main: Callable[..., Any]) -> Workload:
         return Workload(

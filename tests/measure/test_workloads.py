@@ -27,6 +27,12 @@ def test_metric_named_as_group_is_rejected():
         workload(metrics={"tasks": "1"})(lambda client: None)
 
 
+@pytest.mark.parametrize("about", [("1/s", "up"), ("1/s",) * 3, (), 5])
+def test_metric_with_wrong_direction_is_rejected_when_it_is_declared(about):
+    with pytest.raises(InvalidWorkloadError, match=r'rows_per_s=.*give a unit, or \("1/s", "more"'):
+        workload(metrics={"rows_per_s": about})(lambda client: None)
+
+
 def test_missing_packages_accepts_module_without_spec(monkeypatch):
     # As optuna_integration: after the first run its workloads were skipped.
     monkeypatch.setitem(sys.modules, "lazy_package", ModuleType("lazy_package"))
