@@ -499,7 +499,7 @@ class _Processors:
 def _gap_seconds(
     run: Run, graph: TaskGraph, restricted: _Restricted, processors: _Processors
 ) -> Callable[[pd.DataFrame], Mapping[str, np.ndarray]]:
-    """Return what finds how long the causes of waits between tasks took, the surest first."""
+    """Return what finds how long the causes of waits between tasks took, the most certain first."""
     workers, scheduler = run.tree["workers"].to_dataset(), run.tree["scheduler"].to_dataset()
 
     def seconds(rows: pd.DataFrame) -> dict[str, np.ndarray]:
@@ -553,7 +553,7 @@ def _executing(workers: xr.Dataset) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _late_loop(workers: xr.Dataset, graph: TaskGraph, rows: pd.DataFrame) -> np.ndarray:
-    """Return for how long the event loop of each row's worker was late: the longest per beat."""
+    """Return for how long the event loop of each row's worker was late, by heartbeat at most."""
     late = np.zeros(len(rows))
     if "tick_max" not in workers:
         return late
@@ -561,10 +561,10 @@ def _late_loop(workers: xr.Dataset, graph: TaskGraph, rows: pd.DataFrame) -> np.
     ticks = workers["tick_max"].values
     place = graph.worker[rows["node"].to_numpy()]
     for worker in np.unique(place[place >= 0]).tolist():
-        beats = is_new[:, worker] & np.isfinite(ticks[:, worker])
+        heartbeats = is_new[:, worker] & np.isfinite(ticks[:, worker])
         own = place == worker
-        if beats.any():
-            own_times, own_ticks = times[beats], ticks[beats, worker]
+        if heartbeats.any():
+            own_times, own_ticks = times[heartbeats], ticks[heartbeats, worker]
             curve = (
                 np.append(own_times[0] - own_ticks[0], own_times),
                 np.append(0.0, np.cumsum(own_ticks)),

@@ -10,7 +10,7 @@ from benchkit.analysis.insight.blame import COMPUTING
 from benchkit.analysis.insight.findings import MIN_S, MIN_SHARE, Case, Finding
 from benchkit.analysis.insight.limits import Limits
 from benchkit.analysis.insight.rules import RULES
-from benchkit.analysis.insight.rules.causes import unexplained_causes
+from benchkit.analysis.insight.rules.causes import large_causes
 from benchkit.formatting import counted, format_quantity, short_group
 from benchkit.store.run import Run
 from benchkit.table import Table
@@ -153,9 +153,11 @@ def diagnose(run: Run) -> Diagnosis:
     if has_data:
         for find in RULES.values():
             finding = find(case)
-            if finding is not None and finding.seconds >= case.min_cost:
+            if finding is not None and (
+                finding.is_always_reported or finding.seconds >= case.min_cost
+            ):
                 found.append(replace(finding, seconds=float(min(finding.seconds, case.duration))))
-        found += unexplained_causes(case, found)
+        found += large_causes(case, found)
     return Diagnosis(
         run_id=run.id,
         workload=run.workload,

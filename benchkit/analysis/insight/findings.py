@@ -50,6 +50,7 @@ class Finding:
     window: tuple[float, float] | None = None
     rule: str = ""  # Name of the rule
     causes: tuple[str, ...] = ()  # Causes of the blame whose seconds it explains
+    is_always_reported: bool = False  # A fact to know, also if it cost no time
     shared: float = 0.0  # Seconds of the cost that more expensive findings have, too
 
 

@@ -30,12 +30,20 @@ def test_rule_finds_its_planted_fault(tmp_path, rule):
     found = RULES[rule](Case(run))
 
     assert found is not None
-    assert 0 < found.seconds
+    assert 0 < found.seconds or found.is_always_reported
     assert all([found.what, found.evidence, found.change])
     if found.window:
         assert 0 <= found.window[0] < found.window[1] <= run.duration
     names = [each.rule for each in diagnose(run).findings]
     assert rule in names, f"it costs {found.seconds:.3f} s"
+
+
+@pytest.mark.parametrize("rule", ["large_results", "lost_workers", "paused_workers", "unmanaged"])
+def test_fact_that_cost_nothing_has_no_price(tmp_path, rule):
+    found = diagnose(run_of(tmp_path, **PLANTED[rule])).findings
+
+    [fact] = [finding for finding in found if finding.rule == rule]
+    assert fact.seconds < 0.01, "not the least that a finding must cost"
 
 
 @pytest.mark.parametrize("rule", SIMILAR)

@@ -27,8 +27,8 @@ CHANGES = {
 }
 
 
-def unexplained_causes(case: Case, found: Iterable[Finding]) -> list[Finding]:
-    """Return a finding of each large cause that has none."""
+def large_causes(case: Case, found: Iterable[Finding]) -> list[Finding]:
+    """Return a finding of each large cause that no rule explains."""
     if case.limits is None:
         return []
     explained = {cause for finding in found for cause in finding.causes}

@@ -185,7 +185,8 @@ def lost_workers(case: Case) -> Finding | None:
     why = "the nanny ended them: memory" if len(restarts) else "they died or lost the connection"
     return Finding(
         what="workers were lost",
-        seconds=max(case.min_cost, case.blamed(*BETWEEN_TASKS)),
+        seconds=case.blamed(*BETWEEN_TASKS),
+        is_always_reported=True,
         evidence=f"{counted(n_lost, 'worker')}; {why}",
         change="more memory per worker or smaller chunks"
         if len(restarts)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from benchkit.analysis.insight.blame import COMPUTING
 from benchkit.analysis.insight.findings import Case, Finding, rule
 from benchkit.formatting import format_quantity
@@ -41,53 +43,65 @@ READERS = (
 @rule(*COMPUTING)
 def lock(case: Case) -> Finding | None:
     """Find tasks that wait for each other inside: for a lock, a semaphore or an event."""
-    waits = case.in_functions(LOCKS)
     # Without the waits, other tasks would have computed.
-    seconds = min(float(waits.sum()) / case.n_threads, case.blamed(*COMPUTING))
-    if seconds < MIN_SHARE_OF_RUN * case.duration:
-        return None
-    return Finding(
+    return _in_functions(
+        case,
+        LOCKS,
         what="tasks wait for a lock while they occupy a thread",
-        seconds=seconds,
-        evidence=f"{format_quantity(float(waits.sum()), 's')} of thread-seconds in calls that wait "
-        f"for a lock or semaphore, most in tasks of {waits.index[0]}",
+        evidence="in calls that wait for a lock or semaphore",
         change="hold the lock for what needs it only; to limit how many run, use a resource "
         "(resources=) in place of a lock",
-        group=str(waits.index[0]),
     )
 
 
 @rule(*COMPUTING)
 def python_loop(case: Case) -> Finding | None:
     """Find Python code that is called for each row or element."""
-    loops = case.in_functions(LOOPS)
-    seconds = min(float(loops.sum()) / case.n_threads, case.blamed(*COMPUTING))
-    if seconds < MIN_SHARE_OF_RUN * case.duration:
-        return None
-    return Finding(
+    return _in_functions(
+        case,
+        LOOPS,
         what="tasks call Python code for each row or element",
-        seconds=seconds,
-        evidence=f"{format_quantity(float(loops.sum()), 's')} in such calls, most "
-        f"in tasks of {loops.index[0]}; what remains of them depends on the code",
+        evidence="in such calls",
+        unknown="what remains of them depends on the code",
         change="operations on whole columns or arrays in place of apply, vectorize and map; "
         "categories or Arrow strings in place of Python objects",
-        group=str(loops.index[0]),
     )
 
 
 @rule(*COMPUTING)
 def reading(case: Case) -> Finding | None:
     """Find tasks that mostly read stored data."""
-    reads = case.in_functions(READERS)
-    seconds = min(float(reads.sum()) / case.n_threads, case.blamed(*COMPUTING))
-    if seconds < MIN_SHARE_OF_RUN * case.duration:
-        return None
-    return Finding(
+    return _in_functions(
+        case,
+        READERS,
         what="tasks mostly read stored data",
-        seconds=seconds,
-        evidence=f"{format_quantity(float(reads.sum()), 's')} of thread-seconds, most in tasks of "
-        f"{reads.index[0]}; how much of it is needed is not known",
+        evidence="in functions that read",
+        unknown="how much of it is needed is not known",
         change="read only the columns and rows that are used, with chunks that are multiples of "
         "those in the file",
-        group=str(reads.index[0]),
+    )
+
+
+def _in_functions(
+    case: Case,
+    names: Collection[tuple[str, str]],
+    *,
+    what: str,
+    evidence: str,
+    change: str,
+    unknown: str = "",
+) -> Finding | None:
+    """Return a finding of the seconds that tasks spend in functions, if they are many."""
+    waits = case.in_functions(names)
+    seconds = min(float(waits.sum()) / case.n_threads, case.blamed(*COMPUTING))
+    if seconds < MIN_SHARE_OF_RUN * case.duration:
+        return None
+    group = str(waits.index[0])
+    text = f"{format_quantity(float(waits.sum()), 's')} of thread-seconds {evidence}, most in tasks"
+    return Finding(
+        what=what,
+        seconds=seconds,
+        evidence=f"{text} of {group}{unknown and f'; {unknown}'}",
+        change=change,
+        group=group,
     )

@@ -27,7 +27,8 @@ def large_results(case: Case) -> Finding | None:
         return None
     return Finding(
         what="single results take a large part of a worker's memory",
-        seconds=max(case.metric("disk_write_time") / case.n_threads, case.min_cost),
+        seconds=case.metric("disk_write_time") / case.n_threads,
+        is_always_reported=True,
         evidence=f"the largest result of {group} has {format_quantity(float(largest.max()), 'B')}, "
         f"{part:.0%} of the memory per thread",
         change="smaller chunks or partitions",
@@ -45,7 +46,8 @@ def paused_workers(case: Case) -> Finding | None:
         return None
     return Finding(
         what="workers were paused",
-        seconds=max(seconds, case.min_cost),
+        seconds=seconds,
+        is_always_reported=True,
         evidence=f"{counted(len(paused), 'time')}; the walk back waited "
         f"{format_quantity(seconds, 's')} for them",
         change="more memory per worker, or smaller chunks",
@@ -95,7 +97,8 @@ def unmanaged(case: Case) -> Finding | None:
     worker = int(np.nanargmax(share))
     return Finding(
         what="memory that Dask does not manage fills the workers",
-        seconds=max(case.blamed("disk", "worker paused"), case.min_cost),
+        seconds=case.blamed("disk", "worker paused"),
+        is_always_reported=True,
         evidence=f"{np.nanmax(share):.0%} of the limit of worker "
         f"{case.workers['name'].values[worker]}, without what imported modules need",
         change="look for leaks and caches in tasks; MALLOC_TRIM_THRESHOLD_=65536",
