@@ -104,7 +104,7 @@ def import_results(
 
 
 def _refuse_host(host: str | None, path: Path) -> None:
-    if host:
+    if host and path.exists():
         raise InvalidImportError(f"{path}: --host is for results of asv and pytest-benchmark")
 
 

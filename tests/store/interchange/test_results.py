@@ -246,6 +246,16 @@ def test_import_refuses_other_files_and_adds_nothing(tmp_path, name, text, probl
     assert not (tmp_path / "store").exists()
 
 
+@pytest.mark.parametrize(("name", "problem"), [
+    ("there.db", "there.db: --host is for results of asv"), ("missing.db", "missing.db: no such file"),
+])  # fmt: skip
+def test_host_is_refused_where_it_has_no_meaning(store, tmp_path, name, problem):
+    (tmp_path / "there.db").write_text("")
+
+    with pytest.raises(InvalidImportError, match=problem):
+        import_results(store, tmp_path / name, host="runner")
+
+
 @pytest.mark.parametrize("name", ["pipe.json", "pipe.nc"])
 def test_import_refuses_a_pipe_instead_of_waiting(store, tmp_path, name):
     os.mkfifo(tmp_path / name)
