@@ -58,7 +58,8 @@ def package_of(module: str) -> str | None:
     if not parts or parts[0] not in LAYERS:
         return None
     folder = ROOT / "benchkit" / "/".join(parts[:2])
-    return "/".join(parts[:2]) if len(parts) > 1 and folder.is_dir() else parts[0]
+    # a folder that only has __pycache__, left behind by an earlier commit, is no package
+    return "/".join(parts[:2]) if len(parts) > 1 and any(folder.glob("*.py")) else parts[0]
 
 
 def package_imports() -> dict[str, set[str]]:

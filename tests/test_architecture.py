@@ -28,6 +28,17 @@ def test_architecture_picture_matches_code(drawing):
     assert drawing.page_with_picture(text) == text, "run `python docs/draw_architecture.py`"
 
 
+def test_folder_without_python_files_is_not_drawn(drawing, tmp_path, monkeypatch):
+    for name in ("measure/capture/__init__.py", "measure/old/__pycache__/left.pyc", "measure/a.py"):
+        (tmp_path / "benchkit" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "benchkit" / name).touch()
+    monkeypatch.setattr(drawing, "ROOT", tmp_path)
+
+    assert drawing.package_of("benchkit.measure.capture.plugin") == "measure/capture"
+    assert drawing.package_of("benchkit.measure.old") == "measure"
+    assert drawing.package_of("benchkit.measure.a") == "measure"
+
+
 def test_architecture_page_names_existing_files(drawing):
     text = drawing.PAGE.read_text(encoding="utf-8")
     named = set(
