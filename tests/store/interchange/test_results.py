@@ -247,7 +247,8 @@ def test_import_refuses_other_files_and_adds_nothing(tmp_path, name, text, probl
 
 
 @pytest.mark.parametrize(("name", "problem"), [
-    ("there.db", "there.db: --host is for results of asv"), ("missing.db", "missing.db: no such file"),
+    ("there.db", "there.db: --host is for results of asv"),
+    ("missing.db", "missing.db: no such file"),
 ])  # fmt: skip
 def test_host_is_refused_where_it_has_no_meaning(store, tmp_path, name, problem):
     (tmp_path / "there.db").write_text("")
