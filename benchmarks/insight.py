@@ -25,8 +25,8 @@ from validation.graph_runs import MadeTask, graph_run  # noqa: E402
 
 from benchkit.analysis.insight.blame import critical_path  # noqa: E402
 from benchkit.analysis.insight.limits import run_limits  # noqa: E402
-from benchkit.analysis.insight.replay import replay  # noqa: E402
-from benchkit.analysis.insight.whatif import WhatIf  # noqa: E402
+from benchkit.predict.replay import replay  # noqa: E402
+from benchkit.predict.whatif import WhatIf  # noqa: E402
 from benchkit.store.run import Run  # noqa: E402
 from benchkit.store.task_graph import TaskGraph  # noqa: E402
 

@@ -31,7 +31,7 @@ import pandas as pd
 from distributed import Client, LocalCluster
 
 import benchkit
-from benchkit.analysis.insight.whatif import WhatIf
+from benchkit.predict.whatif import WhatIf
 from benchkit.errors import BenchkitError
 from benchkit.store.build.run_from_recording import run_from_recording
 

@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "architecture.md"
 BEGIN, END = "<!-- picture: begin -->", "<!-- picture: end -->"
 #: Packages drawn as a frame with their sub-packages inside, from top to bottom.
-LAYERS = ("cli", "show", "experiment", "analysis", "store", "simulation", "measure")
+LAYERS = ("cli", "show", "experiment", "analysis", "predict", "store", "simulation", "measure")
 
 
 def modules() -> dict[str, Path]:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-LAYERS = ("measure", "simulation", "store", "analysis", "experiment", "show", "cli")
+LAYERS = ("measure", "simulation", "store", "predict", "analysis", "experiment", "show", "cli")
 
 
 @pytest.fixture(scope="module")

@@ -33,7 +33,7 @@ RETURNED = {
     "benchkit.analysis.insight.diagnose": ["diagnose"],
     "benchkit.analysis.insight.limits": ["run_limits"],
     "benchkit.analysis.insight.memory": ["memory_peaks"],
-    "benchkit.analysis.insight.whatif": ["what_if"],
+    "benchkit.predict.whatif": ["what_if"],
     "benchkit.analysis.regression.history": ["History"],
     "benchkit.analysis.options": ["DetectionOptions", "VerdictOptions"],
     "benchkit.analysis.effects": ["Effects", "compare", "compare_bootstrap"],

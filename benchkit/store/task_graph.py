@@ -13,6 +13,9 @@ import xarray as xr
 
 from benchkit.errors import UnreadableRun
 
+#: Tasks whose largest dependency is found at once: few enough for the processor's cache.
+LARGE_BLOCK = 8192
+
 
 @dataclass(frozen=True, eq=False)
 class TaskGraph:
@@ -172,6 +175,24 @@ def _rows(tasks: xr.Dataset, n_nodes: int) -> np.ndarray:
         chosen = np.flatnonzero((node >= 0) & (ok == succeeded))
         row[node[chosen]] = chosen
     return row
+
+
+def largest_dependency(indptr: np.ndarray, indices: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Return the dependency of each task with the largest value."""
+    # values: A value per task; NaN counts as smaller than all others.
+    out = np.full(len(indptr) - 1, -1, np.int64)
+    known = np.where(np.isnan(values), -np.inf, values)
+    for first in range(0, len(out), LARGE_BLOCK):
+        rows = indptr[first : first + LARGE_BLOCK + 1]
+        edges = indices[rows[0] : rows[-1]]
+        counts = np.diff(rows)
+        some = np.flatnonzero(counts)
+        if len(some):
+            value = known[edges]
+            best = np.maximum.reduceat(value, rows[some] - rows[0])
+            is_best = np.flatnonzero(value == np.repeat(best, counts[some]))
+            out[first + np.repeat(some, counts[some])[is_best]] = edges[is_best]
+    return out
 
 
 def encode_rows(indptr: np.ndarray, indices: np.ndarray) -> np.ndarray:

@@ -13,15 +13,13 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from benchkit.analysis.insight.contention import is_new_heartbeat
+from benchkit.predict.contention import is_new_heartbeat
 from benchkit.store.run import Run
-from benchkit.store.task_graph import TaskGraph, event_actions
+from benchkit.store.task_graph import TaskGraph, event_actions, largest_dependency
 
 #: Tasks whose dependencies outside of the block are looked up at once; those inside of it are
 #: looped over. Chosen with a million tasks: others take up to twice as long.
 BLOCK = 256
-#: Tasks whose largest dependency is found at once: few enough for the processor's cache.
-LARGE_BLOCK = 8192
 
 
 def finish_times(indptr: np.ndarray, indices: np.ndarray, seconds: np.ndarray) -> np.ndarray:
@@ -56,24 +54,6 @@ def _begin_in_block(
         if stop > begins[after]:
             begins[after] = stop
     return np.array(begins)
-
-
-def largest_dependency(indptr: np.ndarray, indices: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Return the dependency of each task with the largest value."""
-    # values: A value per task; NaN counts as smaller than all others.
-    out = np.full(len(indptr) - 1, -1, np.int64)
-    known = np.where(np.isnan(values), -np.inf, values)
-    for first in range(0, len(out), LARGE_BLOCK):
-        rows = indptr[first : first + LARGE_BLOCK + 1]
-        edges = indices[rows[0] : rows[-1]]
-        counts = np.diff(rows)
-        some = np.flatnonzero(counts)
-        if len(some):
-            value = known[edges]
-            best = np.maximum.reduceat(value, rows[some] - rows[0])
-            is_best = np.flatnonzero(value == np.repeat(best, counts[some]))
-            out[first + np.repeat(some, counts[some])[is_best]] = edges[is_best]
-    return out
 
 
 def critical_path(

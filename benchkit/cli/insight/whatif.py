@@ -57,7 +57,7 @@ def whatif(run: str, store: str | None, as_json: bool, **changes: Any) -> None:
       benchkit whatif latest --workers 4,8,16
       benchkit whatif latest --group "sum=0.5" --transfers 0
     """
-    from benchkit.analysis.insight.whatif import what_if
+    from benchkit.predict.whatif import what_if
 
     answer = what_if(open_store(store).open(run), **changes)
     if as_json:

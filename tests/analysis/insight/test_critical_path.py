@@ -5,8 +5,9 @@ import time
 import numpy as np
 import pytest
 
-from benchkit.analysis.insight import blame as module
-from benchkit.analysis.insight.blame import critical_path, finish_times, largest_dependency
+from benchkit.analysis.insight.blame import critical_path, finish_times
+from benchkit.store import task_graph as module
+from benchkit.store.task_graph import largest_dependency
 
 
 def graph(*dependencies):

@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from benchkit.analysis.insight.whatif import WhatIf
+from benchkit.predict.whatif import WhatIf
 from validation.graph_runs import MadeTask, graph_run
 
 

@@ -5,9 +5,9 @@ from math import exp, nan
 
 import pytest
 
-from benchkit.analysis.insight.contention import MIN_SHARE, MORE_SECONDS
-from benchkit.analysis.insight.whatif import SHAPE_REACH, WhatIf, what_if
 from benchkit.errors import NotRecorded, UnreadableRun, UsageError
+from benchkit.predict.contention import MIN_SHARE, MORE_SECONDS
+from benchkit.predict.whatif import SHAPE_REACH, WhatIf, what_if
 from validation.graph_runs import MadeTask, graph_run, tasks_of
 from validation.synthetic_recordings import MB, ON
 

@@ -4,7 +4,7 @@ from math import inf, nan
 
 import pytest
 
-from benchkit.analysis.insight.contention import (
+from benchkit.predict.contention import (
     CPU_PER_BYTE,
     LOOP_SHARE,
     MIN_SHARE,

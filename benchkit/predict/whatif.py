@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from benchkit.analysis.insight.contention import Contention, stretch_of_tasks
-from benchkit.analysis.insight.replay import ReplayInput, Schedule, replay
-from benchkit.analysis.insight.replay_input import event_seconds, replay_input, spilling_share
 from benchkit.errors import UsageError
 from benchkit.formatting import counted, format_quantity
+from benchkit.predict.contention import Contention, stretch_of_tasks
+from benchkit.predict.replay import ReplayInput, Schedule, replay
+from benchkit.predict.workflow import event_seconds, replay_input, spilling_share
 from benchkit.store.run import Run
 from benchkit.store.task_graph import TaskGraph
 from benchkit.table import Table

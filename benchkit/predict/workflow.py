@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 from dask.utils import parse_timedelta
 
-from benchkit.analysis.insight.blame import largest_dependency
-from benchkit.analysis.insight.replay import ReplayInput, max_tasks, root_tasks
+from benchkit.predict.replay import ReplayInput, max_tasks, root_tasks
 from benchkit.store.run import Run
-from benchkit.store.task_graph import TaskGraph, event_actions
+from benchkit.store.task_graph import TaskGraph, event_actions, largest_dependency
 
 #: Dask's defaults since 2025.2, for runs without configuration.
 STEAL_INTERVAL_S, SATURATION, SPILLING_SHARE = 1.0, 1.1, 0.6
