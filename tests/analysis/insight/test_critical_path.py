@@ -5,8 +5,9 @@ import time
 import numpy as np
 import pytest
 
+from benchkit.analysis.insight import blame as module
 from benchkit.analysis.insight.blame import critical_path, finish_times
-from benchkit.store import task_graph as module
+from benchkit.store import task_graph
 from benchkit.store.task_graph import largest_dependency
 
 
@@ -85,7 +86,7 @@ def test_path_of_a_million_tasks_in_chains_is_the_longest_chain(width):
 
 @pytest.mark.parametrize("block", [1, 7, 10_000])
 def test_path_is_a_chain_of_dependencies(block, monkeypatch):
-    monkeypatch.setattr(module, "LARGE_BLOCK", block)
+    monkeypatch.setattr(task_graph, "LARGE_BLOCK", block)
     rng = np.random.default_rng(2)
     indptr, indices = random_graph(500, rng)
     seconds = rng.exponential(size=500)
