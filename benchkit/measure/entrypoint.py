@@ -9,7 +9,8 @@ from typing import Any
 from benchkit.measure.arguments import check_mapping, check_text
 from benchkit.measure.cluster.spec import ClusterSpec
 from benchkit.measure.discovery import collect
-from benchkit.measure.errors import UsageError
+from benchkit.measure.engines import DASK, ENGINES
+from benchkit.measure.errors import UsageError, did_you_mean
 from benchkit.measure.prometheus import Prometheus
 from benchkit.measure.runner import execute
 from benchkit.measure.secrets import remember_secrets
@@ -31,6 +32,7 @@ def measure(
     deadline_s: float | None = None,
     facts: Mapping[str, Any] | None = None,
     prometheus: str = "",
+    engine: str = "",
 ) -> Path:
     """Measure one variant once and write a recording."""
     check_text(workload, "workload")
@@ -45,8 +47,11 @@ def measure(
         "capture": capture,
         "deadline_s": deadline_s,
         "facts": facts,
+        "engine": check_text(engine, "engine") if engine else DASK,
         "prometheus": Prometheus.from_environment(prometheus or None),
     }
+    if options["engine"] not in ENGINES:
+        raise UsageError(f"engine {engine!r}: {did_you_mean(engine, ENGINES, ', '.join(ENGINES))}")
     suites = [place for place in workloads if is_suite(place)]
     if suites and "::" in workload:
         return execute_test(workload, suites, ArmEnvironment(cluster or {}, clusters), **options)

@@ -17,9 +17,6 @@ from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Any
 
-from dask.base import persist
-from distributed import wait
-from distributed.client import futures_of
 from distributed.comm.core import CommClosedError
 
 from benchkit.measure.arguments import check_scale, check_seconds, declared_unit, own_metric
@@ -35,6 +32,8 @@ from benchkit.measure.deadline import (
     scheduler_responds,
     stacks_of,
 )
+from benchkit.measure.engines import DASK, engine_named
+from benchkit.measure.engines.engine import Engine
 from benchkit.measure.errors import DeadlinePassed, UsageError, error_summary
 from benchkit.measure.outcomes import classify_error
 from benchkit.measure.prometheus import Prometheus, record_prometheus
@@ -67,6 +66,7 @@ def execute(
     shapes: Mapping[str, Mapping[str, Any]] | None = None,  # named clusters of the environment
     prometheus: Prometheus | None = None,
     opened: Callable[[ClusterSpec], AbstractContextManager[RunningCluster]] = reused_cluster,
+    engine: str = DASK,  # what executes the graphs, one of `engines.ENGINES`
 ) -> Path:
     """Measure one variant once; return the folder of its recording, `folder`/<id>.recording.
 
@@ -75,6 +75,7 @@ def execute(
     return _Execution(
         variant, cluster or ClusterSpec.default(), Path(folder), scale, capture, deadline_s,
         dict(facts or {}), dict(shapes or {}), prometheus or Prometheus.from_environment(), opened,
+        engine_named(engine),
     ).run()  # fmt: skip
 
 
@@ -93,13 +94,14 @@ class _Execution:
         shapes: dict[str, Any],
         prometheus: Prometheus,
         opened: Callable[[ClusterSpec], AbstractContextManager[RunningCluster]],
+        engine: Engine,
     ) -> None:
         self.variant, self.workload = variant, variant.workload
         self.spec = cluster.merged(_cluster_options(self.workload.cluster, shapes))
         self.spec.check()
         self.fraction, self.capture = check_scale(scale), capture
         self.level, self.extras = parse_capture(capture)
-        self.prometheus, self.opened = prometheus, opened
+        self.prometheus, self.opened, self.engine = prometheus, opened, engine
         limit = check_seconds(deadline_s, "deadline_s")
         self.deadline_s = limit or self.workload.deadline_s or DEFAULT_DEADLINE_S
         self.facts = facts
@@ -145,6 +147,8 @@ class _Execution:
             capture=self.capture,
             deadline_s=self.deadline_s,
             cluster=self.spec.to_dict(),
+            engine=self.engine.name,
+            unreported=self.engine.unreported,
             **collect_provenance(str(Path(workload.path).parent) if workload.path else "."),
             **self.facts,
         )
@@ -156,10 +160,13 @@ class _Execution:
         outcome = ""
         try:
             self._require_packages()
+            if reason := self.engine.refusal(self.variant):
+                raise SkipRun(reason)
             with self.opened(self.spec) as cluster:
                 self.cluster = cluster
                 try:
-                    self._run_steps(cluster)
+                    with self.engine.open(cluster) as client:
+                        self._run_steps(cluster, client)
                 except BaseException as error:
                     outcome = self._classify(error)  # while the scheduler can still be asked
                     raise
@@ -205,13 +212,13 @@ class _Execution:
         if missing:
             raise SkipRun(f"needs a cluster with {', '.join(missing)}: {self.spec.label}")
 
-    def _run_steps(self, cluster: RunningCluster) -> None:
+    def _run_steps(self, cluster: RunningCluster, workload_client: Any) -> None:
         client = cluster.client
         self.tail["cluster"] = cluster.description
         self._require_cluster(cluster)
         scale = Scale.of(client, self.fraction)
         available: dict[str, Any] = {
-            "client": client,
+            "client": workload_client,
             "scale": scale,
             "seed": self.workload.seed,
             **self.variant.params,
@@ -284,7 +291,7 @@ class _Execution:
                 ):
                     observer.clock_on()
                     begin = wall.perf_counter()
-                    result = wait_for_result(self.workload.call("run", **available))
+                    result = self.engine.wait(self.workload.call("run", **available))
                     self.tail["client_seconds"] = wall.perf_counter() - begin
                     observer.clock_off()
             except BaseException:
@@ -294,8 +301,21 @@ class _Execution:
                 raise
         finally:
             observer.uninstall()
+            self._add_engine_tables(observer)
             self.tail.update(observer.tail())
         return result
+
+    def _add_engine_tables(self, observer: Observer) -> None:
+        """Add what the engine executed to the recording; an error is one of the capture."""
+        if observer.level == "off":
+            return
+        try:
+            tables = self.engine.tables(self.writer.path, observer.t_on)
+        except Exception as error:
+            observer.errors.append(f"engine {self.engine.name}: {error_summary(error)}")
+        else:
+            if tables:
+                self.writer.segment(tables)
 
     # -- evidence -----------------------------------------------------------------------------
 
@@ -343,18 +363,3 @@ def _importer(names: list[str]) -> Callable[[], None]:
                 pass  # the workload itself raises the error
 
     return import_all
-
-
-def wait_for_result(result: Any) -> Any:
-    """Persist the Dask collections in a result, wait for its futures, raise the first error.
-
-    Collections stay on the cluster; the check fetches data from them while the clock is off.
-    """
-    (result,) = persist(result)
-    futures = futures_of(result)
-    if futures:
-        wait(futures)
-        for future in futures:
-            if future.status != "finished":
-                future.result()
-    return result

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from benchkit._compat.distributed_internals import CLIENT, Internals
+from benchkit.measure.engines.engine import wait_for_result
 from benchkit.measure.entrypoint import find_variant
-from benchkit.measure.runner import wait_for_result
 from benchkit.measure.scale import Scale
 from benchkit.simulation.cluster import new_scheduler, run_to_end
 from benchkit.simulation.graph import Submission, UnsupportedGraph, VirtualGraph

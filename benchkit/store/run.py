@@ -219,7 +219,8 @@ class Run:
         for name in ("n_tasks", "n_erred", "n_retried"):
             if name in groups:  # a light capture does not record retries
                 frame[name] = groups[name].values
-        frame["result (B)"] = groups["nbytes"].values
+        if "nbytes" in groups:
+            frame["result (B)"] = groups["nbytes"].values
         frame["start (s)"], frame["stop (s)"] = groups["start"].values, groups["stop"].values
         return frame.sort_values("total (s)", ascending=False)
 

@@ -10,8 +10,8 @@ import dask
 import numpy as np
 
 from benchkit.measure.discovery import collect
+from benchkit.measure.engines.engine import wait_for_result
 from benchkit.measure.errors import WrongAnswer
-from benchkit.measure.runner import wait_for_result
 from benchkit.measure.scale import Scale
 
 VARIANTS = collect([Path(__file__).parents[2] / "workloads"]).variants()

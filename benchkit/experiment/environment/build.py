@@ -253,7 +253,7 @@ def _call_python(python: Path, arguments: Sequence[str], where: str, *, path: st
 
 def _cluster_problems(environment: Environment, built: Built) -> list[tuple[list[str], str]]:
     """Return the cluster problems of the environment; cached, a call takes 1 s."""
-    clusters = [environment.cluster, environment.clusters]
+    clusters = [environment.cluster, environment.clusters, environment.engine]
     cached = built.prefix.parent / f"clusters-{_hash(clusters)}.json"
     try:
         return json.loads(cached.read_text(encoding="utf-8"))["troubles"]

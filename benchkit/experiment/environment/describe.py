@@ -95,6 +95,8 @@ def _content(environment: Environment, built: Built | None) -> dict[tuple[str, s
         content["definition", "file"] = str(environment.path)
     if environment.python:
         content["definition", "python requirement"] = environment.python
+    if "engine" in spec:
+        content["definition", "engine"] = environment.engine
     if environment.conda:
         content["definition", "conda"] = environment.conda.name
     if built is not None:

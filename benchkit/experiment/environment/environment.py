@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from benchkit.experiment.environment.requirements import Requirement, parse_requirement, redacted
+from benchkit.measure.engines import DASK
 from benchkit.measure.secrets import redact
 from benchkit.table import Table
 from benchkit.values import flatten
@@ -33,6 +34,8 @@ class Environment:
     cluster: Mapping[str, Any] = field(default_factory=dict)
     # Named options that a workload can select; they override `cluster`.
     clusters: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    # What executes the graphs, one of `benchkit.measure.engines.ENGINES`.
+    engine: str = DASK
     path: Path | None = None  # The file that defines it
     # Version of Python, such as `3.11` or `>=3.10,<3.12`; None for that of this interpreter.
     python: str | None = None
@@ -72,6 +75,8 @@ class Environment:
             "variables": redact(dict(self.variables)),
             "cluster": redact(dict(self.cluster)),
             "clusters": redact(dict(self.clusters)),
+            # absent for Dask: the definition of an environment from before engines is the same
+            **({"engine": self.engine} if self.engine != DASK else {}),
         }
 
     def _repr_html_(self) -> str:

@@ -18,6 +18,7 @@ from packaging.version import Version
 
 from benchkit.errors import InvalidEnvironmentError, did_you_mean
 from benchkit.experiment.environment.requirements import parse_requirement, python_specifier
+from benchkit.measure.engines import ENGINES
 
 _KEYS = (
     "extends",
@@ -29,6 +30,7 @@ _KEYS = (
     "variables",
     "cluster",
     "clusters",
+    "engine",
 )
 _MAPPINGS = ("dask", "variables", "cluster", "clusters")
 #: Entries of a file; the largest shipped one has 60.
@@ -136,9 +138,13 @@ def _check(file: EnvironmentFile, raw: dict[str, Any]) -> None:
         if key not in _KEYS:
             hint = did_you_mean(str(key), _KEYS, f"it takes {', '.join(_KEYS)}")
             _fail(file, f"unknown key {key!r}: {hint}", str(key))
-    for key in ("extends", "description", "conda"):
+    for key in ("extends", "description", "conda", "engine"):
         if not isinstance(content.get(key), (str, type(None))):
             _fail(file, f"{key} is {content[key]!r}: should be text", key)
+    engine = content.get("engine")
+    if engine is not None and engine not in ENGINES:
+        hint = did_you_mean(engine, ENGINES, f"engines are {', '.join(ENGINES)}")
+        _fail(file, f"engine {engine!r} does not exist: {hint}", "engine")
     for key in _MAPPINGS:
         if not isinstance(content.get(key), (dict, type(None))):
             _fail(file, f"{key} is {content[key]!r}: should be `name: value` lines", key)

@@ -10,6 +10,7 @@ from typing import Any
 from benchkit.errors import EnvironmentBuildError
 from benchkit.experiment.environment.environment import Environment
 from benchkit.experiment.environment.requirements import OWN_NAMES, git_address, parse_requirement
+from benchkit.measure.engines import DASK
 from benchkit.measure.secrets import REDACTED
 
 #: Packages that each kernel gets anyway, or that are not on an index.
@@ -39,6 +40,7 @@ def environment_of_run(
         variables=settings["variables"],
         cluster=like.cluster if like is not None else spec.get("cluster") or {},
         clusters=like.clusters if like is not None else spec.get("clusters") or {},
+        engine=spec.get("engine") or DASK,
         python=_minor(str(built.get("python") or attrs.get("python") or "")),
         packages=tuple(_pins(packages, built.get("sources") or {}, run)),
     )

@@ -12,6 +12,7 @@ from benchkit.experiment.environment.file import EnvironmentFile, read_environme
 from benchkit.experiment.environment.validate import check_environment
 from benchkit.experiment.paths import folders_of
 from benchkit.measure.cluster.spec import LOCAL_CLUSTER
+from benchkit.measure.engines import DASK
 from benchkit.measure.secrets import redact
 
 
@@ -115,6 +116,7 @@ def _assemble(path: Path, files: Sequence[EnvironmentFile]) -> Environment:
         variables=merged.get("variables", {}),
         cluster=merged.get("cluster", {}),
         clusters=merged.get("clusters", {}),
+        engine=merged.get("engine", DASK),
         path=path,
         python=merged.get("python"),
         packages=tuple(merged["packages"]) if "packages" in merged else None,

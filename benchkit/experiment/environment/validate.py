@@ -47,7 +47,9 @@ def check_environment(environment: Environment) -> None:
     """Check settings and clusters of an environment with the packages of this interpreter."""
     if environment.dask:
         check_settings(environment, own_settings())
-    check_clusters(environment, cluster_problems(environment.cluster, environment.clusters))
+    check_clusters(
+        environment, cluster_problems(environment.cluster, environment.clusters, environment.engine)
+    )
 
 
 def check_settings(environment: Environment, settings: Mapping[str, Any]) -> None:

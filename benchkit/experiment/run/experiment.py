@@ -315,6 +315,7 @@ class Experiment:
                     "recordings": str(self.recordings.resolve()),
                     "cluster": dict(arm.environment.cluster),
                     "clusters": {k: dict(v) for k, v in arm.environment.clusters.items()},
+                    "engine": arm.environment.engine,
                     "scale": self.scale,
                     "capture": self.capture,
                     "deadline_s": entry.deadline_s,

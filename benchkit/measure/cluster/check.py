@@ -1,20 +1,22 @@
-"""Check the cluster and the named shapes of an environment where their class is installed."""
+"""Check cluster, named shapes and engine of an environment where they are installed."""
 
 from __future__ import annotations
 
 import json
 import sys
 from collections.abc import Mapping
+from importlib.util import find_spec
 from typing import Any
 
 from benchkit.measure.cluster.spec import ClusterSpec
+from benchkit.measure.engines import DASK, ENGINES
 from benchkit.measure.errors import InvalidClusterError
 
 
 def cluster_problems(
-    cluster: Mapping[str, Any], clusters: Mapping[str, Mapping[str, Any]]
+    cluster: Mapping[str, Any], clusters: Mapping[str, Mapping[str, Any]], engine: str = DASK
 ) -> list[tuple[list[str], str]]:
-    """Return each problem with its place: ``["cluster"]`` or ``["clusters", name]``."""
+    """Return each problem with its place: "cluster", "clusters" and a name, or "engine"."""
     problems: list[tuple[list[str], str]] = []
     try:
         spec = ClusterSpec.from_dict(cluster)
@@ -26,6 +28,10 @@ def cluster_problems(
             spec.merged(shape).check(login=False)
         except InvalidClusterError as error:
             problems.append((["clusters", name], str(error)))
+    missing = [name for name in ENGINES[engine].packages if not find_spec(name)]
+    if missing:
+        text = f"engine {engine} needs {', '.join(missing)}, not installed there"
+        problems.append((["engine"], f"{text}: add it to the packages of the environment"))
     return problems
 
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from benchkit.measure.capture import SAMPLE_COLUMNS
 from benchkit.measure.capture.process import CLOCK_STEP_S
+from benchkit.measure.engines import DASK
 from benchkit.measure.recording import Recording
 
 
@@ -30,6 +31,8 @@ class CaptureFacts:
     scattered_bytes: float | None = None  # Bytes of data that clients put on the workers
     # Workers whose heartbeat for the start of the clock arrived after it.
     late_at_on: tuple[int, ...] = ()
+    engine: str = DASK  # What executed the graphs
+    unreported: tuple[str, ...] = ()  # What that engine does not report
 
     @property
     def clock_was_set(self) -> bool:
@@ -55,6 +58,8 @@ class CaptureFacts:
             own_cpu_s=_own_cpu_s(recording),
             scattered_bytes=state.get("scattered_bytes"),
             late_at_on=tuple(state.get("late_at_on") or ()),
+            engine=recording.head.get("engine") or DASK,
+            unreported=tuple(recording.head.get("unreported") or ()),
             **{name: int(state.get(name) or 0) for name in names},
         )
 

@@ -124,7 +124,12 @@ def _tasks_and_groups(
     used[np.unique(columns["group"])] = True
     merged: dict[str, _Row] = {}
     for index, row in enumerate(rows):
-        if used[index] or row["n_tasks"] or row["nbytes"] > 0 or any(row["seconds"].values()):
+        if (
+            used[index]
+            or row["n_tasks"]
+            or (row["nbytes"] or 0) > 0
+            or any(row["seconds"].values())
+        ):
             _add_row(merged.setdefault(row["name"], _empty_row(row["name"])), row)
     # Several consecutive groups can have the same name: merge them.
     order = {name: number for number, name in enumerate(merged)}
@@ -189,11 +194,10 @@ def _empty_row(name: str) -> _Row:
 def _add_row(into: _Row, row: _Row) -> None:
     for action, seconds in row["seconds"].items():
         into["seconds"][action] = into["seconds"].get(action, 0.0) + seconds
-    for name in ("nbytes", "n_tasks", "n_erred"):
-        into[name] += row[name]
-    # A light capture does not record retries: None, not 0.
-    is_unknown = row["n_retried"] is None or into["n_retried"] is None
-    into["n_retried"] = None if is_unknown else into["n_retried"] + row["n_retried"]
+    for name in ("nbytes", "n_tasks", "n_erred", "n_retried"):
+        # A light capture does not record retries, an engine no sizes: None, not 0.
+        is_unknown = row[name] is None or into[name] is None
+        into[name] = None if is_unknown else into[name] + row[name]
     into["start"] = float(np.fmin(into["start"], row["start"]))
     into["stop"] = float(np.fmax(into["stop"], row["stop"]))
     into["prefix"] = into["prefix"] or row["prefix"]
@@ -230,8 +234,9 @@ def _task_groups(
             for name in ("nbytes", "n_tasks", "n_erred", "n_retried", "prefix", "span")
         },
     }
-    if None in data["n_retried"]:
-        del data["n_retried"]
+    for name in ("nbytes", "n_retried"):
+        if None in data[name]:
+            del data[name]
     coordinates = {"task_group": [row["name"] for row in rows], "action": list(ACTIVITIES)}
     return shaped("task_groups", data, coordinates)
 

@@ -122,13 +122,16 @@ def quality_notes(
 ) -> list[Note]:
     """Return what the reader of a run's metrics must know."""
     notes = _clock(facts)
+    if facts.unreported:
+        text = f"the engine {facts.engine} does not report {', '.join(facts.unreported)}"
+        notes.append(Note("unmeasured", (), text))
     if "workers" in groups:
         notes += _sampling(groups, metrics, duration, facts)
         notes += _processes(groups["workers"], duration)
         notes += _time(groups["workers"], metrics, duration, facts)
         notes += _worker_clocks(groups["workers"])
         notes += _late_heartbeats(groups["workers"], facts)
-        notes += _sums(groups, metrics)
+        notes += _sums(groups, metrics, facts)
         notes += _losses(metrics)
         notes += _threads(groups)
         notes += _tasks(groups, metrics, facts)
@@ -294,14 +297,16 @@ def _late_heartbeats(workers: xr.Dataset, facts: CaptureFacts) -> list[Note]:
     ]
 
 
-def _sums(groups: Mapping[str, xr.Dataset], metrics: Mapping[str, float]) -> list[Note]:
+def _sums(
+    groups: Mapping[str, xr.Dataset], metrics: Mapping[str, float], facts: CaptureFacts
+) -> list[Note]:
     """Return a note for each sum that two sources count differently."""
     workers, transfers = groups["workers"], groups["transfers"]
     notes = []
     for end, noun in (("incoming", "fetches"), ("outgoing", "sends")):
         logged = transfers.attrs.get(f"n_{end}")
         by_heartbeats = increases_by_worker(workers, f"transfer_{end}_total")
-        if logged is None or not np.isfinite(by_heartbeats).any():
+        if facts.unreported or logged is None or not np.isfinite(by_heartbeats).any():
             continue
         heartbeats = float(np.nansum(by_heartbeats))
         # The heartbeats' fetches contain those that a busy sender refused. One transfer may be on
@@ -428,6 +433,8 @@ def _unmeasured(metrics: Mapping[str, float], notes: list[Note], facts: CaptureF
             continue
         light_only = name in FULL_ONLY and not facts.full
         reason = "only at capture level full" if light_only else REASONS.get(name, UNKNOWN)
+        if facts.unreported and reason in (_RELEASE, UNKNOWN):
+            reason = f"the engine {facts.engine} does not report it"
         by_reason.setdefault(reason, []).append(name)
     return [
         Note("unmeasured", tuple(names), f"{', '.join(names)}: {reason}")

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from benchkit.measure.engines import DASK
 from benchkit.measure.recording import Recording
 from benchkit.store.build.facts import CaptureFacts
 from benchkit.store.build.groups import assemble_groups
@@ -110,6 +111,7 @@ def _record(
         "outcome": tail.get("outcome", "infrastructure"),
         "error": tail.get("error", "the measuring process was killed"),
         "phase": tail.get("phase", "" if recording.finished else "killed"),
+        "engine": head.get("engine") or DASK,
         "host": (head.get("host") or {}).get("host"),
         "cluster": cluster.get("class") or (head.get("cluster") or {}).get("class"),
         "n_workers": cluster.get("n_workers"),

@@ -34,6 +34,8 @@ def error_of(load, text, **others):
     ("text", "message"),
     [
         ("description: x\npackges: [dask]\n", ":2: unknown key 'packges': did you mean 'packages'"),
+        ("engine: frosky\n", ":1: engine 'frosky' does not exist: did you mean 'frisky'?"),
+        ("engine: 3\n", ":1: engine is 3: should be text"),
         ("description: [a]\n", ":1: description is ['a']: should be text"),
         ("dask: yes\n", ":1: dask is True: should be"),
         ("cluster: 4\n", ":1: cluster is 4: should be"),

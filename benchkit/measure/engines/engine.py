@@ -1,0 +1,95 @@
+"""The engine of Dask, and the methods that another engine overrides."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dask.base import persist
+from distributed import wait
+from distributed.client import futures_of
+
+from benchkit.measure.engines import DASK
+from benchkit.measure.workloads import Variant
+
+if TYPE_CHECKING:
+    from benchkit.measure.cluster.running import RunningCluster
+
+
+class Engine:
+    """Dask's own scheduler; other engines are classes derived from it."""
+
+    name = DASK
+    #: What other engines do not report, which is absent in their runs.
+    unreported: tuple[str, ...] = ()
+    #: Attributes of the client that a workload may use, each with the keyword arguments of
+    #: Dask's method that this one lacks; None: all.
+    client_methods: Mapping[str, frozenset[str]] | None = None
+    #: Functions and classes of distributed that a workload may import; None: all.
+    imports: frozenset[str] | None = None
+
+    def refusal(self, variant: Variant) -> str:
+        """Return why a workload cannot run in this engine, or an empty text."""
+        if self.client_methods is None or self.imports is None:
+            return ""
+        if "::" in variant.name:
+            return f"engine {self.name} runs workloads: a test of pytest has a client of Dask"
+        used = sorted(set(_used(variant.workload.source, self.client_methods)) - self.imports)
+        if not used:
+            return ""
+        return f"engine {self.name} has no {', '.join(used)}, which the workload uses"
+
+    @contextmanager
+    def open(self, cluster: RunningCluster) -> Iterator[Any]:
+        """Return the client that the workload gets, connected to the processes of a cluster."""
+        yield cluster.client
+
+    def wait(self, result: Any) -> Any:
+        """Wait until a result and all that it refers to is computed; raise the first error."""
+        return wait_for_result(result)
+
+    def tables(self, path: Path, t_on: float) -> dict[str, Any]:
+        """Return what the engine did after a time, in s, as further tables of a recording.
+
+        Empty if the capture of Dask has recorded all.
+        """
+        return {}
+
+
+def wait_for_result(result: Any) -> Any:
+    """Persist the Dask collections in a result, wait for its futures, raise the first error.
+
+    Collections stay on the cluster; the check fetches data from them while the clock is off.
+    """
+    (result,) = persist(result)
+    futures = futures_of(result)
+    if futures:
+        wait(futures)
+        for future in futures:
+            if future.status != "finished":
+                future.result()
+    return result
+
+
+def _used(source: str, client_methods: Mapping[str, frozenset[str]]) -> Iterator[str]:
+    """Yield what the source of a workload imports from distributed, and which parts of a client.
+
+    `client_methods` are not among them, but their arguments that do not exist.
+    """
+    try:
+        tree = ast.parse(source)
+    except SyntaxError:  # for example a lambda inside a line
+        return
+    for node in ast.walk(tree):
+        match node:
+            case ast.ImportFrom(module=str(module)) if "distributed" in module.split("."):
+                yield from (alias.name for alias in node.names)
+            case ast.Attribute(value=ast.Name(id="client"), attr=name):
+                if name not in client_methods:
+                    yield f"client.{name}"
+            case ast.Call(func=ast.Attribute(value=ast.Name(id="client"), attr=name)):
+                names = {word.arg for word in node.keywords} & client_methods.get(name, frozenset())
+                yield from (f"client.{name}({word}=)" for word in names)

@@ -1,0 +1,170 @@
+"""Frisky as an engine: what its spans become, and a real run of it."""
+
+import time
+
+import numpy as np
+import pytest
+
+from benchkit.measure import workload
+from benchkit.measure.cluster.spec import ClusterSpec
+from benchkit.measure.engines import frisky as engine
+from benchkit.measure.engines.frisky import Frisky
+from benchkit.measure.runner import execute
+from benchkit.store.build.run_from_recording import run_from_recording
+from benchkit.store.run import Run
+
+FIRST, SECOND = "10.0.0.1:1", "10.0.0.2:1"
+#: Worker -> index and seconds that the scheduler's clock is ahead of its own.
+PLACES = {FIRST: (0, 0.0), SECOND: (1, 0.5)}
+
+
+def span(name, worker, begin, stop, *keys, **metadata):
+    return {
+        "name": name,
+        "worker": worker,
+        "start_ns": round(begin * 1e9),
+        "end_ns": round(stop * 1e9),
+        "duration_ns": round((stop - begin) * 1e9),
+        "keys": list(keys),
+        "metadata": [list(pair) for pair in metadata.items()],
+    }
+
+
+def test_spans_of_a_task_become_one_task_with_its_activities():
+    spans = [
+        span("worker.exec.gil", SECOND, 1.0, 1.1, "a-1"),
+        span("worker.exec.deserialize", SECOND, 1.1, 1.3, "a-1"),
+        span("worker.exec.call", SECOND, 1.3, 2.0, "a-1"),
+        span("worker.store_data", SECOND, 2.0, 2.05, "a-1"),
+        span("worker.idle", SECOND, 2.1, 3.0),
+        span("scheduler.decide_worker", "scheduler", 1.0, 1.1, "a-1"),
+    ]
+
+    (task,) = engine._tasks(spans, PLACES)
+
+    assert (task.key, task.worker, task.ok) == ("a-1", 1, True)
+    assert (task.begin, task.stop) == pytest.approx((1.8, 2.5))
+    assert task.seconds == pytest.approx({"other": 0.15, "deserialize": 0.2})
+
+
+def test_task_without_a_stored_result_failed():
+    spans = [span("worker.exec.call", FIRST, 1.0, 2.0, key) for key in ("good", "bad")]
+    spans.append(span("worker.store_data", FIRST, 2.0, 2.1, "good"))
+
+    assert [task.ok for task in engine._tasks(spans, PLACES)] == [True, False]
+
+
+def test_tasks_that_overlap_on_a_worker_have_different_threads():
+    times = [(1.0, 2.0), (1.5, 3.0), (2.0, 2.5), (2.6, 4.0)]
+    spans = [span("worker.exec.call", FIRST, *pair, f"a-{n}") for n, pair in enumerate(times)]
+
+    assert [task.thread for task in engine._tasks(spans, PLACES)] == [0, 1, 0, 0]
+
+
+def test_transfer_has_both_workers_bytes_and_the_task_that_waited():
+    sizes = {"uncompressed_bytes": "1000", "compressed_bytes": "400"}
+    spans = [
+        span("tcp.send.write", FIRST, 5.0, 5.1, "x-1", "x-2", **sizes),
+        span("worker.transfer.recv", SECOND, 5.0, 5.2, "x-1", "x-2", consumer_prefixes="b,b"),
+        span("worker.exec.call", SECOND, 4.0, 4.1, "b-1"),
+        span("worker.exec.call", SECOND, 5.3, 5.4, "b-2"),
+    ]
+    tasks = engine._tasks(spans, PLACES)
+
+    engine._add_transfer_seconds(tasks, spans, PLACES)
+    ((index, report),) = engine._transfers(spans, PLACES, {FIRST: "tcp://one"})
+
+    assert index == 1
+    assert report["transfers"][0][1:5] == ["tcp://one", 2, 1000, 400]
+    assert report["transfers"][0][5] == pytest.approx(0.2)
+    assert [task.seconds.get("transfer", 0.0) for task in tasks] == pytest.approx([0.0, 0.2])
+
+
+def declared(function):
+    return workload(category="t")(function).variants()[0]
+
+
+def nap(item, seconds):
+    time.sleep(seconds)
+    return item
+
+
+def test_workload_is_refused_by_what_frisky_lacks():
+    def busy(client):
+        from distributed import (
+            Lock,
+            Variable,
+        )
+
+        length = client.submit(len, [Lock, Variable], pure=False, retries=2)
+        return client.retire_workers(length)
+
+    assert Frisky().refusal(declared(busy)) == (
+        "engine frisky has no Lock, Variable, client.retire_workers, client.submit(pure=), "
+        "which the workload uses"
+    )
+
+    def plain(client):
+        return client.map(nap, [1], seconds=0.1)
+
+    assert Frisky().refusal(declared(plain)) == ""
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory):
+    """Return a function that measures a workload in an engine on two workers of two threads."""
+    pytest.importorskip("frisky", reason="pip install 'frisky[dask]', from Python 3.11")
+
+    def measure(function, name="frisky"):
+        spec = ClusterSpec(
+            kwargs={"n_workers": 2, "threads_per_worker": 2, "memory_limit": "512 MiB"}
+        )
+        folder = tmp_path_factory.mktemp("recordings")
+        path = execute(declared(function), spec, folder=folder, engine=name)
+        return Run(run_from_recording(path))
+
+    return measure
+
+
+@pytest.mark.slow
+def test_frisky_run_has_planted_seconds_tasks_and_bytes(measured):
+    def sleeps(client):
+        parts = [f for s in (0.01, 0.05, 0.2) for f in client.map(nap, range(10), seconds=s)]
+        arrays = client.map(lambda item: np.ones(2**17), range(8))
+        return client.submit(lambda *items: len(items), *arrays, *parts)
+
+    run = measured(sleeps)
+
+    assert run.outcome == "ok", run.error
+    tasks = run.task_stream()
+    assert len(tasks) == 39
+    planted = np.sort(tasks[tasks["task_group"] == "nap"]["duration"].to_numpy()).reshape(3, 10)
+    assert planted.min(axis=1) == pytest.approx([0.01, 0.05, 0.2], rel=0.03)
+    assert run.metrics["n_tasks"] == 39
+    assert run.metrics["compute_time"] >= 2.6
+    # The arrays of the other worker, 1 MiB each; the worker of the last task holds the others.
+    held = tasks[tasks["task_group"] != "nap"].sort_values("start")
+    last = held["worker"].iloc[-1]
+    elsewhere = int((held["worker"].iloc[:-1] != last).sum())
+    assert run.metrics["transfer_bytes"] == pytest.approx(elsewhere * 2**20, rel=0.03, abs=1e4)
+    assert run.tree.attrs["engine"] == "frisky"
+    assert "sizes of results" in str(run.tree.attrs["quality"])
+    assert "nbytes" not in run.tree["task_groups"].data_vars
+
+
+@pytest.mark.slow
+def test_frisky_run_that_fails_has_the_error_and_the_next_one_succeeds(measured):
+    def divide(client):
+        return client.submit(lambda: 1 / 0)
+
+    def add(client):
+        import dask
+
+        return dask.delayed(sum)([dask.delayed(nap)(item, 0.0) for item in range(3)])
+
+    run = measured(divide)
+    assert run.outcome == "failed"
+    assert "division by zero" in run.error
+    assert run.task_groups()["n_erred"].sum() == 1
+
+    assert measured(add).outcome == "ok"
