@@ -61,7 +61,8 @@ import pytest
 @pytest.mark.benchkit
 def test_marked(benchkit_record):
     with benchkit_record() as recorded:
-        assert recorded is None
+        recorded.metric("rows", 5)
+    assert recorded.run is None
     assert not [name for name in sys.modules if name.split(".")[0] in ("dask", "distributed")]
     assert {name for name in sys.modules if name.startswith("benchkit.")} == {
         "benchkit.pytest_plugin",
@@ -237,12 +238,102 @@ def test_plugin_without_option_records_and_imports_nothing(tmp_path):
     assert [path.name for path in tmp_path.iterdir() if "store" in path.name] == []
 
 
-def test_plugin_names_the_fixture_for_a_marked_test_without_client(tmp_path):
-    done = run(tmp_path, LAZY.replace("with benchkit_record() as recorded", "if 1"), "--benchkit")
+#: Tests that open a client of their own, in every way, or none.
+SHAPES = """
+import unittest
 
-    assert "record: no Dask client: create one with distributed.Client()" in done.stdout
-    assert "a test that creates its client uses `with benchkit_record(client):`" in done.stdout
+import pytest
+from dask.distributed import Client
+from distributed.utils_test import gen_cluster
+
+OPTIONS = {"n_workers": 1, "threads_per_worker": 1, "dashboard_address": None, "processes": False}
+
+
+@pytest.mark.benchkit
+class TestClass:
+    def test_no_client(self):
+        sum(range(9))
+
+    def test_own_client(self):
+        with Client(**OPTIONS) as client:
+            client.submit(sum, [1, 2]).result()
+
+    def test_failure_with_own_client(self):
+        with Client(**OPTIONS) as client:
+            assert client.submit(sum, [1, 2]).result() == 4
+
+    def test_client_that_stays_open(self):
+        client = Client(**OPTIONS)
+        client.submit(sum, [1, 2]).result()
+        client.shutdown()
+
+    @pytest.mark.anyio
+    @pytest.mark.parametrize("anyio_backend", ["asyncio"])
+    async def test_coroutine(self, anyio_backend):
+        async with Client(asynchronous=True, **OPTIONS) as client:
+            await client.submit(sum, [1, 2])
+
+
+@pytest.mark.benchkit
+@gen_cluster(client=True)
+async def test_gen_cluster(c, s, a, b):
+    assert await c.submit(sum, [1, 2]) == 3
+
+
+@gen_cluster(client=True)
+async def test_block(c, s, a, b, benchkit_record):
+    async with benchkit_record(c) as recorded:
+        recorded.metric("rows", 2)
+        await c.gather(c.map(abs, range(5)))
+
+
+@pytest.mark.benchkit
+class TestCase(unittest.TestCase):
+    def test_failure(self):
+        self.assertEqual(1, 2)
+
+
+@pytest.mark.benchkit
+class TestAsyncCase(unittest.IsolatedAsyncioTestCase):
+    async def test_own_client(self):
+        async with Client(asynchronous=True, **OPTIONS) as client:
+            await client.submit(sum, [1, 2])
+"""
+
+
+@pytest.mark.slow
+def test_plugin_records_the_first_client_of_each_shape_of_test(tmp_path):
+    plugins = ["-p", "anyio", "-p", "xdist", "-n", "2"]
+    done = run(tmp_path, SHAPES, *plugins, "--benchkit", "--benchkit-store", "kept")
+
+    assert "2 failed, 7 passed" in done.stdout, done.stdout + done.stderr
+    assert "benchkit: -n 2: clusters on one machine disturb each other" in done.stdout
+    runs = Store(tmp_path / "kept").runs(parallel="2")
+    runs["test"] = runs["workload"].str.partition("::")[2]
+    assert runs.set_index("test")[["outcome", "n_tasks"]].fillna(0).T.to_dict("list") == {
+        "TestClass::test_no_client": ["ok", 0],
+        "TestClass::test_own_client": ["ok", 1],
+        "TestClass::test_failure_with_own_client": ["wrong_answer", 1],
+        "TestClass::test_client_that_stays_open": ["ok", 1],
+        "test_gen_cluster": ["ok", 1],
+        "TestClass::test_coroutine[asyncio]": ["ok", 1],
+        "test_block": ["ok", 5],
+        "TestCase::test_failure": ["wrong_answer", 0],
+        "TestAsyncCase::test_own_client": ["ok", 1],
+    }
+    assert runs["experiment"].nunique() == 1
+    assert not list((tmp_path / "kept" / "tmp" / "recordings").iterdir())
+
+
+def test_plugin_shows_an_error_of_benchkit_in_one_line(tmp_path):
+    (tmp_path / "taken").touch()
+    text = "import pytest\n@pytest.mark.benchkit\ndef test(): pass"
+    done = run(tmp_path, text, "--benchkit", "--benchkit-store", "taken")
+
+    assert "1 failed" in done.stdout, done.stdout + done.stderr
+    assert done.stdout.count("taken: a file, not a store") == 2  # and in the summary
     assert "Traceback" not in done.stdout
+    assert "exception" not in done.stdout
 
 
 def reference_suite(folder):
@@ -304,7 +395,6 @@ def test_plugin_runs_the_reference_suite_without_recording(tmp_path):
     [
         (["--benchkit", "--benchkit-repeat", "0"], "benchkit-repeat: give a number of runs"),
         (["--benchkit", "-o", "benchkit_repeat=many"], "benchkit-repeat: give a number of runs"),
-        (["--benchkit", "-p", "xdist", "-n", "2"], "-n 2: tests that run at the same time"),
     ],
 )
 def test_plugin_refuses_wrong_options(tmp_path, options, problem):

@@ -18,6 +18,7 @@ from typing import Any
 import xarray as xr
 from distributed import Client, default_client
 
+from benchkit._compat.clients import Watcher, unwatch, watch
 from benchkit.errors import StoreError, UsageError
 from benchkit.experiment.run.plan import plan_measurements
 from benchkit.measure.arguments import (
@@ -28,7 +29,7 @@ from benchkit.measure.arguments import (
     own_metric,
 )
 from benchkit.measure.artifacts import parse_capture
-from benchkit.measure.capture_client import Observer
+from benchkit.measure.capture_client import INSTALL_TIMEOUT_S, Observer
 from benchkit.measure.cluster.description import describe
 from benchkit.measure.errors import error_summary
 from benchkit.measure.outcomes import RECORDED_STEP, classify_error
@@ -61,9 +62,10 @@ def record(
 
     Parameters
     ----------
-    client : distributed.Client, optional
+    client : distributed.Client or "first", optional
         A connected client; by default the current one. With an asynchronous client use
-        ``async with``.
+        ``async with``. ``"first"``: the first client that connects in the block, recorded from then
+        until it closes; without one the block is only timed.
     workload : str, default "adhoc"
         Workload name of the run, used in the store and in comparisons.
     tags : mapping of str to str, optional
@@ -120,6 +122,13 @@ def record(
             facts[name] = check_text(text, name)
     if block is not None:
         facts["block"] = check_count(block, "block", 0)
+    if client is None:
+        try:
+            client = default_client()
+        except ValueError as error:
+            raise UsageError(
+                "record: no Dask client: create one with distributed.Client()"
+            ) from error
     return Recorder(client, store, source, facts)
 
 
@@ -129,21 +138,15 @@ class Recorder:
     def __init__(
         self, client: Any, store: Any, prometheus: Prometheus, facts: dict[str, Any]
     ) -> None:
-        if client is None:
-            try:
-                client = default_client()
-            except ValueError as error:
-                raise UsageError(
-                    "record: no Dask client: create one with distributed.Client()"
-                ) from error
-        if not isinstance(client, Client):
+        if client != "first" and not isinstance(client, Client):
             raise UsageError(f"record: client={client!r}: give a distributed.Client")
-        self.client: Any = client
+        self.client: Any = None if client == "first" else client
         self.store = store if isinstance(store, Store) else Store(store)
         self.prometheus, self.facts = prometheus, facts
         self.run: Run | None = None
         self._own_metrics: dict[str, dict[str, Any]] = {}
         self._own_data: dict[str, Any] = {}
+        self._watcher: Watcher | None = None
 
     def metric(self, name: str, value: float, *, unit: str = "1", better: str = "") -> None:
         """Add a metric of your own to the run, in the ``with`` block."""
@@ -168,9 +171,9 @@ class Recorder:
     # -- synchronous --------------------------------------------------------------------------
 
     def __enter__(self) -> Recorder:
-        if self.client.asynchronous:
+        if self.client is not None and self.client.asynchronous:
             raise UsageError("record: the client is asynchronous: use `async with`")
-        self._begin(describe(self.client, "as found"))
+        self._open()
         return self
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
@@ -179,17 +182,9 @@ class Recorder:
     # -- asynchronous -------------------------------------------------------------------------
 
     async def __aenter__(self) -> Recorder:
-        info = await self.client.scheduler.identity()
-        workers = info["workers"].values()
-        description = {
-            "class": type(self.client.cluster).__name__ if self.client.cluster else info["address"],
-            "workers": "as found",
-            "n_workers": len(workers),
-            "n_threads": sum(worker["nthreads"] for worker in workers),
-            "memory_limit": sum(worker.get("memory_limit") or 0 for worker in workers),
-        }
-        # The observer blocks until this event loop replies, so it must run in another thread.
-        await asyncio.to_thread(self._begin, description)
+        # The observer blocks until the client's event loop replies, so it must run in another
+        # thread.
+        await asyncio.to_thread(self._open)
         return self
 
     async def __aexit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
@@ -197,7 +192,24 @@ class Recorder:
 
     # -- both ---------------------------------------------------------------------------------
 
-    def _begin(self, description: dict[str, Any]) -> None:
+    def _open(self) -> None:
+        self._begin()
+        if self.client is None:
+            self._watcher = Watcher(self._connected, self._closing)
+            watch(self._watcher)
+
+    def _connected(self, client: Client) -> None:
+        """Record the first client that connects in the block, in place of the block's time."""
+        if self.client is None:
+            self.client = client
+            shutil.rmtree(self._writer.path, ignore_errors=True)
+            self._begin()
+
+    def _closing(self, client: Client) -> None:
+        if client is self.client:
+            self._stop()
+
+    def _begin(self) -> None:
         self.id = new_id()
         self.store.create()
         # In the store: if this process is killed, the next check makes a run from the saved data.
@@ -206,36 +218,64 @@ class Recorder:
             self._writer = RecordingWriter(folder, self.id)
         except OSError as error:
             raise StoreError(f"{folder}: could not be written: {error.strerror}") from error
+        level = "off" if self.client is None else self.facts["capture"]
         self._writer.head(
             id=self.id,
             started=time.time(),
             params={},
             scale=1.0,
-            **self.facts,
+            **{**self.facts, "capture": level},
             **collect_provenance(),
         )
-        self._description = description
-        self._observer = Observer(
-            self.client, self._writer, f"benchkit-{self.id}", level=self.facts["capture"]
-        )
+        self._description = self._describe()
+        self._observer = Observer(self.client, self._writer, f"benchkit-{self.id}", level=level)
         self._prometheus_context = ExitStack()
-        self._prometheus_context.enter_context(
-            record_prometheus(self.client, self.prometheus, self._observer, self._writer)
-        )
+        if self.client is not None:
+            self._prometheus_context.enter_context(
+                record_prometheus(self.client, self.prometheus, self._observer, self._writer)
+            )
+        self._stopped = False
         self._observer.install()
         self._observer.clock_on()
 
+    def _describe(self) -> dict[str, Any]:
+        if self.client is None:
+            return {"class": "none"}
+        if not self.client.asynchronous:
+            return describe(self.client, "as found")
+        loop = self.client.loop.asyncio_loop
+        identity = asyncio.run_coroutine_threadsafe(self.client.scheduler.identity(), loop)
+        info = identity.result(INSTALL_TIMEOUT_S)
+        workers = info["workers"].values()
+        return {
+            "class": type(self.client.cluster).__name__ if self.client.cluster else info["address"],
+            "workers": "as found",
+            "n_workers": len(workers),
+            "n_threads": sum(worker["nthreads"] for worker in workers),
+            "memory_limit": sum(worker.get("memory_limit") or 0 for worker in workers),
+        }
+
+    def _stop(self) -> None:
+        """Stop the clock and the capture, unless the client was closed before the block ended."""
+        if not self._stopped:
+            self._stopped = True
+            self._observer.clock_off()
+            self._observer.uninstall()
+            self._prometheus_context.close()
+            self._was_alive = self._scheduler_alive()
+
     def _end(self, error: BaseException | None) -> None:
-        observer = self._observer
-        observer.clock_off()
-        observer.uninstall()
-        self._prometheus_context.close()
+        if self._watcher is not None:
+            unwatch(self._watcher)
+        self._stop()
         self._writer.tail(
-            outcome=classify_error(error, RECORDED_STEP, self._scheduler_alive) if error else "ok",
+            outcome=classify_error(error, RECORDED_STEP, lambda: self._was_alive)
+            if error
+            else "ok",
             error=error_summary(error) if error else "",
             traceback="".join(traceback.format_exception(error)) if error else "",
             phase="workload" if error else "",
-            **observer.tail(),
+            **self._observer.tail(),
             cluster=self._description,
             own_metrics=self._own_metrics,
         )
@@ -247,7 +287,7 @@ class Recorder:
         shutil.rmtree(self._writer.path, ignore_errors=True)
 
     def _scheduler_alive(self) -> bool:
-        return self.client.status == "running"
+        return self.client is None or self.client.status == "running"
 
     def __getattr__(self, name: str) -> Any:
         hint = (

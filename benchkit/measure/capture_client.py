@@ -236,12 +236,12 @@ class Observer:
 
     def _call(self, op: str, **kwargs: Any) -> dict[str, Any] | None:
         """Call a handler of the scheduler from any thread; return None on errors."""
-        if self.client.status != "running":
+        loop = self.client.loop.asyncio_loop
+        if self.client.status != "running" or not loop.is_running():
             # No reply can come, and waiting for one takes the whole timeout.
             self._add_error(f"{op.replace(f'{self.name}_', '')}: the client lost its scheduler")
             return None
         try:
-            loop = self.client.loop.asyncio_loop
             future = asyncio.run_coroutine_threadsafe(
                 asyncio.wait_for(self._remote(op, kwargs), self._timeout_s), loop
             )

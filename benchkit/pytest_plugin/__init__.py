@@ -11,9 +11,10 @@ see `benchkit.pytest_plugin.reference`.
 
 from __future__ import annotations
 
+import functools
+import inspect
 import re
 from collections.abc import Callable, Generator
-from contextlib import AbstractContextManager
 from typing import Any
 
 import pytest
@@ -23,6 +24,7 @@ from benchkit.pytest_plugin.recording import (
     SESSION,
     TestRecorder,
     environment_name,
+    experiment_id,
     is_recorded,
     recorder_of,
 )
@@ -56,11 +58,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         type=int,
         help="Record each test N times, in turns within a module; default: 1.",
     )
-    group.addoption(
-        "--benchkit-parallel",
-        action="store_true",
-        help="Allow xdist's -n: each process has a cluster of its own, on another machine.",
-    )
     parser.addini("benchkit_store", "Store of the runs.")
     parser.addini("benchkit_environment", "Environment of the runs.")
     parser.addini("benchkit_repeat", "Number of runs of each test.")
@@ -90,7 +87,7 @@ def pytest_load_initial_conftests(
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Declare the marks, read the options, and refuse measurements in parallel."""
+    """Declare the marks and read the options."""
     SESSION["config"] = config
     for line in (
         "benchkit: record the test with `pytest --benchkit`",
@@ -110,12 +107,12 @@ def pytest_configure(config: pytest.Config) -> None:
     if repeat < 1:
         raise pytest.UsageError("benchkit-repeat: give a number of runs, 1 or more")
     option.benchkit_repeat = repeat
-    parallel = getattr(option, "numprocesses", None) or 0
-    if option.benchkit and parallel and int(parallel) > 1 and not option.benchkit_parallel:
-        raise pytest.UsageError(
-            f"-n {parallel}: tests that run at the same time disturb each other's measurement: "
-            "omit -n, or give --benchkit-parallel if their clusters are on other machines"
-        )
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Give the processes of xdist one experiment."""
+    node.workerinput["benchkit_experiment"] = experiment_id(node.config)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -155,21 +152,36 @@ def workload_name(item: pytest.Item) -> str:
     return f"{base}{bracket}{parameters}]" if parameters else base
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
-    """Record the call of a test, and end its recordings when it returns or fails."""
-    recorder = recorder_of(pyfuncitem, workload_name(pyfuncitem), _repetition(pyfuncitem))
-    if pyfuncitem.get_closest_marker("benchkit") is not None:
-        recorder.begin(recorder.client_of_test(), needs_client=True)
-    elif recorder.client is not None:
-        recorder.begin(recorder.client)
+@pytest.hookimpl(wrapper=True, trylast=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    """Record the function of a test, whatever calls it: pytest, unittest or an event loop."""
+    recorder = recorder_of(item, workload_name(item), _repetition(item))
+    is_marked = item.get_closest_marker("benchkit") is not None
+    records = is_marked or recorder.client is not None or recorder.open is not None
+    if not (isinstance(item, pytest.Function) and records):
+        return (yield)
+    function = item.obj
+    if inspect.iscoroutinefunction(function):
+
+        @functools.wraps(function)
+        async def recorded(*args: Any, **kwargs: Any) -> Any:
+            async with recorder.block(is_call=True):
+                return await function(*args, **kwargs)
+
+    else:
+
+        @functools.wraps(function)
+        def recorded(*args: Any, **kwargs: Any) -> Any:
+            with recorder.block(is_call=True):
+                return function(*args, **kwargs)
+
+    item.obj = recorded
+    if item.instance is not None:  # unittest calls a coroutine by the name of its method
+        setattr(item.instance, item.name, recorded)
     try:
-        result = yield
-    except BaseException as error:
-        recorder.end(error)
-        raise
-    recorder.end(None)
-    return result
+        return (yield)
+    finally:
+        item.obj = function
 
 
 @pytest.fixture
@@ -180,9 +192,12 @@ def benchkit_recorder(request: pytest.FixtureRequest) -> TestRecorder:
 
 
 @pytest.fixture
-def benchkit_record(benchkit_recorder: TestRecorder) -> Callable[..., AbstractContextManager[Any]]:
-    """Return a context manager, called with a client or nothing, that records its block."""
-    return lambda client=None: benchkit_recorder.block(client, needs_client=True)
+def benchkit_record(benchkit_recorder: TestRecorder) -> Callable[..., Any]:
+    """Return a context manager, called with a client or nothing, that records its block.
+
+    It serves `with` and `async with`.
+    """
+    return benchkit_recorder.block
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -198,6 +213,12 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.write_line(
             f"benchkit: {counted(len(runs), 'run')} stored; `benchkit list runs` lists them"
         )
+        n_processes = getattr(terminalreporter.config.option, "numprocesses", None) or 1
+        if n_processes > 1:
+            terminalreporter.write_line(
+                f"benchkit: -n {n_processes}: clusters on one machine disturb each other: the "
+                f"runs have the tag parallel={n_processes}"
+            )
 
 
 pytest_plugins = ["benchkit.pytest_plugin.fixtures"]

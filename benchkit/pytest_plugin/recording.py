@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import json
-import sys
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -57,162 +54,137 @@ class TestRecorder:
         self.item, self.workload, self.repetition = item, workload, repetition
         self.enabled = bool(item.config.option.benchkit)
         self.client: Any = None
-        self._open: Recorder | _Stopwatch | None = None
+        self.run: Run | None = None  # The last run; None if recording is off
+        self.open: Recorder | None = None
         self._count = 0
 
-    def client_of_test(self) -> Any:
-        """Return the client among the fixtures of the test."""
-        distributed = sys.modules.get("distributed")
-        values = getattr(self.item, "funcargs", {}).values()
-        if distributed is None:
+    def block(self, client: Any = None, *, is_call: bool = False) -> _Block:
+        """Return a context manager, of both kinds, that records unless a recording is open.
+
+        The block of the call of the test ends a recording that a fixture began.
+        """
+        return _Block(self, client, is_call)
+
+    def begin(self, client: Any, *, in_loop: bool) -> Recorder | None:
+        """Return the recorder to enter: of this client, of that of the test, or of the first one.
+
+        None if a recording is open or recording is off.
+        """
+        if not self.enabled or self.open is not None:
             return None
-        return next((value for value in values if isinstance(value, distributed.Client)), None)
+        import distributed
 
-    @contextmanager
-    def block(self, client: Any = None, *, needs_client: bool = False) -> Iterator[Any]:
-        """Record a block, unless a recording of the test is open."""
-        recorder = self.begin(client or self.client_of_test(), needs_client=needs_client)
-        if recorder is None:
-            yield None
-            return
-        try:
-            yield recorder
-        except BaseException as error:
-            self.end(error)
-            raise
-        self.end(None)
-
-    def begin(self, client: Any, *, needs_client: bool = False) -> Any:
-        """Begin a recording, unless one is open or recording is off."""
-        if not self.enabled or self._open is not None:
-            return None
-        from distributed import Client, default_client
-
-        from benchkit.errors import UsageError
         from benchkit.experiment.record import record
 
-        if client is None and not needs_client:
-            try:
-                client = default_client()
-            except ValueError:
-                self._open = _Stopwatch(self)
-                return self._open
+        if client is None:
+            arguments = (self.client, *getattr(self.item, "funcargs", {}).values())
+            found = [value for value in arguments if isinstance(value, distributed.Client)]
+            with suppress(ValueError):
+                found.append(distributed.default_client())
+            # In a plain `with` the event loop of an asynchronous client may stand still.
+            usable = (each for each in found if in_loop or not each.asynchronous)
+            client = next(usable, "first")
         self._count += 1
-        options = self.item.config.option
-        try:
-            recorder = record(
-                client,
-                workload=self.name,
-                store=options.benchkit_store,
-                environment=options.benchkit_environment,
-                experiment=self.experiment,
-                arm=options.benchkit_environment,
-                block=self.repetition,
-            )
-        except UsageError as error:
-            hint = "a test that creates its client uses `with benchkit_record(client):`"
-            pytest.fail(f"{error}; {hint}", pytrace=False)
-        assert isinstance(recorder.client, Client)
-        self._open = recorder.__enter__()
-        return recorder
+        config = self.item.config
+        options = config.option
+        n_processes = getattr(config, "workerinput", {}).get("workercount", 1)
+        self.open = record(
+            client,
+            workload=self.name,
+            tags={"parallel": n_processes} if n_processes > 1 else None,
+            store=options.benchkit_store,
+            environment=options.benchkit_environment,
+            experiment=experiment_id(config),
+            arm=options.benchkit_environment,
+            block=self.repetition,
+        )
+        return self.open
 
-    def end(self, error: BaseException | None) -> None:
-        """End the open recording, if there is one, and store its run."""
-        recorder, self._open = self._open, None
-        if recorder is None:
-            return
-        recorder.__exit__(type(error) if error else None, error, None)
-        if recorder.run is not None:
-            self.item.user_properties.append((PROPERTY, recorder.run.id))
+    def keep(self, recorder: Recorder) -> None:
+        """Keep the run of a recording that has ended."""
+        self.run = recorder.run
+        if self.run is not None:
+            self.item.user_properties.append((PROPERTY, self.run.id))
 
     def metric(self, name: str, value: float, *, unit: str = "1", better: str = "") -> None:
         """Add a metric of your own to the open recording, as `Recorder.metric` does."""
-        if self._open is not None:
-            self._open.metric(name, value, unit=unit, better=better)
+        if self.open is not None:
+            self.open.metric(name, value, unit=unit, better=better)
+
+    def data(self, name: str, dataset: Any) -> None:
+        """Add a Dataset of your own to the open recording, as `Recorder.data` does."""
+        if self.open is not None:
+            self.open.data(name, dataset)
 
     @property
     def name(self) -> str:
         """Workload of the next run."""
         return self.workload if self._count < 2 else f"{self.workload}#{self._count}"
 
-    @property
-    def experiment(self) -> str:
-        """Id of the experiment: all runs of one session of pytest."""
-        stash = self.item.config.stash
-        if _EXPERIMENT not in stash:
-            from benchkit.measure.run_ids import new_id
 
-            stash[_EXPERIMENT] = new_id()
-        return stash[_EXPERIMENT]
+class _Block:
+    """Context manager that `TestRecorder.block` returns."""
+
+    def __init__(self, recorder: TestRecorder, client: Any, is_call: bool) -> None:
+        self.recorder, self.client, self.is_call = recorder, client, is_call
+        self.recording: Recorder | None = None
+
+    def __enter__(self) -> TestRecorder:
+        with _one_line():
+            if (begun := self._begin(in_loop=False)) is not None:
+                begun.__enter__()
+        return self.recorder
+
+    def __exit__(self, *error: Any) -> None:
+        if (ended := self._end()) is not None:
+            with _one_line():
+                ended.__exit__(*error)
+            self.recorder.keep(ended)
+
+    async def __aenter__(self) -> TestRecorder:
+        with _one_line():
+            if (begun := self._begin(in_loop=True)) is not None:
+                await begun.__aenter__()
+        return self.recorder
+
+    async def __aexit__(self, *error: Any) -> None:
+        if (ended := self._end()) is not None:
+            with _one_line():
+                await ended.__aexit__(*error)
+            self.recorder.keep(ended)
+
+    def _begin(self, *, in_loop: bool) -> Recorder | None:
+        if self.is_call and self.recorder.open is not None:  # by a fixture: the call knows the end
+            self.recording = self.recorder.open
+            return None
+        self.recording = self.recorder.begin(self.client, in_loop=in_loop)
+        return self.recording
+
+    def _end(self) -> Recorder | None:
+        is_open = self.recording is not None and self.recorder.open is self.recording
+        self.recorder.open = None if is_open else self.recorder.open
+        return self.recording if is_open else None
 
 
-class _Stopwatch:
-    """Stores the time and outcome of a block that uses no cluster."""
+@contextmanager
+def _one_line() -> Iterator[None]:
+    """Show an error of benchkit as a failure without a traceback."""
+    try:
+        yield
+    except Exception as error:
+        from benchkit.errors import BenchkitError
 
-    def __init__(self, recorder: TestRecorder) -> None:
-        recorder._count += 1
-        self.recorder = recorder
-        self.run: Run | None = None
-        self.own: dict[str, dict[str, Any]] = {}
-        self.started, self.clock = time.time(), time.perf_counter()
+        if not isinstance(error, BenchkitError):
+            raise
+        # `pytest.fail` would show the tracebacks of the errors before it, too.
+        raise pytest.fail.Exception(str(error), pytrace=False) from None
 
-    def metric(self, name: str, value: float, *, unit: str = "1", better: str = "") -> None:
-        """Add a metric of your own."""
-        from benchkit.measure.arguments import own_metric
 
-        self.own[name] = own_metric(name, value, unit, better)
-
-    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        duration = time.perf_counter() - self.clock
-        from datetime import datetime, timezone
-
-        import dask
-        import distributed
-
-        from benchkit.measure.errors import error_summary
-        from benchkit.measure.outcomes import RECORDED_STEP, classify_error
-        from benchkit.measure.provenance import collect_provenance
+def experiment_id(config: pytest.Config) -> str:
+    """Return the id of the experiment: all runs of one session of pytest."""
+    given: str | None = getattr(config, "workerinput", {}).get("benchkit_experiment")
+    if _EXPERIMENT not in config.stash:
         from benchkit.measure.run_ids import new_id
-        from benchkit.store.interchange.coiled import run_tree
-        from benchkit.store.run import Run
-        from benchkit.store.store import Store
 
-        options, facts = self.recorder.item.config.option, collect_provenance()
-        outcome = classify_error(error, RECORDED_STEP, lambda: True) if error else "ok"
-        record: dict[str, Any] = {
-            "id": new_id(),
-            "workload": self.recorder.name,
-            "category": self.recorder.name.partition("::")[0],
-            "params": "{}",
-            "version": 1,
-            "environment": options.benchkit_environment,
-            "experiment": self.recorder.experiment,
-            "arm": options.benchkit_environment,
-            "block": self.recorder.repetition,
-            "tags": "{}",
-            "started": datetime.fromtimestamp(self.started, timezone.utc).isoformat(
-                timespec="microseconds"
-            ),
-            "outcome": outcome,
-            "capture": "off",
-            "scale": 1.0,
-            "host": facts["host"]["host"],
-            "cluster": "none",
-            "python": facts["host"]["python"],
-            "dask": dask.__version__,
-            "distributed": distributed.__version__,
-            "packages_hash": facts["packages_hash"],
-            "extra_metrics": json.dumps({}),
-        }
-        if facts["git_commit"]:
-            record["git_commit"] = facts["git_commit"]
-        if outcome == "ok":
-            record["duration"] = duration
-        elif error is not None:
-            record["error"] = error_summary(error)
-        if self.own:
-            record |= {name: about.pop("value") for name, about in self.own.items()}
-            record["own_metrics"] = json.dumps(self.own)
-        tree = run_tree(record)
-        Store(options.benchkit_store).add(tree)
-        self.run = Run(tree)
+        config.stash[_EXPERIMENT] = given or new_id()
+    return config.stash[_EXPERIMENT]
