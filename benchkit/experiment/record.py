@@ -31,6 +31,7 @@ from benchkit.measure.arguments import (
 from benchkit.measure.artifacts import parse_capture
 from benchkit.measure.capture_client import INSTALL_TIMEOUT_S, Observer
 from benchkit.measure.cluster.description import describe
+from benchkit.measure.engines import engine_of
 from benchkit.measure.errors import error_summary
 from benchkit.measure.outcomes import RECORDED_STEP, classify_error
 from benchkit.measure.prometheus import Prometheus, record_prometheus
@@ -63,9 +64,9 @@ def record(
     Parameters
     ----------
     client : distributed.Client or "first", optional
-        A connected client; by default the current one. With an asynchronous client use
-        ``async with``. ``"first"``: the first client that connects in the block, recorded from then
-        until it closes; without one the block is only timed.
+        A connected client, or one of Frisky on Dask's cluster; by default the current one. With an
+        asynchronous client use ``async with``. ``"first"``: the first client that connects in the
+        block, recorded from then until it closes; without one the block is only timed.
     workload : str, default "adhoc"
         Workload name of the run, used in the store and in comparisons.
     tags : mapping of str to str, optional
@@ -138,6 +139,9 @@ class Recorder:
     def __init__(
         self, client: Any, store: Any, prometheus: Prometheus, facts: dict[str, Any]
     ) -> None:
+        self.engine = engine_of(client)
+        if self.engine is not None:
+            self._engine_client, client = client, default_client()
         if client != "first" and not isinstance(client, Client):
             raise UsageError(f"record: client={client!r}: give a distributed.Client")
         self.client: Any = None if client == "first" else client
@@ -224,11 +228,16 @@ class Recorder:
             started=time.time(),
             params={},
             scale=1.0,
+            **({} if self.engine is None else self.engine.facts()),
             **{**self.facts, "capture": level},
             **collect_provenance(),
         )
+        if self.engine is not None:
+            self.engine.connect(self._engine_client, self.client)
         self._description = self._describe()
-        self._observer = Observer(self.client, self._writer, f"benchkit-{self.id}", level=level)
+        self._observer = Observer(
+            self.client, self._writer, f"benchkit-{self.id}", level=level, engine=self.engine
+        )
         self._prometheus_context = ExitStack()
         if self.client is not None:
             self._prometheus_context.enter_context(

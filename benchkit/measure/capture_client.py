@@ -13,7 +13,7 @@ from array import array
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from time import monotonic, process_time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import cloudpickle
 import dask.base
@@ -37,6 +37,9 @@ from benchkit.measure.capture.process import (
     process_cpu,
 )
 from benchkit.measure.recording import RecordingWriter
+
+if TYPE_CHECKING:
+    from benchkit.measure.engines.engine import Engine
 
 #: Seconds: the data lost when a scheduler or kernel is killed. A drain takes 4 ms.
 DRAIN_EVERY_S = 1.0
@@ -63,9 +66,15 @@ class Observer:
     """Record one run of one client."""
 
     def __init__(
-        self, client: Any, writer: RecordingWriter, name: str, *, level: str = "full"
+        self,
+        client: Any,
+        writer: RecordingWriter,
+        name: str,
+        *,
+        level: str = "full",
+        engine: Engine | None = None,
     ) -> None:
-        self.client = client
+        self.client, self.engine = client, engine
         self.writer = writer
         self.name = name
         self.level = level
@@ -195,6 +204,17 @@ class Observer:
             if reply:
                 for segment in reply["segments"]:
                     self._write_segment(segment)
+        self._add_engine_tables()
+
+    def _add_engine_tables(self) -> None:
+        """Add what the engine executed to the recording; an error is one of the capture."""
+        if self.engine is None:
+            return
+        try:
+            if tables := self.engine.tables(self.writer.path, self.t_on):
+                self.writer.segment(tables)
+        except Exception as error:
+            self._add_error(f"engine {self.engine.name}: {type(error).__name__}: {error}"[:300])
 
     # -- draining -----------------------------------------------------------------------------
 

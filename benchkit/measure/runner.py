@@ -147,8 +147,7 @@ class _Execution:
             capture=self.capture,
             deadline_s=self.deadline_s,
             cluster=self.spec.to_dict(),
-            engine=self.engine.name,
-            unreported=self.engine.unreported,
+            **self.engine.facts(),
             **collect_provenance(str(Path(workload.path).parent) if workload.path else "."),
             **self.facts,
         )
@@ -273,7 +272,8 @@ class _Execution:
             client.run(import_all)
 
     def _run_timed(self, client: Any, available: dict[str, Any]) -> Any:
-        observer = Observer(client, self.writer, f"benchkit-{self.id}", level=self.level)
+        name = f"benchkit-{self.id}"
+        observer = Observer(client, self.writer, name, level=self.level, engine=self.engine)
         with (
             collect_extras(client, self.extras, self.writer.path, observer.errors.append),
             record_prometheus(client, self.prometheus, observer, self.writer),
@@ -301,21 +301,8 @@ class _Execution:
                 raise
         finally:
             observer.uninstall()
-            self._add_engine_tables(observer)
             self.tail.update(observer.tail())
         return result
-
-    def _add_engine_tables(self, observer: Observer) -> None:
-        """Add what the engine executed to the recording; an error is one of the capture."""
-        if observer.level == "off":
-            return
-        try:
-            tables = self.engine.tables(self.writer.path, observer.t_on)
-        except Exception as error:
-            observer.errors.append(f"engine {self.engine.name}: {error_summary(error)}")
-        else:
-            if tables:
-                self.writer.segment(tables)
 
     # -- evidence -----------------------------------------------------------------------------
 

@@ -30,6 +30,12 @@ ENGINES = {
 }
 
 
+def engine_of(client: object) -> Engine | None:
+    """Return the engine of a client that is not Dask's; None for other objects."""
+    package = type(client).__module__.partition(".")[0]
+    return engine_named(package) if package in ENGINES and package != DASK else None
+
+
 def engine_named(name: str) -> Engine:
     """Return a new engine; Dask's own for an empty name."""
     place = ENGINES[name or DASK]

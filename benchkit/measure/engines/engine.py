@@ -42,10 +42,17 @@ class Engine:
             return ""
         return f"engine {self.name} has no {', '.join(used)}, which the workload uses"
 
+    def facts(self) -> dict[str, Any]:
+        """Return what the head of a recording says about the engine."""
+        return {"engine": self.name, "unreported": self.unreported}
+
     @contextmanager
     def open(self, cluster: RunningCluster) -> Iterator[Any]:
         """Return the client that the workload gets, connected to the processes of a cluster."""
         yield cluster.client
+
+    def connect(self, client: Any, dask_client: Any) -> None:
+        """Use a client of the engine that its user opened in the processes of a Dask cluster."""
 
     def wait(self, result: Any) -> Any:
         """Wait until a result and all that it refers to is computed; raise the first error."""

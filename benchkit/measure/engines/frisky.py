@@ -69,11 +69,15 @@ class Frisky(Engine):
 
         client = frisky.hijack(cluster.client)
         try:
-            self._url = client.dashboard_address
-            self._workers = _addresses(cluster.client)
+            self.connect(client, cluster.client)
             yield client
         finally:
             client.close()
+
+    def connect(self, client: Any, dask_client: Any) -> None:
+        """Find out where the spans are, and which worker of Frisky is in which of Dask's."""
+        self._url = client.dashboard_address
+        self._workers = _addresses(dask_client)
 
     def wait(self, result: Any) -> Any:
         """Persist the collections in a result, wait for all its futures, raise the first error."""

@@ -4,7 +4,9 @@ import time
 
 import numpy as np
 import pytest
+from distributed import Client, LocalCluster
 
+import benchkit
 from benchkit.measure import workload
 from benchkit.measure.cluster.spec import ClusterSpec
 from benchkit.measure.engines import frisky as engine
@@ -108,6 +110,25 @@ def test_workload_is_refused_by_what_frisky_lacks():
         return client.map(nap, [1], seconds=0.1)
 
     assert Frisky().refusal(declared(plain)) == ""
+
+
+@pytest.mark.slow
+def test_record_sees_the_tasks_of_the_client_that_it_gets(tmp_path):
+    frisky = pytest.importorskip("frisky", reason="pip install 'frisky[dask]', from Python 3.11")
+    store = benchkit.Store(tmp_path / "store")
+    with (
+        LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=":0") as cluster,
+        Client(cluster) as dask_client,
+        frisky.hijack(dask_client) as frisky_client,
+    ):
+        for client in (dask_client, frisky_client):
+            with benchkit.record(client, store=store):
+                assert client.gather(client.map(nap, range(20), seconds=0.01)) == list(range(20))
+
+    runs = store.runs().sort_values("started")
+    assert list(runs["engine"]) == ["dask", "frisky"]
+    assert list(runs["n_tasks"]) == [20, 20]
+    assert runs["compute_time"].min() >= 0.2
 
 
 @pytest.fixture(scope="module")
