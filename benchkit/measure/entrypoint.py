@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchkit.measure.arguments import check_mapping, check_text
+from benchkit.measure.arguments import check_mapping, check_text, list_of
 from benchkit.measure.cluster.spec import ClusterSpec
 from benchkit.measure.discovery import collect
 from benchkit.measure.engines import DASK, ENGINES
+from benchkit.measure.engines.preload import import_preload
 from benchkit.measure.errors import UsageError, did_you_mean
 from benchkit.measure.prometheus import Prometheus
 from benchkit.measure.runner import execute
@@ -33,6 +34,7 @@ def measure(
     facts: Mapping[str, Any] | None = None,
     prometheus: str = "",
     engine: str = "",
+    preload: Sequence[str] = (),
 ) -> Path:
     """Measure one variant once and write a recording."""
     check_text(workload, "workload")
@@ -40,6 +42,8 @@ def measure(
     facts = check_mapping(facts, "facts")
     if prometheus:
         check_text(prometheus, "prometheus")
+    for line in list_of(preload, "preload"):
+        import_preload(line)
     remember_secrets(cluster or {}, clusters, params, facts)
     options: dict[str, Any] = {
         "folder": folder,

@@ -31,6 +31,7 @@ from benchkit.experiment.environment.validate import (
     check_clusters,
     check_environment,
     check_settings,
+    measured_parts,
 )
 from benchkit.formatting import counted
 from benchkit.measure.provenance import installed_packages, packages_hash
@@ -253,7 +254,7 @@ def _call_python(python: Path, arguments: Sequence[str], where: str, *, path: st
 
 def _cluster_problems(environment: Environment, built: Built) -> list[tuple[list[str], str]]:
     """Return the cluster problems of the environment; cached, a call takes 1 s."""
-    clusters = [environment.cluster, environment.clusters, environment.engine]
+    clusters = measured_parts(environment)
     cached = built.prefix.parent / f"clusters-{_hash(clusters)}.json"
     try:
         return json.loads(cached.read_text(encoding="utf-8"))["troubles"]

@@ -97,6 +97,8 @@ def _content(environment: Environment, built: Built | None) -> dict[tuple[str, s
         content["definition", "python requirement"] = environment.python
     if "engine" in spec:
         content["definition", "engine"] = environment.engine
+    for line in environment.preload:
+        content["preload", line] = line
     if environment.conda:
         content["definition", "conda"] = environment.conda.name
     if built is not None:

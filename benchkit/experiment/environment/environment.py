@@ -36,6 +36,8 @@ class Environment:
     clusters: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     # What executes the graphs, one of `benchkit.measure.engines.ENGINES`.
     engine: str = DASK
+    # Modules that the client imports before the workloads, see `benchkit.measure.engines.preload`.
+    preload: tuple[str, ...] = ()
     path: Path | None = None  # The file that defines it
     # Version of Python, such as `3.11` or `>=3.10,<3.12`; None for that of this interpreter.
     python: str | None = None
@@ -75,8 +77,9 @@ class Environment:
             "variables": redact(dict(self.variables)),
             "cluster": redact(dict(self.cluster)),
             "clusters": redact(dict(self.clusters)),
-            # absent for Dask: the definition of an environment from before engines is the same
+            # Absent if not set: definitions that are older than these keys stay equal.
             **({"engine": self.engine} if self.engine != DASK else {}),
+            **({"preload": list(self.preload)} if self.preload else {}),
         }
 
     def _repr_html_(self) -> str:

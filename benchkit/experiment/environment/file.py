@@ -16,9 +16,10 @@ import yaml
 from packaging.specifiers import InvalidSpecifier
 from packaging.version import Version
 
-from benchkit.errors import InvalidEnvironmentError, did_you_mean
+from benchkit.errors import InvalidEnvironmentError, UsageError, did_you_mean
 from benchkit.experiment.environment.requirements import parse_requirement, python_specifier
 from benchkit.measure.engines import ENGINES
+from benchkit.measure.engines.preload import parse_preload
 
 _KEYS = (
     "extends",
@@ -31,6 +32,7 @@ _KEYS = (
     "cluster",
     "clusters",
     "engine",
+    "preload",
 )
 _MAPPINGS = ("dask", "variables", "cluster", "clusters")
 #: Entries of a file; the largest shipped one has 60.
@@ -145,6 +147,8 @@ def _check(file: EnvironmentFile, raw: dict[str, Any]) -> None:
     if engine is not None and engine not in ENGINES:
         hint = did_you_mean(engine, ENGINES, f"engines are {', '.join(ENGINES)}")
         _fail(file, f"engine {engine!r} does not exist: {hint}", "engine")
+    if content.get("preload") is not None:
+        _check_preload(file)
     for key in _MAPPINGS:
         if not isinstance(content.get(key), (dict, type(None))):
             _fail(file, f"{key} is {content[key]!r}: should be `name: value` lines", key)
@@ -195,6 +199,17 @@ def _check_packages(file: EnvironmentFile) -> None:
             parse_requirement(line, file.path.parent)
         except InvalidEnvironmentError as error:
             _fail(file, str(error), *keys)
+
+
+def _check_preload(file: EnvironmentFile) -> None:
+    lines = file.content["preload"]
+    if not isinstance(lines, list):
+        _fail(file, f"preload is {lines!r}: should be a list of modules", "preload")
+    for index, line in enumerate(lines):
+        try:
+            parse_preload(str(line))
+        except UsageError as error:
+            _fail(file, str(error), "preload", str(index))
 
 
 def _check_text_keys(

@@ -41,6 +41,7 @@ def environment_of_run(
         cluster=like.cluster if like is not None else spec.get("cluster") or {},
         clusters=like.clusters if like is not None else spec.get("clusters") or {},
         engine=spec.get("engine") or DASK,
+        preload=tuple(spec.get("preload") or ()),
         python=_minor(str(built.get("python") or attrs.get("python") or "")),
         packages=tuple(_pins(packages, built.get("sources") or {}, run)),
     )

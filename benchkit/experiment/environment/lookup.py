@@ -117,6 +117,7 @@ def _assemble(path: Path, files: Sequence[EnvironmentFile]) -> Environment:
         cluster=merged.get("cluster", {}),
         clusters=merged.get("clusters", {}),
         engine=merged.get("engine", DASK),
+        preload=tuple(merged.get("preload", ())),
         path=path,
         python=merged.get("python"),
         packages=tuple(merged["packages"]) if "packages" in merged else None,

@@ -47,9 +47,12 @@ def check_environment(environment: Environment) -> None:
     """Check settings and clusters of an environment with the packages of this interpreter."""
     if environment.dask:
         check_settings(environment, own_settings())
-    check_clusters(
-        environment, cluster_problems(environment.cluster, environment.clusters, environment.engine)
-    )
+    check_clusters(environment, cluster_problems(*measured_parts(environment)))
+
+
+def measured_parts(environment: Environment) -> tuple[Any, ...]:
+    """Return the arguments of `cluster_problems`."""
+    return environment.cluster, environment.clusters, environment.engine, environment.preload
 
 
 def check_settings(environment: Environment, settings: Mapping[str, Any]) -> None:

@@ -316,6 +316,7 @@ class Experiment:
                     "cluster": dict(arm.environment.cluster),
                     "clusters": {k: dict(v) for k, v in arm.environment.clusters.items()},
                     "engine": arm.environment.engine,
+                    "preload": list(arm.environment.preload),
                     "scale": self.scale,
                     "capture": self.capture,
                     "deadline_s": entry.deadline_s,

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from typing import Any
 
 from benchkit.measure.cluster.spec import ClusterSpec
 from benchkit.measure.engines import DASK, ENGINES
+from benchkit.measure.engines.preload import parse_preload
 from benchkit.measure.errors import InvalidClusterError
 
 
 def cluster_problems(
-    cluster: Mapping[str, Any], clusters: Mapping[str, Mapping[str, Any]], engine: str = DASK
+    cluster: Mapping[str, Any],
+    clusters: Mapping[str, Mapping[str, Any]],
+    engine: str = DASK,
+    preload: Sequence[str] = (),
 ) -> list[tuple[list[str], str]]:
-    """Return each problem with its place: "cluster", "clusters" and a name, or "engine"."""
+    """Return each problem with its place, such as "cluster", or "clusters" and a name."""
     problems: list[tuple[list[str], str]] = []
     try:
         spec = ClusterSpec.from_dict(cluster)
@@ -32,6 +36,13 @@ def cluster_problems(
     if missing:
         text = f"engine {engine} needs {', '.join(missing)}, not installed there"
         problems.append((["engine"], f"{text}: add it to the packages of the environment"))
+    for index, line in enumerate(preload):
+        module = parse_preload(line).module
+        # The package only: to find a module inside it would import the package.
+        if not find_spec(module.partition(".")[0]):
+            problems.append(
+                (["preload", str(index)], f"preload {line!r}: {module} is not installed")
+            )
     return problems
 
 

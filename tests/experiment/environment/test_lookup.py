@@ -35,6 +35,9 @@ def error_of(load, text, **others):
     [
         ("description: x\npackges: [dask]\n", ":2: unknown key 'packges': did you mean 'packages'"),
         ("engine: frosky\n", ":1: engine 'frosky' does not exist: did you mean 'frisky'?"),
+        ("preload: numpy\n", ":1: preload is 'numpy': should be a list of modules"),
+        ("preload:\n- numpy\n- a b\n", ":3: preload 'a b': should be MODULE, MODULE:FUNCTION or"),
+        ("preload: [no_such.module]\n", ":1: preload 'no_such.module': no_such.module is not"),
         ("engine: 3\n", ":1: engine is 3: should be text"),
         ("description: [a]\n", ":1: description is ['a']: should be text"),
         ("dask: yes\n", ":1: dask is True: should be"),
