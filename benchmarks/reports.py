@@ -50,6 +50,7 @@ MEANINGS: dict[str, tuple[str, ...]] = {
     "no_worker": ("workers late",),
     "paused_workers": ("memory", "spill"),
     "python_loop": ("python loop", "python objects"),
+    "queued": ("imbalance", "few tasks"),
     "reading": ("disk",),
     "repeated": ("repeated work",),
     "restricted": ("restricted", "imbalance"),
@@ -81,6 +82,7 @@ class Score(NamedTuple):
     found: tuple[str, ...]  # Rules, the most expensive first
     place: int  # Of the first right finding; -1: none
     wrong: tuple[str, ...]  # Advice of findings that would harm or change nothing
+    named: bool  # Whether all findings are causes that the pair names
 
     def __str__(self) -> str:
         if self.form == "mended":
@@ -125,8 +127,10 @@ def print_summary(scores: list[Score]) -> None:
     found = sum(score.place >= 0 for score in sick)
     wrong = sum(bool(score.wrong) for score in sick)
     flagged = sum(bool(score.found) for score in mended)
+    both = sum(bool(score.found) and score.named for score in mended)
     print(f"right cause first: {first} of {len(sick)}, found: {found}, wrong advice: {wrong}; "
-          f"mended forms flagged: {flagged} of {len(mended)}")  # fmt: skip
+          f"mended forms flagged: {flagged} of {len(mended)}, "
+          f"{both} with causes that the pair names")  # fmt: skip
 
 
 def score_again(pair: table.Pair, store: benchkit.Store) -> tuple[bool, list[Score]]:
@@ -206,11 +210,13 @@ def score(run: benchkit.Run, pair: table.Pair) -> Score:
     findings = [found for found in diagnose(run).findings if found.rule not in left_out]
     right = {pair.cause, *pair.also}
     places = [n for n, found in enumerate(findings) if right & set(MEANINGS.get(found.rule, ()))]
+    named = all(right & set(MEANINGS.get(found.rule, ())) for found in findings)
     advice = [f"{found.change} {setting_advice(run, found)}".lower() for found in findings]
     return Score(
         form=run.tags["form"],
         found=tuple(found.rule for found in findings),
         place=places[0] if places else -1,
+        named=named,
         wrong=tuple(wrong for wrong in pair.wrong if any(wrong in text for text in advice)),
     )
 

@@ -84,7 +84,7 @@ PLANTED: dict[str, dict[str, Any]] = {
         "tasks": [MadeTask(f"c-{n}", n, n + 1, [f"c-{n - 1}"] if n else []) for n in range(5)],
         "duration": 5.0,
     },
-    "stragglers": {"tasks": [*busy(12), MadeTask("work-x", 0.5, 3.0, thread=5)], "duration": 3.0},
+    "stragglers": {"tasks": [*busy(12), MadeTask("last-0", 0.5, 3.0, thread=5)], "duration": 3.0},
     "skew": {"tasks": [*busy(12), MadeTask("work-99", 0.75, 5.0, thread=0)], "duration": 5.0},
     "recomputed": {
         "tasks": [

@@ -6,14 +6,15 @@ import json
 from bisect import bisect_right
 from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
 from itertools import chain, pairwise
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import xarray as xr
 
 from benchkit.predict.contention import is_new_heartbeat
+from benchkit.predict.processors import Processors
 from benchkit.store.run import Run
 from benchkit.store.task_graph import TaskGraph, event_actions, largest_dependency
 
@@ -86,6 +87,7 @@ CAUSES = {
     "worker paused": "the next task waited on a worker that was paused",
     "no worker": "no worker was there",
     "stealing": "the next task was on its way from one worker to another that had no task",
+    "queued": "threads were idle, and tasks that could run waited elsewhere",
     "worker loop": "the event loop of the next task's worker was late",
     "scheduler": "the next task had all it needs, and the scheduler's process was busy",
     "messages": "the next task had all it needs; this is what each message takes at least",
@@ -102,6 +104,9 @@ BETWEEN_TASKS = ("scheduler", "messages", "worker loop", "stealing", "unexplaine
 COMPUTING = ("computing", "not parallel", "straggler", "unfinished")
 #: Causes in which the cluster waited for the client.
 CLIENT = ("client graph", "gather", "client")
+NO_PROCESSOR = "no processor"
+#: Causes of which the thread that works in them is known: it may wait for a processor.
+WITH_PROCESSOR = (*CLIENT, "graph", "transfer", "computing", "not parallel", "straggler")
 #: Threads are idle in most of the cluster below this share of busy threads.
 FEW_BUSY = 0.5
 
@@ -114,6 +119,8 @@ TOGETHER_S = 0.02
 FASTEST = 0.1
 #: Waits of the walk whose cause is found later; no cause of the result.
 _GAP = "gap"
+#: Tasks that start after a moment among which one is looked for that could have run then.
+MAX_LATER = 64
 #: Results reach the client by the scheduler: the seconds of the senders are the first half.
 GATHER_HOPS = 2
 
@@ -133,13 +140,16 @@ class _Step:
 def blame_walk(run: Run, graph: TaskGraph | None = None) -> pd.DataFrame:
     """Tile the wall time of a run with causes.
 
+    `origin` is the cause that the seconds without a processor would have with one.
+
     The walk begins at the end of the run and goes to what the present step waited for: a task
     waited for its last dependency, or for the task before it in its thread, or for the graph to
     arrive; a graph waited for the client, and the client for the results of the graph before.
     """
     graph = graph or run.task_graph()
     duration = run.metrics["duration"]
-    steps = list(_Walk(run, graph, duration).steps())
+    walk = _Walk(run, graph, duration)
+    steps = list(walk.steps())
     starts = np.minimum.accumulate([min(max(step.start, 0.0), duration) for step in steps])
     stops = np.concatenate([[duration], starts[:-1]])
     frame = pd.DataFrame(
@@ -150,17 +160,20 @@ def blame_walk(run: Run, graph: TaskGraph | None = None) -> pd.DataFrame:
             "node": [step.node for step in steps],
         }
     )
+    frame["origin"] = frame["cause"]
     frame = frame[frame["stop"] > frame["start"]].iloc[::-1].reset_index(drop=True)
     restricted = _Restricted(graph, duration)
-    processors = _Processors(run, graph)
-    frame = _divide(frame, _GAP, "unexplained", _gap_seconds(run, graph, restricted, processors))
+    processors = Processors(run)
+    frame = _split_computing(frame, graph, run, restricted)
+    frame = _split_idle(frame, graph, run, walk.waits)
+    seconds_of = _gap_seconds(run, graph, restricted, processors)
+    for cause, rest in ((_GAP, "unexplained"), ("queued", "queued")):
+        frame = _divide(frame, cause, rest, seconds_of)
     frame = _divide(
         frame, "client", "client", lambda rows: {"gather": _gathering(run, graph, rows)}
     )
-    frame = _split_computing(frame, graph, run, restricted)
-    for cause in (*CLIENT, "computing", "not parallel", "straggler"):
-        waits_of = processors.of_client if cause in CLIENT else processors.of_tasks
-        frame = _divide(frame, cause, cause, partial(_no_processor, waits_of))
+    for cause in WITH_PROCESSOR:
+        frame = _divide(frame, cause, cause, _waits_for_processors(processors, graph, cause))
     node = frame["node"].to_numpy(int)
     names = np.array([*graph.group_names, ""], object)
     frame["group"] = names[np.where(node >= 0, graph.group[node], -1)]
@@ -355,13 +368,19 @@ class _Restricted:
         nodes = [n for n, given in graph.options.items() if {"workers", "resources"} & given.keys()]
         self.nodes = np.array(sorted(nodes), np.int64)
         started, stop = graph.start[self.nodes], graph.stop[self.nodes]
-        last = largest_dependency(graph.indptr, graph.indices, graph.stop)[self.nodes]
-        sent = np.append(graph.submissions["started"].to_numpy(), -np.inf)
-        ready = np.fmax(
-            sent[graph.submission[self.nodes]], np.where(last >= 0, graph.stop[last], -np.inf)
-        )
+        ready = _ready_times(graph)[self.nodes]
         self.waiting = _covered(ready, np.where(np.isnan(started), duration, started))
         self.running = _covered(started, stop)
+
+
+def _ready_times(graph: TaskGraph) -> np.ndarray:
+    """Return when the graph of each task had arrived, and its last dependency had ended."""
+    last = largest_dependency(graph.indptr, graph.indices, graph.stop)
+    sent = np.append(graph.submissions["started"].to_numpy(), -np.inf)
+    ready: np.ndarray = np.fmax(
+        sent[graph.submission], np.where(last >= 0, graph.stop[last], -np.inf)
+    )
+    return ready
 
 
 def _covered(start: np.ndarray, stop: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -404,12 +423,16 @@ def _divide(
     edges = np.minimum(
         np.vstack([rows["start"], edges[:-1], rows["stop"]]), rows["stop"].to_numpy()
     )
+    causes = [rest, *seconds]
+    # With a processor, the time between tasks would be that of messages.
+    without = "messages" if cause == _GAP else cause
     pieces = pd.DataFrame(
         {
             "start": edges[:-1].T.ravel(),
             "stop": edges[1:].T.ravel(),
-            "cause": [rest, *seconds] * len(rows),
-            "node": np.repeat(rows["node"].to_numpy(), len(edges) - 1),
+            "cause": causes * len(rows),
+            "node": np.repeat(rows["node"].to_numpy(), len(causes)),
+            "origin": [without if name == NO_PROCESSOR else name for name in causes] * len(rows),
         }
     )
     pieces = pieces[pieces["stop"] > pieces["start"]]
@@ -417,74 +440,38 @@ def _divide(
     return found.sort_values("start", kind="stable", ignore_index=True)
 
 
-def _no_processor(
-    waits_of: Callable[[pd.DataFrame], np.ndarray], rows: pd.DataFrame
-) -> dict[str, np.ndarray]:
-    return {"no processor": waits_of(rows)}
+def _waits_for_processors(
+    processors: Processors, graph: TaskGraph, cause: str
+) -> Callable[[pd.DataFrame], dict[str, np.ndarray]]:
+    """Return what finds for how long the thread behind a cause waited for a processor."""
 
+    def seconds(rows: pd.DataFrame) -> dict[str, np.ndarray]:
+        node = rows["node"].to_numpy()
+        span = rows["start"].to_numpy(), rows["stop"].to_numpy()
+        if cause in CLIENT:
+            waited = processors.of_client(*span)
+        elif cause == "graph":
+            waited = processors.of_scheduler(*span)
+        elif cause == "transfer":
+            waited = processors.of_worker_loops(graph.worker[node], *span)
+        else:
+            waited, _ = processors.of_tasks(graph.thread[node], *span)
+        return {NO_PROCESSOR: waited}
 
-class _Processors:
-    """How long threads waited for a processor; never, if that was not recorded."""
-
-    def __init__(self, run: Run, graph: TaskGraph) -> None:
-        self.graph = graph
-        data = (
-            run.tree["thread_times"].to_dataset()
-            if "thread_times" in run.tree.children
-            else xr.Dataset()
-        )
-        self.curves: dict[tuple[str, str, int], tuple[np.ndarray, np.ndarray]] = {}
-        if not data.sizes.get("sample"):
-            return
-        thread, times = data["sample_thread"].values, data["sample_time"].values
-        for number, (server, role) in enumerate(
-            zip(data["server"].values.tolist(), data["role"].values.tolist(), strict=True)
-        ):
-            place = data["task_thread" if role == "task" else "worker"].values[number]
-            own = np.flatnonzero(thread == number)
-            own = own[np.argsort(times[own], kind="stable")]
-            if len(own):
-                self.curves[server, role, int(place)] = times[own], data["waited"].values[own]
-
-    def _waited(
-        self, rows: pd.DataFrame, server: str, role: str, numbers: np.ndarray
-    ) -> np.ndarray:
-        waited = np.zeros(len(rows))
-        for number in np.unique(numbers).tolist():
-            curve = self.curves.get((server, role, number))
-            if curve is not None:
-                own = numbers == number
-                waited[own] = _until(curve, rows[own])
-        return waited
-
-    def of_tasks(self, rows: pd.DataFrame) -> np.ndarray:
-        """Return for how long the thread of each row's task waited for a processor."""
-        return self._waited(rows, "worker", "task", self.graph.thread[rows["node"].to_numpy()])
-
-    def of_loops(self, rows: pd.DataFrame) -> np.ndarray:
-        """Return the same of the event loops of the scheduler and of each row's worker."""
-        workers = self.graph.worker[rows["node"].to_numpy()]
-        waited = self._waited(rows, "worker", "loop", workers)
-        waited += self._waited(rows, "scheduler", "loop", np.full(len(rows), -1))
-        return waited
-
-    def of_client(self, rows: pd.DataFrame) -> np.ndarray:
-        """Return the same of the threads of the client: the one that waited longest."""
-        none = np.full(len(rows), -1)
-        both = (self._waited(rows, "client", role, none) for role in ("loop", "main"))
-        longest: np.ndarray = np.maximum(*both)
-        return longest
+    return seconds
 
 
 def _gap_seconds(
-    run: Run, graph: TaskGraph, restricted: _Restricted, processors: _Processors
+    run: Run, graph: TaskGraph, restricted: _Restricted, processors: Processors
 ) -> Callable[[pd.DataFrame], Mapping[str, np.ndarray]]:
     """Return what finds how long the causes of waits between tasks took, the most certain first."""
     workers, scheduler = run.tree["workers"].to_dataset(), run.tree["scheduler"].to_dataset()
 
     def seconds(rows: pd.DataFrame) -> dict[str, np.ndarray]:
         node = rows["node"].to_numpy()
-        length = (rows["stop"] - rows["start"]).to_numpy()
+        span = rows["start"].to_numpy(), rows["stop"].to_numpy()
+        length = span[1] - span[0]
+        loops = processors.of_worker_loops(graph.worker[node], *span)
         is_over = np.isfinite(graph.stop[node])
         is_restricted = np.isin(node, restricted.nodes)
         alone = ~is_over & is_restricted & (_until(restricted.running, rows) == 0)
@@ -493,7 +480,7 @@ def _gap_seconds(
             "restricted": np.where(alone, length, _until(restricted.running, rows) * is_restricted),
             "unfinished": np.where(is_over, 0.0, _until(_executing(workers), rows)),
             "stealing": _stealing(run, graph, rows),
-            "no processor": processors.of_loops(rows),
+            NO_PROCESSOR: loops + processors.of_scheduler(*span),
             "worker loop": _late_loop(workers, graph, rows),
             "scheduler": _until(busy_seconds(scheduler), rows),
         }
@@ -611,18 +598,7 @@ def _split_computing(
     frame: pd.DataFrame, graph: TaskGraph, run: Run, restricted: _Restricted
 ) -> pd.DataFrame:
     """Divide segments of computing by how many other threads were busy."""
-    # Not those of the graph: it has the last attempt of a task whose result was lost.
-    tasks = run.tree["tasks"].to_dataset()
-    start, seconds = tasks["start"].values, tasks["duration"].values
-    start, seconds = start[seconds > 0], seconds[seconds > 0]
-    moved, threads = _thread_changes(run.tree["workers"].to_dataset())
-    times = np.concatenate([start, start + seconds, moved])
-    change = np.repeat([1, -1, 0], [len(start), len(start), len(moved)])
-    threads = np.concatenate([np.zeros(2 * len(start)), threads])
-    order = np.argsort(times, kind="stable")
-    times, busy, threads = times[order], np.cumsum(change[order]), np.cumsum(threads[order])
-    last = np.append(times[1:] != times[:-1], True)  # of several changes at the same time
-    times, busy, threads = times[last], busy[last], threads[last]
+    times, busy, threads = _busy_threads(run)
     # A thread that computes alone is one of many, or all that there are.
     many = busy > np.where(threads > 1, np.maximum(1, FEW_BUSY * threads), 0)
     edges = np.flatnonzero(np.diff(many, prepend=False))  # where the state changes
@@ -645,9 +621,68 @@ def _split_computing(
             cause = "computing" if state else "not parallel"
             if begin >= last_many > graph.start[row.node]:
                 cause = "straggler"
-            rows.append((begin, end, cause, row.node))
+            rows.append((begin, end, cause, row.node, cause))
     found = pd.DataFrame(rows, columns=frame.columns)
     idle = found["cause"].isin(["not parallel", "straggler"]).to_numpy()
     waits = _until(restricted.waiting, found) > FEW_BUSY * (found["stop"] - found["start"])
-    found.loc[idle & waits.to_numpy(), "cause"] = "restricted"
+    found.loc[idle & waits.to_numpy(), ["cause", "origin"]] = "restricted"
     return found
+
+
+def _busy_threads(run: Run) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return times, and how many threads compute and are there from then on."""
+    # Not those of the graph: it has the last attempt of a task whose result was lost.
+    tasks = run.tree["tasks"].to_dataset()
+    start, seconds = tasks["start"].values, tasks["duration"].values
+    start, seconds = start[seconds > 0], seconds[seconds > 0]
+    moved, threads = _thread_changes(run.tree["workers"].to_dataset())
+    times = np.concatenate([start, start + seconds, moved])
+    change = np.repeat([1, -1, 0], [len(start), len(start), len(moved)])
+    threads = np.concatenate([np.zeros(2 * len(start)), threads])
+    order = np.argsort(times, kind="stable")
+    times, busy, threads = times[order], np.cumsum(change[order]), np.cumsum(threads[order])
+    last = np.append(times[1:] != times[:-1], True)  # of several changes at the same time
+    return times[last], busy[last], threads[last]
+
+
+def _split_idle(frame: pd.DataFrame, graph: TaskGraph, run: Run, waits: _Waits) -> pd.DataFrame:
+    """Replace the time in which most threads were idle, and tasks could run, by what these lack."""
+    idle = (frame["cause"] == "not parallel").to_numpy()
+    ready, ran = _ready_times(graph), np.flatnonzero(np.isfinite(graph.start))
+    ran = ran[graph.start[ran] > ready[ran]]
+    if not idle.any() or not len(ran):
+        return frame
+    times, busy, threads = _busy_threads(run)
+    free = _sum_over_time(times, threads - busy)
+    moments = np.concatenate([ready[ran], graph.start[ran]])
+    order = np.argsort(moments, kind="stable")
+    counts = np.cumsum(np.repeat([1, -1], len(ran))[order])
+    waiting = _sum_over_time(moments[order], counts)
+    ran = ran[np.argsort(graph.start[ran], kind="stable")]
+    started, was_ready = graph.start[ran], ready[ran].tolist()
+    is_late = idle & (_until(waiting, frame) > FEW_BUSY * _until(free, frame))
+    if not is_late.any():
+        return frame
+    rows: list[tuple[Any, ...]] = []
+    for row in frame[is_late].itertuples(index=False):
+        middle = (row.start + row.stop) / 2
+        first = int(np.searchsorted(started, middle))
+        later = range(first, min(first + MAX_LATER, len(ran)))
+        place = next((n for n in later if was_ready[n] <= middle), None)
+        if place is None:
+            rows.append(tuple(row))
+            continue
+        end = row.stop
+        for step in waits.steps(int(ran[place]), row.start, row.stop):
+            cause = "queued" if step.cause == _GAP else step.cause
+            rows.append((step.start, end, cause, step.node, cause))
+            end = step.start
+    pieces = pd.DataFrame(rows, columns=frame.columns)
+    found = pd.concat([frame[~is_late], pieces[pieces["stop"] > pieces["start"]]])
+    return found.sort_values("start", kind="stable", ignore_index=True)
+
+
+def _sum_over_time(times: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return times, and the integral until then of values that hold from their time on."""
+    known = np.isfinite(times)
+    return times[known], np.append(0.0, np.cumsum(values[known][:-1] * np.diff(times[known])))

@@ -184,8 +184,9 @@ def _computed(case: Case) -> tuple[str, ...]:
     """Return a sentence about the group whose tasks computed for most of the run, if one did."""
     if case.limits is None:
         return ()
-    groups = case.limits.groups["share"].reset_index()
-    shares = groups[groups["cause"].isin(COMPUTING)].groupby("group")["share"].sum()
+    blame = case.limits.blame
+    own = blame[blame["origin"].isin(COMPUTING)]
+    shares = (own["stop"] - own["start"]).groupby(own["group"]).sum() / case.duration
     if shares.empty or shares.max() < MAIN_SHARE:
         return ()
     line = case.user_line(str(shares.idxmax()))
@@ -198,13 +199,18 @@ def _share(findings: list[Finding], case: Case) -> list[Finding]:
 
     Each cause has the seconds of the blame, once: what is not shared never exceeds the run.
     """
-    causes = case.limits.causes["seconds"].to_dict() if case.limits else {}
+    if case.limits is None:
+        return findings
+    blame = case.limits.blame
+    seconds = (blame["stop"] - blame["start"]).groupby([blame["cause"], blame["origin"]]).sum()
+    left = seconds.sort_values(ascending=False).to_dict()
     shared = []
     for found in findings:
         missing = found.seconds
-        for cause in sorted(found.causes, key=lambda name: -causes.get(name, 0.0)):
-            taken = min(missing, causes.get(cause, 0.0))
-            causes[cause] = causes.get(cause, 0.0) - taken
-            missing -= taken
-        shared.append(replace(found, shared=missing if case.limits else 0.0))
+        for pair in left:
+            if not set(found.causes).isdisjoint(pair):
+                taken = min(missing, left[pair])
+                left[pair] -= taken
+                missing -= taken
+        shared.append(replace(found, shared=missing))
     return shared

@@ -28,7 +28,8 @@ MIN_SHARE, MIN_S = 0.03, 0.2
 #: 400 MB/s.
 DATA_BYTES = 300_000
 
-
+#: Seconds that the first graph of a process may take: Dask imports modules when it needs them.
+USUAL_START_S = 0.5
 #: Paths of code that no user wrote.
 LIBRARIES = r"site-packages|/lib/python3|^<"
 
@@ -174,20 +175,25 @@ class Case:
         return 2.0 if self.is_disturbed else 1.0
 
     @property
+    def usual_start(self) -> float:
+        """Seconds before the first task that say nothing of the workload."""
+        return USUAL_START_S * self.disturbance
+
+    @property
     def is_disturbed(self) -> bool:
         """Whether other processes used so much that processes of the cluster had to wait."""
         return self.other_cores > 0.5
 
     def blamed(self, *causes: str, window: tuple[float, float] | None = None) -> float:
-        """Return the seconds that some causes took."""
+        """Return the seconds that some causes took, also without a processor."""
         # window: Start and end in s of a part of the run; None: the duration.
         if self.limits is None:
             return 0.0 if window is None else self.seconds_within([window[0]], [window[1]])
-        if window is None:
-            seconds = self.limits.causes["seconds"]
-            return float(sum(seconds.get(cause, 0.0) for cause in causes))
         blame = self.limits.blame
-        length = (blame["stop"] - blame["start"]).where(blame["cause"].isin(causes), 0.0)
+        chosen = blame["cause"].isin(causes) | blame["origin"].isin(causes)
+        length = (blame["stop"] - blame["start"]).where(chosen, 0.0)
+        if window is None:
+            return float(length.sum())
         until = np.append(0.0, length.cumsum())
         before, after = np.interp(window, np.append(0.0, blame["stop"]), until)
         return float(after - before)
@@ -200,7 +206,7 @@ class Case:
         graph, blame = self.run.task_graph(), self.limits.blame
         sent = graph.submissions
         has_data = sent["nbytes"] > DATA_BYTES * sent["n_nodes"]
-        rows = blame[blame["cause"].isin(BETWEEN_TASKS) & (blame["node"] >= 0)]
+        rows = blame[blame["origin"].isin(BETWEEN_TASKS) & (blame["node"] >= 0)]
         number = graph.submission[rows["node"]]
         chosen = rows[np.isin(number, np.flatnonzero(has_data))]
         return float((chosen["stop"] - chosen["start"]).sum())
@@ -211,7 +217,7 @@ class Case:
         if self.limits is None or not self.blamed(*causes):
             return None
         blame = self.limits.blame
-        chosen = blame["cause"].isin(causes)
+        chosen = blame["cause"].isin(causes) | blame["origin"].isin(causes)
         spans = blame[chosen].groupby((~chosen).cumsum())
         starts, stops = spans["start"].min(), spans["stop"].max()
         longest = (stops - starts).idxmax()

@@ -145,6 +145,7 @@ CAUSES_SHORT = {
     "worker paused": "waiting for paused workers",
     "no worker": "without a worker",
     "stealing": "moving tasks to other workers",
+    "queued": "with idle threads and tasks that wait elsewhere",
     "worker loop": "waiting for event loops of workers",
     "scheduler": "waiting for the scheduler",
     "messages": "in messages between tasks",

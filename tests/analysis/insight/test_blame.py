@@ -222,7 +222,7 @@ def test_threads_wait_for_a_processor(tmp_path):
     threads = {"server": ["worker", "scheduler"], "role": ["task", "loop"]}
     threads |= {"worker": [0, -1], "task_thread": [0, -1]}
     samples = {"sample_time": [0.0, 5.0, 0.0, 2.0, 3.0], "sample_thread": [0, 0, 1, 1, 1]}
-    samples |= {"waited": [0.0, 2.5, 7.0, 7.0, 7.5]}
+    samples |= {"waited": [0.0, 2.5, 7.0, 7.0, 7.5], "ran": [0.0] * 5}
     data = {name: ("thread", values) for name, values in threads.items()}
     data |= {name: ("sample", values) for name, values in samples.items()}
     run.tree["thread_times"] = xr.DataTree(xr.Dataset(data))
@@ -230,6 +230,30 @@ def test_threads_wait_for_a_processor(tmp_path):
     assert run_limits(run).causes["seconds"].to_dict() == pytest.approx(
         {"no processor": 2.5, "computing": 2.0, "unexplained": 0.5}
     )
+    blame = run_limits(run).blame
+    origins = (blame["stop"] - blame["start"]).groupby(blame["origin"]).sum()
+    assert origins.to_dict() == pytest.approx(
+        {"computing": 4.0, "messages": 0.5, "unexplained": 0.5}
+    )
+
+
+def test_tasks_that_can_run_wait_while_threads_are_idle(tmp_path):
+    # All on worker 0 of two; of the last task, no other could have run.
+    tasks = [MadeTask(f"a-{n}", n, n + 1, nbytes=1) for n in range(4)]
+    causes = run_limits(graph_run(tmp_path, tasks, duration=4, n_workers=2)).causes["seconds"]
+
+    assert causes.to_dict() == pytest.approx({"queued": 3.0, "not parallel": 1.0})
+
+
+def test_tasks_that_wait_for_transfers_while_threads_are_idle_say_so(tmp_path):
+    tasks = [
+        MadeTask("a-0", 0, 1),
+        MadeTask("b-0", 1, 3, ["a-0"]),
+        MadeTask("c-0", 2.8, 4, ["a-0"], 1, 1, events=[("transfer", 1.1, 2.8)]),
+    ]
+    causes = run_limits(graph_run(tmp_path, tasks, duration=4, n_workers=2)).causes["seconds"]
+
+    assert causes["transfer"] == pytest.approx(1.7)
 
 
 def test_stolen_task_was_on_its_way(tmp_path):

@@ -86,6 +86,14 @@ def test_stragglers_are_longer_than_the_other_tasks(tmp_path, seconds, is_found)
     assert (RULES["stragglers"](case) is not None) is is_found
 
 
+def test_uneven_tasks_that_end_last_are_one_finding(tmp_path):
+    tasks = [*busy(12), MadeTask("work-99", 0.75, 5.0, thread=0)]
+    case = Case(run_of(tmp_path, tasks, duration=5.0))
+
+    assert RULES["skew"](case) is not None
+    assert RULES["stragglers"](case) is None
+
+
 def test_skew_promises_no_more_than_an_even_load_saves(tmp_path):
     # 12 tasks of 0.25 s, and one of 4.25 s: 13 equal ones take four turns of 4 threads.
     case = Case(run_of(tmp_path, **PLANTED["skew"]))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from benchkit.analysis.insight.blame import CLIENT
 from benchkit.analysis.insight.findings import Case, Finding
 from benchkit.analysis.insight.limits import CAUSES_SHORT
 from benchkit.formatting import format_quantity
@@ -17,6 +18,8 @@ CHANGES = {
     "disk": "more memory per worker, smaller chunks, or fewer results that are needed at once",
     "worker paused": "more memory per worker, or smaller chunks",
     "no worker": "wait for the workers before the work: client.wait_for_workers",
+    "queued": "let idle workers have them: client.rebalance if few workers have the data, work "
+    "stealing, a larger distributed.scheduler.worker-saturation",
     "worker loop": "code that holds the GIL blocks it: more processes with fewer threads",
     "scheduler": "fewer, larger tasks",
     "messages": "fewer, larger tasks",
@@ -32,19 +35,23 @@ def large_causes(case: Case, found: Iterable[Finding]) -> list[Finding]:
     if case.limits is None:
         return []
     explained = {cause for finding in found for cause in finding.causes}
-    return [
-        Finding(
-            what=f"much of the run is {CAUSES_SHORT[str(cause)]}",
-            seconds=float(row.seconds),
-            evidence=f"{format_quantity(row.seconds, 's')}, {row.share:.0%} of the run",
-            change=CHANGES[str(cause)],
-            window=case.longest_span(str(cause)),
-            rule=str(cause).replace(" ", "_"),
-            causes=(str(cause),),
+    findings = []
+    for cause, change in CHANGES.items():
+        seconds = case.blamed(cause)
+        if cause in CLIENT:
+            seconds -= case.blamed(cause, window=(0.0, case.usual_start))
+        share = seconds / case.duration
+        if cause in explained or share < LARGE_SHARE or seconds < case.min_cost:
+            continue
+        findings.append(
+            Finding(
+                what=f"much of the run is {CAUSES_SHORT[cause]}",
+                seconds=seconds,
+                evidence=f"{format_quantity(seconds, 's')}, {share:.0%} of the run",
+                change=change,
+                window=case.longest_span(cause),
+                rule=cause.replace(" ", "_"),
+                causes=(cause,),
+            )
         )
-        for cause, row in case.limits.causes.iterrows()
-        if cause in CHANGES
-        and cause not in explained
-        and row.share >= LARGE_SHARE
-        and row.seconds >= case.min_cost
-    ]
+    return findings

@@ -48,7 +48,6 @@ def large_graph(case: Case) -> Finding | None:
 
 #: Share of the duration before the first task.
 MIN_START_SHARE = 0.1
-MIN_START_S = 0.5
 
 
 @rule(*CLIENT, "graph")
@@ -59,7 +58,7 @@ def slow_start(case: Case) -> Finding | None:
     graph = case.run.task_graph()
     # Attempts that failed are not in the list of tasks: then the first task was sent earlier.
     first = float(np.nanmin([case.tasks["start"].min(), graph.submissions["started"].min()]))
-    if first < case.disturbance * max(MIN_START_S, MIN_START_SHARE * case.duration):
+    if first < max(case.usual_start, case.disturbance * MIN_START_SHARE * case.duration):
         return None
     calls = graph.calls
     built = calls["optimised"].fillna(calls["serialised"])

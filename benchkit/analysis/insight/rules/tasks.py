@@ -55,9 +55,9 @@ def skew(case: Case) -> Finding | None:
     if tasks.empty or case.limits is None:
         return None
     blame = case.limits.blame
-    on_path = blame.loc[~blame["cause"].isin(BETWEEN_TASKS), "group"]
+    on_path = blame.loc[~blame["origin"].isin(BETWEEN_TASKS), "group"]
     skewed, is_beside = MIN_SKEW * case.disturbance, _beside_pauses(case)
-    worst, cost, evidence, window = "", 0.0, "", None
+    worst, cost, n_long, evidence, window = "", 0.0, 1, "", None
     for name, durations in tasks.groupby("task_group", observed=True)["duration"]:
         if len(durations) < MIN_GROUP_TASKS or name not in set(on_path):
             continue
@@ -65,9 +65,10 @@ def skew(case: Case) -> Finding | None:
         # While memory fills until a worker is paused, its task waits: that is no work.
         waits = case.waits_in_tasks(str(name)) if is_beside[durations.index].any() else 0.0
         work = durations - waits * is_beside[durations.index]
-        longest = work.max()
-        if longest > skewed * max(median, MIN_MEDIAN_S) and longest - median > cost:
+        longest, usual = work.max(), max(median, MIN_MEDIAN_S)
+        if longest > skewed * usual and longest - median > cost:
             worst, cost = str(name), float(longest - median)
+            n_long = int((work > skewed * usual).sum())
             start = float(tasks.loc[work.idxmax(), "start"])
             window = start, start + float(longest)
             evidence = (
@@ -76,8 +77,9 @@ def skew(case: Case) -> Finding | None:
             )
     if not worst or cost < 0.1 * case.duration:
         return None
+    who = "one task has" if n_long == 1 else f"{n_long} tasks have"
     return Finding(
-        what="one task has much more work than the others of its group",
+        what=f"{who} much more work than the others of the group",
         seconds=_even_seconds(case, worst, cost * (1 - 1 / case.n_threads)),
         evidence=evidence,
         change="divide the data evenly: repartition, or another key for grouping and shuffling",
@@ -116,18 +118,24 @@ def stragglers(case: Case) -> Finding | None:
         return None
     # A chain of tasks also ends with one: then the graph never was parallel.
     blame = case.limits.blame
-    begin = blame.loc[blame["cause"] == "straggler", "start"].min()
+    begin = blame.loc[blame["origin"] == "straggler", "start"].min()
     stop = (case.tasks["start"] + case.tasks["duration"]).clip(upper=begin)
     if (stop - case.tasks["start"]).clip(lower=0).sum() < MIN_BUSY_BEFORE * case.n_threads * begin:
         return None
     group = str(case.limits.groups["seconds"]["straggler"].idxmax())
     # Equal tasks that do not divide evenly among the threads end at most one task apart.
-    equal = case.tasks.loc[case.tasks["task_group"] == group, "duration"]
-    if len(equal) > case.n_threads and seconds < equal.median() * case.disturbance:
+    own = case.tasks.loc[case.tasks["task_group"] == group, "duration"]
+    if len(own) > case.n_threads and seconds < own.median() * case.disturbance:
         return None
+    unequal = skew(case)
+    if unequal is not None and unequal.group == group:
+        return None
+    saved = min(seconds * (1 - 1 / case.n_threads), case.imbalance)
+    if len(own) > case.n_threads:  # fewer tasks have to be divided: equal ones would end as late
+        saved = _even_seconds(case, group, saved)
     return Finding(
         what="the last tasks run alone",
-        seconds=_even_seconds(case, group, seconds),
+        seconds=saved,
         evidence=f"for {format_quantity(seconds, 's')} at the end most threads were idle",
         change="smaller tasks in this group, or start its long tasks first: dask.annotate",
         group=group,
@@ -154,9 +162,9 @@ def tiny_tasks(case: Case) -> Finding | None:
         return None
     group, waits = str(small["n_tasks"].idxmax()), case.blamed(*BETWEEN_TASKS)
     if case.limits is not None:
-        blamed = case.limits.groups["seconds"].reset_index()
-        own = blamed["cause"].isin(BETWEEN_TASKS) & blamed["group"].isin(small.index)
-        waits = float(blamed.loc[own, "seconds"].sum())
+        blame = case.limits.blame
+        own = blame["origin"].isin(BETWEEN_TASKS) & blame["group"].isin(small.index)
+        waits = float((blame["stop"] - blame["start"])[own].sum())
     return Finding(
         what="tasks are too small",
         seconds=waits,
