@@ -5,6 +5,7 @@ Definitions have versions, see `METRICS`; notes are those of `Run.quality`.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -80,16 +81,23 @@ def quality_warnings(arms: Mapping[str, pd.DataFrame], metrics: Sequence[str]) -
             warnings.append(f"{text}; `benchkit report run RUN` says which")
         if "quality" not in runs:
             continue
-        notes = [decode_json(value) for value in runs["quality"]]
-        for metric in metrics:
-            for kind in COMPARED_KINDS:
-                n_runs = sum(kind in note.get(metric, "").split() for note in notes)
-                if n_runs:
-                    warnings.append(
-                        f"{metric}: {n_runs} of {counted(len(runs), 'run')} of {arm} {kind}; "
-                        "`benchkit report run RUN` says why"
-                    )
+        counts = {kind: metric_limits(runs, kind) for kind in COMPARED_KINDS}
+        warnings += [
+            f"{metric}: {counts[kind][metric]} of {counted(len(runs), 'run')} of {arm} {kind}; "
+            "`benchkit report run RUN` says why"
+            for metric in metrics
+            for kind in COMPARED_KINDS
+            if counts[kind][metric]
+        ]
     return warnings
+
+
+def metric_limits(runs: pd.DataFrame, kind: str) -> Counter[str]:
+    """Return the number of runs with a note of a kind, by metric."""
+    counts: Counter[str] = Counter()
+    for value in runs["quality"] if "quality" in runs else ():
+        counts.update(m for m, kinds in decode_json(value).items() if kind in kinds.split())
+    return counts
 
 
 def decode_column(column: pd.Series) -> tuple[NDArray[np.int64], list[dict[str, Any]]]:

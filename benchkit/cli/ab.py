@@ -152,7 +152,7 @@ def ab(
         write_report(experiment, comparison, chosen, output, options.quiet)
     if interrupted:
         sys.exit(interrupted_code())
-    if len(comparison.worse):
+    if comparison.is_worse:
         sys.exit(WORSE)
     if has_failures(records):
         sys.exit(FAILED)

@@ -67,7 +67,7 @@ def compare_command(
         click.echo(f"\n{comparison.sentence}")
     for warning in comparison.warnings:
         click.echo(f"warning: {warning}", err=True)
-    if len(comparison.worse):
+    if comparison.is_worse:
         sys.exit(WORSE)
     if not comparison.testable:
         sys.exit(TOO_FEW)

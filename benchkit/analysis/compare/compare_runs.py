@@ -8,7 +8,7 @@ the statistics.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -16,9 +16,14 @@ import numpy as np
 import pandas as pd
 
 from benchkit.analysis.compare.comparison import Comparison
+from benchkit.analysis.compare.headline import WORK_METRICS
 from benchkit.analysis.effects import Effects
 from benchkit.analysis.effects import compare as compare_arrays
-from benchkit.analysis.metric_limits import newest_definitions, quality_warnings
+from benchkit.analysis.metric_limits import (
+    metric_limits,
+    newest_definitions,
+    quality_warnings,
+)
 from benchkit.analysis.metric_names import check_metrics, define_own_metrics
 from benchkit.analysis.run.baseline import SAME_MEMORY, is_simulated
 from benchkit.analysis.stats.welch import mean_difference
@@ -27,7 +32,12 @@ from benchkit.formatting import counted
 from benchkit.store.filters import pair_workloads
 from benchkit.store.schema import METRICS
 
-DEFAULT_METRICS = ("duration", "memory_mean", "memory_peak")
+#: Metrics that have a cause, see `benchkit.analysis.compare.explain.with_causes`.
+EXPLAINED_METRICS = ("duration", "memory_mean", "memory_peak")
+DEFAULT_METRICS = (*EXPLAINED_METRICS, *WORK_METRICS)
+#: Smallest share of a process in the CPU seconds of a workload with which its work is judged: a
+#: change by a tenth of a smaller part is less than .5 % of the work.
+MIN_WORK_SHARE = 0.05
 NULL_ARM = "null"
 #: Smallest log likelihood ratio of a change with which a metric supports the others.
 SUPPORTS = 1.0
@@ -56,6 +66,7 @@ class _Row(NamedTuple):
     n_failed_contender: int
     n_attempts_contender: int
     n_timeouts: int
+    n_disturbed: int  # Runs in which other programs disturbed the metric
     points: dict[str, np.ndarray]  # points, ids: Values and run ids by arm
     ids: dict[str, np.ndarray]
 
@@ -127,9 +138,11 @@ def compare(
     baseline, sets = tables[0], dict(zip(sets, tables[1:], strict=False))
     null = None if null is None else tables[-1]
     limits += quality_warnings({names[0]: baseline, **sets}, chosen)
-    rows = _build_rows(baseline, sets, null, chosen, n_blocks)
+    refused = _without_tasks(names[0], baseline, sets)
+    rows = _build_rows(baseline, sets, null, chosen, n_blocks, refused)
     if not rows:
-        raise NotEnoughRuns(_why_no_rows(names[0], baseline, sets, null))
+        reasons = list(refused.values())
+        raise NotEnoughRuns("; ".join(reasons) or _why_no_rows(names[0], baseline, sets, null))
     effects = compare_arrays(
         stack([row.points["baseline"] for row in rows]),
         stack([row.points["contender"] for row in rows]),
@@ -152,6 +165,7 @@ def compare(
         warnings=(
             *warnings,
             *limits,
+            *refused.values(),
             *_warnings(baseline, sets, null, name=names[0], blocked=blocked),
         ),
         level=level,
@@ -267,12 +281,34 @@ def _valid_runs(runs: pd.DataFrame) -> pd.DataFrame:
     return runs if runs.empty else runs[runs["outcome"] == "ok"]
 
 
+def _without_tasks(
+    name: str, baseline: pd.DataFrame, sets: Mapping[str, pd.DataFrame]
+) -> dict[tuple[str, str], str]:
+    """Return the contenders and workloads of which one side has no task in any run, and why."""
+    refused = {}
+    for contender, runs in sets.items():
+        sides = {name: baseline, contender: runs}
+        if not all("n_tasks" in side for side in sides.values()):
+            continue
+        tasks = {arm: _valid_runs(side).groupby("workload")["n_tasks"].max()
+                 for arm, side in sides.items()}  # fmt: skip
+        for arm, other in ((name, contender), (contender, name)):
+            empty = tasks[arm].index[(tasks[arm] == 0).to_numpy(bool)]
+            for workload in empty.intersection(tasks[other].index[tasks[other].gt(0)]):
+                refused[contender, str(workload)] = (
+                    f"{workload} is not compared: no task of {arm} was captured: it did not use "
+                    "this cluster, or its results were there before"
+                )
+    return refused
+
+
 def _build_rows(
     baseline: pd.DataFrame,
     sets: Mapping[str, pd.DataFrame],
     null: pd.DataFrame | None,
     metrics: Sequence[str],
     n_blocks: int | None,
+    refused: Container[tuple[str, str]],
 ) -> list[_Row]:
     """Return a row for each contender, workload and metric with a value in an arm."""
     rows = []
@@ -284,9 +320,12 @@ def _build_rows(
             for arm, runs in {"baseline": baseline, "contender": table, **nulls}.items()
         }
         for workload in sorted(arms["baseline"].keys() & arms["contender"].keys()):
+            if (name, workload) in refused:
+                continue
             arm_runs = {arm: runs.get(workload, empty) for arm, runs in arms.items()}
             counts = _outcome_counts(arm_runs)
-            for metric in metrics:
+            disturbed = [metric_limits(runs, "disturbed") for runs in arm_runs.values()]
+            for metric in _judged(metrics, arm_runs):
                 sides = {
                     arm: _values(_measured(runs, metric), metric, n_blocks)
                     for arm, runs in arm_runs.items()
@@ -303,11 +342,27 @@ def _build_rows(
                         better=METRICS[metric].better,
                         **counts,
                         n_timeouts=_n_timeouts(arm_runs, metric),
+                        n_disturbed=sum(notes[metric] for notes in disturbed),
                         points={arm: values for arm, (values, _) in sides.items()},
                         ids={arm: ids for arm, (_, ids) in sides.items()},
                     )
                 )
     return rows
+
+
+def _judged(metrics: Sequence[str], arm_runs: Mapping[str, pd.DataFrame]) -> list[str]:
+    """Return the metrics without those of work that a side lacks, or that are a small part of it.
+
+    Only if all metrics of work are compared: a user who asks for one gets it.
+    """
+    if not set(WORK_METRICS) <= set(metrics):
+        return list(metrics)
+    ok = [arm_runs[arm] for arm in ("baseline", "contender")]
+    ok = [runs[runs["outcome"] == "ok"].reindex(columns=list(WORK_METRICS)) for runs in ok]
+    means = pd.DataFrame([runs.astype(float).mean() for runs in ok])
+    small = means.max() < MIN_WORK_SHARE * means.sum(axis=1).max()
+    left_out = small | means.isna().any()
+    return [name for name in metrics if name not in WORK_METRICS or not left_out[name]]
 
 
 def stack(rows: Sequence[np.ndarray]) -> np.ndarray:

@@ -8,18 +8,22 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
 
 from benchkit.analysis.compare.group_totals import changed_rows, describe_group_change
+from benchkit.analysis.compare.headline import is_undecided_by_load, sentences, suite_changes
 from benchkit.analysis.effects import Effects
 from benchkit.formatting import ROWS_SHOWN, counted, format_change, format_quantity
 from benchkit.table import Table
 from benchkit.text import html_text
 from benchkit.values import json_safe
 
+#: Fields of the change of all workloads in JSON.
+_SUITE_FIELDS = ("ratio", "low", "high", "n_worse", "n_better")
 #: A row of a comparison: its number, or the row with the column ``row``.
 Row: TypeAlias = "int | Mapping[str, Any] | pd.Series"
 
@@ -100,23 +104,13 @@ class Comparison:
 
     @property
     def sentence(self) -> str:
-        """Number of rows with each verdict, and whether the runs were interleaved."""
-        verdicts = self.frame["verdict"].value_counts()
-        n_worse = int((self.worse["verdict"] != "failed").sum())
-        parts = [f"{n_worse} worse", f"{len(self.better)} better"]
-        parts += [
-            f"{verdicts[verdict]} {verdict}"
-            for verdict in ("same", "undecided", "noise", "failed")
-            if verdict in verdicts
-        ]
-        n_workloads = self.frame["workload"].nunique()
-        runs = self.frame[["n_baseline", "n_contender"]].max()
-        return (
-            f"Of {counted(len(self.frame), 'comparison')} ({counted(n_workloads, 'workload')}, "
-            f"{counted(len(self.metrics), 'metric')}, "
-            f"up to {runs['n_baseline']} + {runs['n_contender']} runs): {', '.join(parts)}."
-            + ("" if self.blocked else " Runs not interleaved: the machine can cause such changes.")
-        )
+        """Counts of all verdicts, also on task groups and counts; the suite; work if disturbed."""
+        return " ".join(sentences(self))
+
+    @property
+    def is_worse(self) -> bool:
+        """Whether a row, a task group or a count changed for the worse: exit code 1."""
+        return bool(len(self.worse)) or any(row["worse"] for row in self.changed_groups)
 
     @property
     def causes(self) -> list[str]:
@@ -191,7 +185,7 @@ class Comparison:
     @property
     def group_changes(self) -> list[str]:
         """A sentence for each changed measure of a task group, the largest changes first."""
-        several, rows = len(self.contenders) > 1, self._changed_groups
+        several, rows = len(self.contenders) > 1, self.changed_groups
         lines = [
             (f"{row['contender']}: " if several else "") + describe_group_change(row)
             for row in rows[:ROWS_SHOWN]
@@ -199,8 +193,9 @@ class Comparison:
         hidden = len(rows) - len(lines)
         return [*lines, f"and {hidden} more"] if hidden else lines
 
-    @property
-    def _changed_groups(self) -> list[dict[str, Any]]:
+    @cached_property
+    def changed_groups(self) -> list[dict[str, Any]]:
+        """Changed measures of task groups and of whole runs, with ``worse`` and ``better``."""
         return [] if self.composition is None else changed_rows(self.composition)
 
     def to_table(self, *, all_rows: bool = False) -> str:
@@ -271,10 +266,19 @@ class Comparison:
         Returns
         -------
         list of dict
-            JSON types; unknown values are None. Rows with a ``group`` follow: the changed measures
-            of task groups.
+            JSON types; unknown values are None. ``suite_ratio`` with ``suite_low`` and
+            ``suite_high`` is the change of all workloads together in the first metric. Rows with a
+            ``group`` follow: the changed measures of task groups, and of whole runs (``group`` is
+            empty), with ``worse`` and ``better``.
         """
-        rows = [*self.frame.to_dict("records"), *self._changed_groups]
+        suites = {
+            suite.contender: {f"suite_{name}": getattr(suite, name) for name in _SUITE_FIELDS}
+            for suite in suite_changes(self)
+        }
+        rows = [
+            *({**row, **suites.get(row["contender"], {})} for row in self.frame.to_dict("records")),
+            *self.changed_groups,
+        ]
         return [json_safe(row) for row in rows]
 
     def _repr_html_(self) -> str:
@@ -308,7 +312,9 @@ def text_row(row: Mapping[str, Any], comparison: Comparison) -> dict[str, str]:
         )
         interval = f"{format_change(low)} to {format_change(high)}"
     verdict = row["verdict"]
-    if verdict == "undecided" and row["needed"] > 0:
+    if is_undecided_by_load(row):
+        verdict += ": the machine was busy"
+    elif verdict == "undecided" and row["needed"] > 0:
         verdict = f"undecided: {counted(row['needed'], 'more run')} needed"
     if row["supported_by"]:
         verdict += f" (with {row['supported_by']})"

@@ -29,6 +29,7 @@ UNITS = {
     "group_share": "1",
     "group_cpu_share": "1",
     "group_task_time": "s",
+    "group_task_cpu": "s",
     "group_task_bytes": "B",
     "group_tasks": "1",
     "graph_tasks": "1",
@@ -182,6 +183,7 @@ def amounts(cell: GroupCells) -> list[tuple[str, str, dict[str, Array]]]:
         result.append((name, "group_tasks", counts))
         per_task = {
             "group_task_time": cell.seconds if shares[index] >= MIN_SHARE else {},
+            "group_task_cpu": cell.cpu if shares[index] >= MIN_SHARE else {},
             "group_task_bytes": cell.nbytes,
         }
         for metric, arrays in per_task.items():
@@ -392,7 +394,7 @@ def _amount_rows(
     """Return the rows of seconds and bytes per task and of numbers of tasks.
 
     Seconds per task are tested in the groups found by their share: the speed of the machine changes
-    those of all groups of a run.
+    those of all groups of a run. The same holds for CPU seconds.
     """
     rows: list[GroupChange] = []
     tested: list[_Amount] = []
@@ -445,17 +447,18 @@ def _hierarchical_q(
     """Return q of amounts: within found workloads; of seconds per task, within found groups."""
     q = np.full(len(tested), np.nan)
     places: list[list[int]] = [[] for _ in range(n_workloads)]
-    times, times_found = [], []
+    times: dict[str, list[int]] = {"group_task_time": [], "group_task_cpu": []}
     for place, amount in enumerate(tested):
-        if amount.metric != "group_task_time":
-            places[amount.workload].append(place)
-            continue
-        times.append(place)
-        about = amount.cells.about
-        if (about.contender, about.workload, amount.group) in found:
-            times_found.append(place)
-    # Selected by another test: their level is that of the share of the groups that it found.
-    q[times_found] = np.minimum(p[times_found] * len(times) / max(len(times_found), 1), 1.0)
+        times.get(amount.metric, places[amount.workload]).append(place)
+    for own in times.values():
+        about = [tested[place].cells.about for place in own]
+        is_found = [
+            (each.contender, each.workload, tested[place].group) in found
+            for place, each in zip(own, about, strict=True)
+        ]
+        times_found = np.array(own, int)[is_found]
+        # Selected by another test: their level is that of the share of the groups that it found.
+        q[times_found] = np.minimum(p[times_found] * len(own) / max(len(times_found), 1), 1.0)
     alphas, own_qs = _workload_levels([p[own] for own in places], level)
     for own, alpha, own_q in zip(places, alphas, own_qs, strict=True):
         within = adjust(p[own], "fdr_bh")

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from benchkit.analysis.compare.group_totals import SAME_COUNT
 from benchkit.formatting import MISSING, format_quantity
 from benchkit.store.schema import METRICS
 from benchkit.values import decode_json, flatten
@@ -36,8 +37,6 @@ _FIRST_PACKAGES = (
 )
 #: Names to ignore: the folder of the configuration differs without effect.
 _IGNORED = ("config",)
-#: Largest relative difference of counts and bytes that is not reported, because noise changes them.
-SAME_COUNT = 0.01
 
 
 def differences(baseline: Sequence[Any], contender: Sequence[Any]) -> pd.DataFrame:

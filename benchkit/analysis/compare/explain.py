@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from benchkit.analysis.compare.compare_runs import DEFAULT_METRICS
+from benchkit.analysis.compare.compare_runs import EXPLAINED_METRICS
 from benchkit.analysis.compare.comparison import Comparison
 from benchkit.analysis.compare.group_totals import group_totals, renamed_groups
 from benchkit.analysis.insight.limits import CAUSES_SHORT, Limits, run_limits
@@ -378,7 +378,7 @@ def with_causes(
     """Return a comparison whose rows with a changed duration or memory say what moved."""
     frame = comparison.frame.copy()
     unknown = []
-    changed = frame["changed"] & frame["metric"].isin(DEFAULT_METRICS)
+    changed = frame["changed"] & frame["metric"].isin(EXPLAINED_METRICS)
     for index, row in frame[changed].iterrows():
         try:
             frame.loc[index, "cause"] = _cause(comparison, row, open_run)

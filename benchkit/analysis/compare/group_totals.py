@@ -13,6 +13,19 @@ import xarray as xr
 
 from benchkit.formatting import format_quantity, short_group
 
+#: Measures of the work of a task group; one group has several.
+GROUP_TIMES = ("group_share", "group_cpu_share", "group_task_time", "group_task_cpu")
+#: Amounts of a whole run -> words in a headline.
+COUNTS = {
+    "graph_tasks": "submitted tasks",
+    "group_tasks": "tasks",
+    "graph_bytes": "bytes of graphs",
+    "run_transfers": "transfers per task",
+    "run_transfer_bytes": "bytes transferred per task",
+}
+#: Largest relative difference of amounts that is neither worse nor better: random names and the
+#: order of events change them by so much.
+SAME_COUNT = 0.01
 #: Activities that overlap with the tasks of a thread, or in which no thread is busy.
 _NOT_BUSY = ("transfer", "seceded")
 
@@ -112,11 +125,32 @@ def renamed_groups(before: Mapping[str, int], after: Mapping[str, int]) -> dict[
 
 
 def changed_rows(table: pd.DataFrame) -> list[dict[str, Any]]:
-    """Return the changed rows of a table of task groups, one share for each group."""
+    """Return the changed rows of a table of task groups, one share for each group.
+
+    Columns ``worse`` and ``better``: of the time of a group, and of amounts of a whole run. A share
+    counts if the seconds of the group moved in its direction: else the other groups moved.
+    """
     changed = table[table["verdict"].isin(["more", "less"])]
     is_share = changed["metric"].isin(["group_share", "group_cpu_share"])
     changed = changed[~(is_share & changed[["contender", "workload", "group"]].duplicated())]
-    return [{str(key): value for key, value in row.items()} for row in changed.to_dict("records")]
+    times = table[table["metric"] == "group_task_time"]
+    seconds = {(row.contender, row.workload, row.group): row.ratio for row in times.itertuples()}
+    rows = []
+    for row in changed.to_dict("records"):
+        own = seconds.get((row["contender"], row["workload"], row["group"]), row["ratio"])
+        is_time = row["metric"] in GROUP_TIMES
+        is_amount = row["metric"] in COUNTS and not row["group"]
+        up = row["ratio"] > 1 + SAME_COUNT * is_amount
+        down = row["ratio"] < 1 / (1 + SAME_COUNT * is_amount)
+        row["worse"] = bool((is_time and up and own > 1) or (is_amount and up))
+        row["better"] = bool((is_time and down and own < 1) or (is_amount and down))
+        rows.append({str(key): value for key, value in row.items()})
+    return rows
+
+
+def short_name(row: Mapping[str, Any]) -> str:
+    """Return what a changed row of the task groups is about, for a headline."""
+    return f"group {row['group']}" if row["group"] else COUNTS[row["metric"]]
 
 
 def describe_group_change(row: Mapping[str, Any]) -> str:
@@ -126,14 +160,14 @@ def describe_group_change(row: Mapping[str, Any]) -> str:
         return _describe_frame(row)
     if row["group"] and not min(row["baseline"], row["contender_value"]):
         return f"{row['workload']}: {group} is {'new' if row['contender_value'] else 'gone'}"
-    is_amount = row["metric"] in ("group_share", "group_cpu_share", "group_task_time")
-    less = "less" if is_amount else "fewer"  # the others are counted
+    less = "less" if row["metric"] in GROUP_TIMES else "fewer"  # the others are counted
     direction = "more" if row["contender_value"] > row["baseline"] else less
     size = f"{abs(100 * (row['ratio'] - 1)):.1f} % {direction}" if row["baseline"] else direction
     texts = {
         "group_share": f"{group} takes {size} of the run",
         "group_cpu_share": f"{group} takes {size} of the CPU time",
         "group_task_time": f"{group} takes {size} time per task",
+        "group_task_cpu": f"{group} takes {size} CPU time per task",
         "group_task_bytes": f"{group} has {size} bytes per task",
         "group_tasks": f"{group} has {size} tasks",
         "graph_tasks": f"{group} submits {size} tasks",

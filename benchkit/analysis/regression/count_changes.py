@@ -14,8 +14,7 @@ import numpy as np
 import pandas as pd
 
 from benchkit.analysis.compare.composition import SAME, UNITS, WHOLE_RUN, exact_change
-from benchkit.analysis.compare.environment_diff import SAME_COUNT
-from benchkit.analysis.compare.group_totals import GroupTotals
+from benchkit.analysis.compare.group_totals import SAME_COUNT, GroupTotals
 from benchkit.formatting import PARTS_NAMED
 
 #: Nights with the same number before one with another number is a change.
