@@ -1,0 +1,164 @@
+"""Measure three and a half years of Dask: ``python benchmarks/dask_history.py [--hours 2]``.
+
+A release of each month since April 2023, with all other packages fixed, and 24 workloads. Blocks of
+three releases contain the control release, so that blocks can be compared. The script goes on where
+it stopped: it measures the blocks with the fewest runs first, and adds each block to
+``docs/data/dask-history.parquet`` when it is complete. Needs a quiet machine and a checkout.
+"""
+
+import argparse
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+HERE = Path(__file__).parent
+sys.path[:0] = [str(HERE.parent)]
+
+import benchkit  # noqa: E402
+from benchkit.errors import NotEnoughRuns  # noqa: E402
+
+DATA = HERE.parent / "docs" / "data" / "dask-history.parquet"
+CONTROL = "2024.8.2"
+CLUSTER = "{n_workers: 2, threads_per_worker: 1, memory_limit: 1 GiB}"
+RELEASES = (
+    "2023.4.1 2023.5.1 2023.6.1 2023.7.1 2023.8.1 2023.9.3 2023.10.1 2023.11.0 2023.12.1 2024.1.1 "
+    "2024.2.1 2024.3.1 2024.4.2 2024.5.2 2024.6.2 2024.7.1 2024.8.1 2024.8.2 2024.9.1 2024.10.0 "
+    "2024.11.2 2024.12.1 2025.1.0 2025.2.0 2025.3.1 2025.4.1 2025.5.1 2025.7.0 2025.9.1 2025.10.0 "
+    "2025.11.0 2025.12.0 2026.1.3 2026.3.0 2026.6.0 2026.7.1 2026.8.0"
+).split()
+#: All releases work with these: a difference between two is one of dask and distributed.
+PACKAGES = (
+    "asciitree==1.0.0 click==8.5.1 cloudpickle==3.0.0 fasteners==0.20 fsspec==2024.6.1 "
+    "importlib-metadata==10.2.0 jinja2==3.1.6 locket==1.0.0 lz4==4.3.3 markupsafe==3.0.4 "
+    "msgpack==1.0.8 numcodecs==0.12.1 numpy==1.26.4 packaging==26.4 pandas==2.0.3 partd==1.4.2 "
+    "psutil==6.0.0 pyarrow==16.1.0 pyyaml==6.0.4 scipy==1.13.1 sortedcontainers==2.4.0 "
+    "tblib==3.2.2 toolz==0.12.1 tornado==6.4.1 urllib3==2.8.0 xarray==2024.7.0 zarr==2.18.2 "
+    "zict==3.0.0"
+).split()
+WORKLOADS = (
+    "array.dot_product[data=uncompressible]",
+    "array.ols",
+    "array.svd_compressed",
+    "array.vorticity[data=uncompressible]",
+    "csv.to_parquet",
+    "df.repartition_uneven",
+    "df.rolling",
+    "df.value_counts[split_out=8]",
+    "futures.memory_efficient",
+    "h2o.q5",
+    "join.join_big_small[method=tasks]",
+    "join.set_index[factor=0.15,data=lazy]",
+    "parquet.write_wide",
+    "rechunk.heal_oversplit[method=tasks]",
+    "rechunk.tiles_to_rows[chunks=small,method=p2p-memory]",
+    "sched.fan_in_out",
+    "sched.graph_submit[megabytes=10]",
+    "sched.order[graph=overlap]",
+    "sched.task_throughput[n=1000]",
+    "sched.tree",
+    "shuffle.plain[method=p2p]",
+    "spill.bandwidth[objects=few-large,data=numpy]",
+    "tpch.q03",
+    "xarray.quadratic_mean[result_as=arrays]",
+    "zarr.sum_residuals",
+)
+#: Facts of a run that are kept, besides its metrics.
+FACTS = ["experiment", "workload", "started", "outcome", "quality", "error", "biggest_group"]
+RELEASES_PER_BLOCK = 3
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--hours", type=float, default=2.0, help="start no block after this time")
+    parser.add_argument("--store", default="dask-history-store", help="store of the runs")
+    parser.add_argument("--releases", nargs="*", default=RELEASES, help="only these")
+    parser.add_argument("--workloads", nargs="*", default=WORKLOADS, help="only these")
+    parser.add_argument("--data", type=Path, default=DATA, help="table to extend")
+    parser.add_argument("--table", action="store_true", help="print the table and measure nothing")
+    return parser.parse_args()
+
+
+def environment(release: str, folder: Path) -> str:
+    """Write the environment of a release; return its name."""
+    name = f"dask-{release}"
+    packages = [f"dask[array,dataframe]=={release}", f"distributed=={release}", *PACKAGES]
+    lines = [f"description: Dask {release}", 'python: "3.11"', f"cluster: {CLUSTER}", "packages:"]
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{name}.yaml").write_text("\n".join([*lines, *(f"- {p}" for p in packages), ""]))
+    return name
+
+
+def known(path: Path) -> pd.DataFrame:
+    return pd.read_parquet(path) if path.exists() else pd.DataFrame(columns=["release", *FACTS])
+
+
+def next_block(data: pd.DataFrame, releases: list[str]) -> list[str]:
+    """Return the releases with the fewest measured blocks, the oldest first."""
+    counts = data.groupby("release")["experiment"].nunique()
+    wanted = [release for release in releases if release != CONTROL]
+    wanted.sort(key=lambda release: (counts.get(release, 0), RELEASES.index(release)))
+    return wanted[:RELEASES_PER_BLOCK]
+
+
+def measure_block(releases: list[str], options: argparse.Namespace) -> pd.DataFrame:
+    """Measure each workload once in each release and in the control; return a row per run."""
+    folder = Path(f"{options.store}-environments")
+    names = [environment(release, folder) for release in [CONTROL, *releases]]
+    store = benchkit.Store(options.store)
+    begin = pd.Timestamp.now("UTC")
+    try:
+        benchkit.ab(
+            names, *options.workloads, repeats=1, null=False, store=store,
+            environment_folders=[folder],
+        )  # fmt: skip
+    except NotEnoughRuns as error:
+        print(error, file=sys.stderr)
+    runs = store.runs(since=begin)
+    metrics = [name for name in runs if runs[name].dtype == float and runs[name].notna().any()]
+    rows = runs[[*FACTS, *metrics]].copy()
+    rows.insert(0, "release", runs["environment"].str.removeprefix("dask-"))
+    return rows
+
+
+def print_table(data: pd.DataFrame) -> None:
+    """Print metrics of each release relative to the control, over all workloads."""
+    ok = data[data["outcome"] == "ok"]
+    for metric in ("duration", "cpu_time", "memory_peak"):
+        values = np.log(
+            ok.pivot_table(
+                index=["experiment", "workload"], columns="release", values=metric, aggfunc="median"
+            )
+        )
+        relative = values.sub(values[CONTROL], axis=0).groupby("workload").median()
+        ordered = relative[[release for release in RELEASES if release in relative]]
+        print(f"\n{metric}: release, geometric mean of the ratio to {CONTROL}, workloads")
+        for release, column in ordered.items():
+            print(f"  {release:10} {np.exp(column.mean()):7.3f} {column.notna().sum():4d}")
+    print(f"\n{len(data)} runs, {len(data) - len(ok)} not ok")
+    print(
+        data[data["outcome"] != "ok"]
+        .groupby(["workload", "outcome"])["release"]
+        .unique()
+        .to_string()
+    )
+
+
+def main() -> int:
+    options = arguments()
+    end = time.monotonic() + options.hours * 3600
+    data = known(options.data)
+    while not options.table and time.monotonic() < end:
+        block = next_block(data, list(options.releases))
+        print(f"{time.strftime('%H:%M')} {', '.join(block)} and {CONTROL}", flush=True)
+        data = pd.concat([data, measure_block(block, options)], ignore_index=True)
+        options.data.parent.mkdir(parents=True, exist_ok=True)
+        data.to_parquet(options.data, compression="zstd", index=False)
+    print_table(data)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
