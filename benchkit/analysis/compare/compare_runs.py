@@ -138,7 +138,10 @@ def compare(
     baseline, sets = tables[0], dict(zip(sets, tables[1:], strict=False))
     null = None if null is None else tables[-1]
     limits += quality_warnings({names[0]: baseline, **sets}, chosen)
-    refused = _without_tasks(names[0], baseline, sets)
+    refused = {
+        **_skipped(names[0], baseline, sets),
+        **_without_tasks(names[0], baseline, sets),
+    }
     rows = _build_rows(baseline, sets, null, chosen, n_blocks, refused)
     if not rows:
         reasons = list(refused.values())
@@ -300,6 +303,22 @@ def _without_tasks(
                     "this cluster, or its results were there before"
                 )
     return refused
+
+
+def _skipped(
+    name: str, baseline: pd.DataFrame, sets: Mapping[str, pd.DataFrame]
+) -> dict[tuple[str, str], str]:
+    """Return the contenders and workloads that only one side skipped in every run, and why."""
+    refused = {}
+    for contender, runs in sets.items():
+        sides = [(name, _by_workload(baseline)), (contender, _by_workload(runs))]
+        for (arm, own), (_, other) in (sides, sides[::-1]):
+            for workload in own.keys() & other.keys():
+                if set(own[workload]["outcome"]) == {"skipped"} != set(other[workload]["outcome"]):
+                    reasons = own[workload].get("error", pd.Series(dtype=str)).dropna()
+                    reason = f": {reasons.iloc[0]}" if len(reasons) else ""
+                    refused[contender, workload] = f"{workload}: {arm} skipped it{reason}"
+    return dict(sorted(refused.items()))
 
 
 def _build_rows(

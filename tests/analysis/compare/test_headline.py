@@ -134,3 +134,15 @@ def test_compare_leaves_out_work_that_one_side_did_not_record():
     report = compare(busy_runs("A", 0).drop(columns="cpu_time"), busy_runs("B", 1))
 
     assert set(report.frame["metric"]) == {"duration", "memory_peak", "scheduler_cpu_time"}
+
+
+def test_workload_that_an_arm_skipped_is_named_and_not_compared():
+    baseline, contender = arm_runs("A"), arm_runs("B", seed=1)
+    skipped = contender["workload"] == "x.w00"
+    contender.loc[skipped, ["outcome", "error"]] = ["skipped", "engine frisky has no wait"]
+
+    report = compare(baseline, contender, names=("dask", "frisky"), metrics=["duration"])
+
+    assert "x.w00" not in set(report.frame["workload"])
+    assert "failed" not in set(report.frame["verdict"])
+    assert "x.w00: frisky skipped it: engine frisky has no wait" in report.warnings
