@@ -25,6 +25,7 @@ import dask
 from dask.system import CPU_COUNT
 from dask.utils import parse_bytes, parse_timedelta
 
+from benchkit.measure.engines import OTHER_ENGINES
 from benchkit.measure.errors import InvalidClusterError, did_you_mean
 
 LOCAL_CLUSTER = "dask.distributed.LocalCluster"
@@ -233,6 +234,12 @@ class ClusterSpec:
             raise InvalidClusterError(
                 f"cluster class {self.class_name!r}: give the dotted name, such as "
                 f"{LOCAL_CLUSTER!r}"
+            )
+        package = module.partition(".")[0]
+        if package in OTHER_ENGINES:
+            raise InvalidClusterError(
+                f"cluster class {self.class_name!r} is none of Dask: write `engine: {package}` and "
+                "a class of Dask, in whose processes it runs"
             )
         try:
             factory: Callable[..., Any] = getattr(_import_cluster_module(module), name)

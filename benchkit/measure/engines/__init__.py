@@ -28,12 +28,13 @@ ENGINES = {
     "threads": _Place("local", "Threads"),
     "synchronous": _Place("local", "Synchronous"),
 }
+OTHER_ENGINES = ENGINES.keys() - {DASK}
 
 
 def engine_of(client: object) -> Engine | None:
     """Return the engine of a client that is not Dask's; None for other objects."""
     package = type(client).__module__.partition(".")[0]
-    return engine_named(package) if package in ENGINES and package != DASK else None
+    return engine_named(package) if package in OTHER_ENGINES else None
 
 
 def engine_named(name: str) -> Engine:

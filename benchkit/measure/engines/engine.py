@@ -37,6 +37,8 @@ class Engine:
             return ""
         if "::" in variant.name:
             return f"engine {self.name} runs workloads: a test of pytest has a client of Dask"
+        if any(str(value).startswith("p2p") for value in variant.params.values()):
+            return f"engine {self.name} has no P2P shuffle, which the workload selects"
         used = sorted(set(_used(variant.workload.source, self.client_methods)) - self.imports)
         if not used:
             return ""

@@ -24,7 +24,6 @@ from benchkit.measure.recording import Recording
 
 if TYPE_CHECKING:
     from benchkit.measure.cluster.running import RunningCluster
-    from benchkit.measure.workloads import Variant
 
 #: Spans of the execution of a task: before its function is called, the call, and after it.
 _BEFORE = {"worker.exec.gil": "other", "worker.exec.deserialize": "deserialize"}
@@ -74,12 +73,6 @@ class Frisky(Engine):
             yield client
         finally:
             client.close()
-
-    def refusal(self, variant: Variant) -> str:
-        """Return why a workload cannot run, also because Frisky has no P2P shuffle."""
-        if any(str(value).startswith("p2p") for value in variant.params.values()):
-            return f"engine {self.name} has no P2P shuffle, which the workload selects"
-        return super().refusal(variant)
 
     def connect(self, client: Any, dask_client: Any) -> None:
         """Find out where the spans are, and which worker of Frisky is in which of Dask's."""

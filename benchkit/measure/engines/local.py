@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     from benchkit.measure.cluster.running import RunningCluster
 
 
+#: What Dask selects where there is no client; the client of the idle cluster would make it P2P.
+_SHUFFLES = {"dataframe.shuffle.method": "disk", "array.rechunk.method": "tasks"}
+
+
 class Threads(Engine):
     """Dask's threaded scheduler in the client's process."""
 
@@ -41,7 +45,8 @@ class Threads(Engine):
     def open(self, cluster: RunningCluster) -> Iterator[Any]:
         """Let the local scheduler compute all graphs; a workload that needs a client is refused."""
         n_threads = cluster.description["n_threads"]
-        with dask.config.set(scheduler=self.name, num_workers=n_threads), self._recorder:
+        options = {"scheduler": self.name, "num_workers": n_threads, **_SHUFFLES}
+        with dask.config.set(options), self._recorder:
             yield None
 
     def wait(self, result: Any) -> Any:

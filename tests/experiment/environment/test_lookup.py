@@ -38,6 +38,7 @@ def error_of(load, text, **others):
         ("preload: numpy\n", ":1: preload is 'numpy': should be a list of modules"),
         ("preload:\n- numpy\n- a b\n", ":3: preload 'a b': should be MODULE, MODULE:FUNCTION or"),
         ("preload: [no_such.module]\n", ":1: preload 'no_such.module': no_such.module is not"),
+        ("cluster: {class: frisky.LocalCluster}\n", ":1: cluster class 'frisky.LocalCluster' is"),
         ("engine: 3\n", ":1: engine is 3: should be text"),
         ("description: [a]\n", ":1: description is ['a']: should be text"),
         ("dask: yes\n", ":1: dask is True: should be"),
