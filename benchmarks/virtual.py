@@ -18,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -26,18 +26,17 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 import dask
 import numpy as np
-from scipy.optimize import minimize_scalar
 
 import benchkit
 from benchkit.errors import BenchkitError
 from benchkit.experiment.environment.build import build
 from benchkit.experiment.environment.environment import Environment
-from benchkit.experiment.virtual.api import Simulator
-from benchkit.experiment.virtual.graph_of_run import graph_of_run, shape_of_run
+from benchkit.experiment.virtual.api import Simulator, model_of
 from benchkit.experiment.virtual.inputs import GRAPHS
 from benchkit.experiment.virtual.process import VirtualSpec
+from benchkit.predict.workflow import Workflow
 from benchkit.simulation.cluster import VirtualCluster, simulate_graph
-from benchkit.simulation.model import ClusterShape, Model
+from benchkit.simulation.model import ClusterShape
 from benchkit.simulation.synthetic import make_graph
 
 from validation.kept_runs import median_run, runs_by_shape, same_graph
@@ -95,10 +94,6 @@ usage = resource.getrusage(resource.RUSAGE_SELF)
 seconds, peak = usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024
 print(f"{len(cluster.finished)} tasks, 1000 workers: {seconds:.0f} s CPU, {peak:.0f} MiB")
 """
-#: Every third workload is for fitting only.
-FITTED = 3
-#: Transfers from this size in B on show the bandwidth, smaller ones the latency.
-LARGE_B = 1_000_000
 
 
 def cases() -> Iterator[tuple[str, dict[str, Any], dict[str, Any], tuple[int, int, bool]]]:
@@ -198,56 +193,9 @@ def compare(
     }
 
 
-def fit_some(by_workload: dict[str, dict[Any, list[benchkit.Run]]]) -> Model:
-    """Return constants fitted on some of the workloads, which are removed.
-
-    Bandwidth and latency come from the recorded transfers; the cost of event loops is the one with
-    the smallest mean error of the replays.
-    """
-    runs = []
-    for workload in list(by_workload)[::FITTED]:
-        for run in (runs[0] for runs in by_workload.pop(workload).values()):
-            try:
-                graph_of_run(run)
-            except BenchkitError:
-                continue
-            runs.append(run)
-    model = fit_network(runs)
-
-    def mean_error(log_scale: float) -> float:
-        scaled = replace(model, scale=float(np.exp(log_scale)))
-        ratios = [_simulate(run, run, scaled, 0).duration / run.duration for run in runs]
-        return float(np.mean(np.abs(np.log(ratios))))
-
-    options = {"xatol": 0.04, "maxiter": 12}
-    best = minimize_scalar(mean_error, bounds=np.log((0.1, 10)), method="bounded", options=options)
-    model = replace(model, scale=float(np.exp(best.x)))
-    print(f"fitted on {len(runs)} runs: {model}, mean error {best.fun:.1%}", file=sys.stderr)
-    return model
-
-
-def fit_network(runs: list[benchkit.Run]) -> Model:
-    """Return the model with the bandwidth and latency of the recorded transfers."""
-    transfers = [run.transfers() for run in runs]
-    counts, nbytes, seconds = (
-        np.concatenate([data[name].values for data in transfers])
-        for name in ("count", "bytes", "seconds")
-    )
-    known = np.isfinite(nbytes) & (seconds > 0)
-    size, duration = nbytes[known] / counts[known], seconds[known] / counts[known]
-    model, large = Model(), size >= LARGE_B
-    if large.any():  # a transfer waits for others: the fastest tenth shows the link
-        model = replace(model, bandwidth=float(np.quantile((size / duration)[large], 0.9)))
-    if (~large).any():
-        round_trip = float(np.quantile(duration[~large], 0.1)) - 2 * model.gather
-        model = replace(model, latency=max(round_trip / 2, 1e-5))
-    return model
-
-
-def kept_rows(store: Path, *, fit: bool) -> Iterator[dict[str, Any]]:
+def kept_rows(store: Path) -> Iterator[dict[str, Any]]:
     """Yield a row per workload and shape: its replay, and its prediction from one worker."""
     by_workload = runs_by_shape(store)
-    model = fit_some(by_workload) if fit else Model()
     for workload, by_shape in by_workload.items():
         for shape, runs in by_shape.items():
             row: dict[str, Any] = {
@@ -256,7 +204,7 @@ def kept_rows(store: Path, *, fit: bool) -> Iterator[dict[str, Any]]:
                 "measured": span([run.duration for run in runs], 2),
             }
             try:
-                replays = [_simulate(run, run, model, draw) for draw, run in enumerate(runs)]
+                replays = [_simulate(run, run, draw) for draw, run in enumerate(runs)]
                 row["replayed"] = span([cluster.duration for cluster in replays], 2)
                 pairs = zip(replays, runs, strict=True)
                 row["error"] = float(np.median([c.duration / r.duration - 1 for c, r in pairs]))
@@ -265,7 +213,7 @@ def kept_rows(store: Path, *, fit: bool) -> Iterator[dict[str, Any]]:
                 row["MB replayed"] = span([value / 1e6 for value in bytes_moved], 0)
                 known = median_run(by_shape[1, 1]) if by_shape.get((1, 1)) else None
                 if known and shape != (1, 1) and same_graph(known, runs[0]):
-                    draws = [_simulate(known, runs[0], model, draw) for draw in range(DRAWS)]
+                    draws = [_simulate(known, runs[0], draw) for draw in range(DRAWS)]
                     predicted = [cluster.duration for cluster in draws]
                     measured = np.median([run.duration for run in runs])
                     row["from 1x1"] = float(np.median(predicted) / measured - 1)
@@ -274,9 +222,11 @@ def kept_rows(store: Path, *, fit: bool) -> Iterator[dict[str, Any]]:
             yield row
 
 
-def _simulate(run: benchkit.Run, on: benchkit.Run, model: Model, draw: int) -> VirtualCluster:
+def _simulate(run: benchkit.Run, on: benchkit.Run, draw: int) -> VirtualCluster:
     """Return the simulation of the graph of a run on the cluster of another run."""
-    return simulate_graph(graph_of_run(run), shape_of_run(on), model, draw=draw)
+    given, shape = Workflow.of(run), Workflow.of(on).shape
+    graph = given.virtual_graph(run, given.seconds - given.disk)
+    return simulate_graph(graph, shape, model_of(given), draw=draw)
 
 
 def kept_cells(rows: list[dict[str, Any]]) -> Iterator[list[str]]:
@@ -410,9 +360,10 @@ def peak_of_results(run: benchkit.Run) -> float:
 def simulate(name: str, arguments: dict[str, Any], arm: Arm) -> list[benchkit.Run]:
     """Return a simulated run per draw, with the scheduler of the release."""
     environment = environment_of(arm.release)
-    simulator = Simulator(make_graph(name, arguments), build(environment), environment, None)
+    simulator = Simulator(build(environment), environment, None)
     spec = VirtualSpec(ClusterShape(*arm.shape, shared_loop=True), config=arm.config)
-    return simulator.run([(spec, draw) for draw in range(DRAWS)])
+    graph = make_graph(name, arguments)
+    return simulator.run([(graph, spec, draw) for draw in range(DRAWS)])
 
 
 def compare_arms(
@@ -482,7 +433,6 @@ def main() -> None:
     parser.add_argument("--write-docs", action="store_true", help="write the table into the page")
     parser.add_argument("--json", type=Path, help="keep rows in this file, skip those in it")
     parser.add_argument("--runs", type=Path, help="store with measured workloads")
-    parser.add_argument("--fit", action="store_true", help="fit constants on a third of them")
     given = parser.parse_args()
     if given.write_docs and given.k:
         parser.error("--write-docs needs a whole measurement: omit -k")
@@ -493,7 +443,7 @@ def main() -> None:
     if given.part == "workloads":
         if given.runs is None:
             parser.error("workloads: --runs STORE is missing")
-        rows = list(kept_rows(given.runs, fit=given.fit))
+        rows = list(kept_rows(given.runs))
         cells, below = list(kept_cells(rows)), kept_summary(rows)
     elif given.part == "graphs":
         measure_graphs(kept, given.k, given.n)

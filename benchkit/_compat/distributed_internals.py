@@ -233,9 +233,30 @@ class Internals:
         return UnconnectedClient()
 
     def new_graph(
+        self,
+        keys: list[Any],
+        dependencies: dict[Any, list[Any]],
+        producers: set[Any],
+        options: dict[Any, dict[str, Any]],
+    ) -> Any:
+        """Return a graph of tasks without work, with options of tasks by key."""
+        graph = self._tasks(keys, dependencies, producers)
+        if options.keys().isdisjoint(graph):
+            return graph
+        from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
+
+        parts: dict[str, dict[Any, Any]] = {}
+        for key, task in graph.items():
+            parts.setdefault(repr(options.get(key)), {})[key] = task
+        layers = {
+            name: MaterializedLayer(part, annotations=options.get(next(iter(part))))
+            for name, part in parts.items()
+        }
+        return HighLevelGraph(layers, {name: set() for name in layers})
+
+    def _tasks(
         self, keys: list[Any], dependencies: dict[Any, list[Any]], producers: set[Any]
     ) -> dict[Any, Any]:
-        """Return a graph of tasks without work."""
         if not hasattr(self.scheduler_module, "GraphNode"):  # until 2024.10
             from distributed.utils_comm import WrappedKey
 

@@ -21,7 +21,7 @@ from benchkit.analysis.stats.joint_evidence import (
     metric_correlation,
 )
 from benchkit.analysis.stats.log_scale import LogValues, matrix, to_log_scale
-from benchkit.analysis.stats.moderated_t import TTestResult, moderated_t
+from benchkit.analysis.stats.moderated_t import TTestResult, moderated_t, paired_t
 from benchkit.analysis.stats.moderated_variance import successive_variance
 from benchkit.analysis.stats.relabelling import relabelled_p
 from benchkit.analysis.stats.verdicts import Effects
@@ -39,6 +39,7 @@ def compare(
     null: ArrayLike | None = None,
     history: ArrayLike | None = None,
     blocked: bool = False,
+    paired: bool = False,
     family: ArrayLike | None = None,
     workload: ArrayLike | None = None,
     correction: str | None = "fdr_bh",
@@ -62,6 +63,9 @@ def compare(
         no effect, because only differences of successive nights are used.
     blocked : bool, default False
         Column i of each arm ran in block i, back to back: a disturbance affects a whole block.
+    paired : bool, default False
+        Column i of each arm is the same draw of a simulation: rows are tested by the differences of
+        their columns alone, and equal values are `same` after one column.
     family : array_like, shape (tests,), optional
         Labels of rows with similar noise, usually the name of the metric. Noise is estimated
         within a family; the correction covers all rows.
@@ -154,6 +158,13 @@ def compare(
     n_tests = len(points.contender)
     families = _families(family, n_tests)
     predictor = _predictor(history, points)
+    if paired:
+        test = paired_t(points)
+        q = adjust(test.p, correction)
+        return classify_effects(
+            points, test, None, q=q, own_q=q, joint=None, n_false=0.0,
+            blocked=True, level=level, same=same, labels=labels,
+        )  # fmt: skip
     test = moderated_t(points, points.contender, blocked, families, predictor)
 
     null_test = None

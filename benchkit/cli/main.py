@@ -20,9 +20,8 @@ from benchkit.cli.data import data
 from benchkit.cli.doctor import doctor
 from benchkit.cli.env import env
 from benchkit.cli.insight.diagnose import diagnose_command
+from benchkit.cli.insight.predict import simulate, whatif
 from benchkit.cli.insight.query import query_command
-from benchkit.cli.insight.simulate import simulate
-from benchkit.cli.insight.whatif import whatif
 from benchkit.cli.list import list_command
 from benchkit.cli.mark import mark
 from benchkit.cli.nightly import nightly_command

@@ -80,13 +80,12 @@ def read_pairs(
 
 def read_numbers(
     context: click.Context, parameter: click.Parameter, text: str | None
-) -> list[float] | None:
-    """Return the numbers of a text such as ``4,8,16``: a callback of click."""
+) -> list[int] | None:
+    """Return the whole numbers of a text such as ``4,8,16``: a callback of click."""
     if text is None:
         return None
-    kind = float if parameter.name == "bandwidth" else int
     try:
-        return [kind(part) for part in text.split(",")]
+        return [int(part) for part in text.split(",")]
     except ValueError:
         raise UsageError(
             f"{parameter.opts[-1]} {text!r}: must be numbers with commas, such as 10,100"

@@ -42,6 +42,8 @@ def is_new_heartbeat(workers: xr.Dataset) -> np.ndarray:
 
 def task_seconds(run: Run) -> tuple[float, float]:
     """Return the seconds in which the threads of tasks used a processor, and waited."""
+    if run.simulated:  # its tasks share nothing
+        return 0.0, run.metrics["compute_time"]
     fine = run.fine_metrics()
     if not fine.empty:
         own = fine[(fine["context"] == "execute") & (fine["unit"] == "seconds")]

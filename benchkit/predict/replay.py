@@ -4,47 +4,23 @@ As Dask's scheduler does: a task runs on the worker where it would start first a
 hold a dependency, and waits there for a thread; root tasks (no dependencies, or few for a large
 group) are sent to workers that have fewer tasks than `worker-saturation` allows, by default one
 more than threads; workers without tasks steal waiting ones at an interval. A worker starts the best
-of the tasks that arrived. Durations are those recorded.
+of the tasks that arrived. Tasks with `workers=` run on these. Durations are those recorded.
 """
 
 from __future__ import annotations
 
-import sys
 from bisect import insort
 from collections.abc import Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from itertools import pairwise
-from math import ceil
 
 import numpy as np
 
-from benchkit.store.task_graph import TaskGraph
+from benchkit.predict.workflow import Workflow, max_tasks, root_tasks
 
 #: Number of different times between two tasks of a thread: a table that fits the processor's cache.
 N_HANDOFFS = 4096
-
-
-@dataclass(frozen=True, eq=False)
-class ReplayInput:
-    """What a replay needs to know."""
-
-    graph: TaskGraph  # The graph
-    seconds: np.ndarray  # Seconds that each task occupies a thread
-    # Mean seconds from the end of a task to the start of one that waits for its thread.
-    handoff: float
-    # Seconds from the end of the last dependency of a task to its arrival at the worker, other than
-    # transfers: messages, and the scheduler's work.
-    dispatch: float
-    bandwidth: float  # Bytes per second of one fetch; infinite: transfers are free
-    latency: float  # Seconds of a fetch without its bytes
-    # Of each submission: the task after whose end the client submits it (-1: none), and seconds
-    # from there (or from the start of the run) to its start.
-    gates: list[tuple[int, float]]
-    tail: float  # Seconds from the end of the last task to the end of the run
-    # Seconds between two looks for workers without tasks; infinite: nothing is stolen.
-    steal_interval: float = np.inf
-    saturation: float = 1.1  # Tasks per thread that a worker gets while root tasks wait
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,23 +31,24 @@ class Schedule:
     start: np.ndarray  # start, stop: When each task runs, in s
     stop: np.ndarray
     fetched: float  # Bytes of results that other workers fetched
+    worker: np.ndarray  # Number of the worker of each task
 
 
-def replay(given: ReplayInput, n_workers: int, nthreads: int) -> Schedule:
+def replay(given: Workflow, n_workers: int, nthreads: int) -> Schedule:
     """Return the schedule of a run on a cluster of this shape."""
-    if np.isinf(given.bandwidth) and given.latency == 0:
+    if np.isinf(given.bandwidth) and given.latency == 0 and not given.allowed:
         # Without transfers, workers are only threads.
         n_workers, nthreads = 1, n_workers * nthreads
     run = _Replay(given, n_workers, nthreads)
     duration = run.run() + given.tail
     start = np.array(run.start)
-    return Schedule(duration, start, start + given.seconds, run.fetched)
+    return Schedule(duration, start, start + given.seconds, run.fetched, np.array(run.place))
 
 
 class _Replay:
     """The state of one replay; tasks are numbered in the order of their priority."""
 
-    def __init__(self, given: ReplayInput, n_workers: int, nthreads: int) -> None:
+    def __init__(self, given: Workflow, n_workers: int, nthreads: int) -> None:
         graph = given.graph
         self.given, self.n_workers, self.nthreads = given, n_workers, nthreads
         self.seconds, self.ran = given.seconds.tolist(), np.isfinite(graph.start).tolist()
@@ -82,8 +59,15 @@ class _Replay:
         self.nbytes = np.maximum(graph.nbytes, 0).tolist()
         self.per_byte, self.latency = 1 / given.bandwidth, given.latency
         self.dispatch = given.dispatch
-        #: Ready root tasks as negative numbers, the best last; for each worker tasks that arrived,
-        #: and (time, task) of the others.
+        rank = np.arange(len(graph)) if given.rank is None else given.rank
+        self.rank, self.by_rank = rank.tolist(), np.argsort(rank).tolist()
+        #: Workers that may run a task, where not all may: these modulo their number.
+        self.allowed = {
+            node: sorted({number % n_workers for number in numbers})
+            for node, numbers in given.allowed.items()
+        }
+        #: Ready root tasks as negative ranks, the best last; for each worker ranks of tasks that
+        #: arrived, and (time, task) of the others.
         self.roots: list[int] = []
         self.queues: list[list[int]] = [[] for _ in range(n_workers)]
         self.arriving: list[list[tuple[float, int]]] = [[] for _ in range(n_workers)]
@@ -111,13 +95,15 @@ class _Replay:
         """Return the end of the last task."""
         given, events, roots = self.given, self.events, self.roots
         opened_by: dict[int, list[int]] = {}
-        for number, (anchor, seconds_after) in enumerate(given.gates):
-            if anchor < 0:
-                heappush(events, (seconds_after, -1 - number))
+        for number, gate in enumerate(given.gates):
+            if gate.after < 0:
+                heappush(events, (gate.seconds, -1 - number))
             else:
-                opened_by.setdefault(anchor, []).append(number)
+                opened_by.setdefault(gate.after, []).append(number)
         members, waiting = self._submissions()
-        is_root = root_tasks(given.graph, self.n_workers * self.nthreads).tolist()
+        found = root_tasks(given.graph, self.n_workers * self.nthreads)
+        found[list(self.allowed)] = False
+        is_root = found.tolist()
         starts, dependents = (values.tolist() for values in given.graph.dependents)
         # Tasks that wait for nothing are as freed by an event before the first one.
         freed = [node for node, count in enumerate(waiting) if not count]
@@ -147,8 +133,8 @@ class _Replay:
                 last = now
                 self._finish(number, now)
                 freed = dependents[starts[number] : starts[number + 1]]
-                for gate in opened_by.get(number, ()):
-                    heappush(events, (now + given.gates[gate][1], -1 - gate))
+                for opened in opened_by.get(number, ()):
+                    heappush(events, (now + given.gates[opened].seconds, -1 - opened))
             elif number == self.steal_event:
                 self._steal(now)
                 freed = []
@@ -167,9 +153,9 @@ class _Replay:
     def _add_roots(self, nodes: list[int]) -> None:
         """Add root tasks that are ready; most come all at once."""
         if len(nodes) == 1:
-            insort(self.roots, -nodes[0])
+            insort(self.roots, -self.rank[nodes[0]])
         else:
-            self.roots += [-node for node in nodes]
+            self.roots += [-self.rank[node] for node in nodes]
             self.roots.sort()
 
     def _send_roots(self, now: float) -> None:
@@ -178,13 +164,16 @@ class _Replay:
             worker = next(iter(self.open))
             if len(self.open) > 1:
                 worker = min(self.open, key=self.n_tasks.__getitem__)
-            node = -self.roots.pop()
+            node = self.by_rank[-self.roots.pop()]
             self._send(node, worker, now, self.edge[self.row[node] : self.row[node + 1]])
 
     def _send_to_data(self, node: int, now: float) -> None:
         """Send a task to the worker, among those with a dependency, where it would start first."""
         begin, end = self.row[node], self.row[node + 1]
         place, nbytes = self.place, self.nbytes
+        if node in self.allowed:
+            self._send_to_allowed(node, now, self.edge[begin:end])
+            return
         best = place[self.edge[begin]]
         if end - begin == 1 or self.n_workers == 1:
             self._send(node, best, now, ())
@@ -205,6 +194,16 @@ class _Replay:
             if begins < least:
                 best, least = worker, begins
         self._send(node, best, now, inputs)
+
+    def _send_to_allowed(self, node: int, now: float, inputs: Sequence[int]) -> None:
+        """Send a task to the worker, among those that may run it, where it would start first."""
+
+        def begins(worker: int) -> tuple[float, int]:
+            away = sum(self.nbytes[other] for other in inputs if self.place[other] != worker)
+            waits = 0.0 if self.free[worker] else self.occupied[worker] / self.nthreads
+            return away * self.per_byte + waits, self.n_tasks[worker]
+
+        self._send(node, min(self.allowed[node], key=begins), now, inputs)
 
     def _send(self, node: int, worker: int, now: float, inputs: Sequence[int]) -> None:
         """Send a task to a worker, which fetches those of its inputs that it does not have."""
@@ -250,10 +249,10 @@ class _Replay:
             self.open.add(worker)
         queue, arriving = self.queues[worker], self.arriving[worker]
         while arriving and arriving[0][0] <= now:
-            heappush(queue, heappop(arriving)[1])
+            heappush(queue, self.rank[heappop(arriving)[1]])
         while self.free[worker] and (queue or arriving):
             if queue:
-                node = heappop(queue)
+                node = self.by_rank[heappop(queue)]
                 begins = now + self.handoff[node % N_HANDOFFS]
             else:
                 arrives, node = heappop(arriving)
@@ -283,18 +282,21 @@ class _Replay:
                 continue
             victim = max(range(self.n_workers), key=self.occupied.__getitem__)
             arrived, arriving = self.queues[victim], self.arriving[victim]
-            queue = arrived + [node for _, node in arriving]
+            queue = arrived + [self.rank[node] for _, node in arriving]
             if not queue:
                 return
-            for node in sorted(queue, reverse=True):
+            for rank in sorted(queue, reverse=True):
+                node = self.by_rank[rank]
+                if thief not in self.allowed.get(node, (thief,)):
+                    continue
                 inputs = self.edge[self.row[node] : self.row[node + 1]]
                 size = sum(self.nbytes[other] for other in inputs)
                 cost = self.latency + size * self.per_byte
                 ends = self.occupied[thief] / self.nthreads + cost + self.seconds[node]
                 if ends >= self.occupied[victim] / self.nthreads:
                     break
-                if node in arrived:
-                    arrived.remove(node)
+                if rank in arrived:
+                    arrived.remove(rank)
                 else:
                     arriving[:] = [each for each in arriving if each[1] != node]
                 self.n_waiting -= 1
@@ -307,25 +309,3 @@ class _Replay:
                 self.open.add(victim)
             stolen = len(arrived) + len(arriving) < len(queue)
             refused = np.inf if stolen else self.occupied[thief]
-
-
-def max_tasks(saturation: float, nthreads: int) -> int:
-    """Return up to how many tasks a worker is sent root tasks."""
-    return max(1, ceil(min(saturation * nthreads, sys.maxsize)))
-
-
-def root_tasks(graph: TaskGraph, n_threads: int) -> np.ndarray:
-    """Return which tasks the scheduler queues for any worker: its rule, by task group."""
-    n_groups = len(graph.group_names)
-    sizes = np.bincount(graph.group[graph.group >= 0], minlength=n_groups)
-    counts = np.diff(graph.indptr)
-    own, other = np.repeat(graph.group, counts), graph.group[graph.indices]
-    known = (own >= 0) & (other >= 0)
-    pairs = np.unique(own[known].astype(np.int64) * n_groups + other[known])
-    own, other = pairs // max(n_groups, 1), pairs % max(n_groups, 1)
-    # A chain inside of a group makes the group its own input.
-    n_inputs = np.bincount(own, minlength=n_groups)
-    n_input_tasks = np.bincount(own, sizes[other], minlength=n_groups)
-    is_root = (sizes > 2 * n_threads) & (n_inputs < 5) & (n_input_tasks < 5)
-    found: np.ndarray = (counts == 0) | np.append(is_root, False)[graph.group]
-    return found

@@ -1,43 +1,246 @@
-"""What a replay needs, from a recorded run: durations, transfers, idle seconds, submissions."""
+"""Read what predictions need from a recorded run: durations, transfers, delays, submissions."""
 
 from __future__ import annotations
 
+import ast
 import json
-from collections.abc import Sequence
-from typing import Any
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from math import ceil
+from typing import Any, NamedTuple
 
 import numpy as np
 from dask.utils import parse_timedelta
 
-from benchkit.predict.replay import ReplayInput, max_tasks, root_tasks
+from benchkit.predict.contention import Contention
+from benchkit.predict.refusals import UnsupportedRun, refuse
+from benchkit.simulation.graph import Submission, VirtualGraph
+from benchkit.simulation.model import ClusterShape
 from benchkit.store.run import Run
 from benchkit.store.task_graph import TaskGraph, event_actions, largest_dependency
 
 #: Dask's defaults since 2025.2, for runs without configuration.
-STEAL_INTERVAL_S, SATURATION, SPILLING_SHARE = 1.0, 1.1, 0.6
+STEAL_INTERVAL_S, SATURATION = 1.0, 1.1
 
 
-def scheduling(run: Run) -> tuple[float, float]:
+class Gate(NamedTuple):
+    """What a submission waited for; seconds begin at the end of that, or of the clock's start."""
+
+    after: int  # The task after whose end the client submits; -1: none
+    seconds: float  # Until its first tasks are sent to workers
+    received: float = 0.0  # Until the scheduler receives it
+
+
+@dataclass(frozen=True, eq=False)
+class Workflow:
+    """A graph with its durations, and all that decides how long it takes on a cluster."""
+
+    graph: TaskGraph  # The graph
+    seconds: np.ndarray  # Seconds that each task occupies a thread, with `disk`
+    # Mean seconds from the end of a task to the start of one that waits for its thread.
+    handoff: float
+    # Seconds from the end of the last dependency of a task to its arrival at the worker, other than
+    # transfers: messages, and the scheduler's work.
+    dispatch: float
+    bandwidth: float  # Bytes per second of one fetch; infinite: transfers are free
+    latency: float  # Seconds of a fetch without its bytes
+    gates: list[Gate]  # Of each submission
+    tail: float  # Seconds from the end of the last task to the end of the run
+    shape: ClusterShape  # The cluster of the run
+    disk: np.ndarray  # Seconds of each task in which it waited for spilled data
+    contention: Contention  # What the tasks share
+    fetched: bool = True  # Whether transfers were measured, or bandwidth and latency are assumed
+    # Seconds between two looks for workers without tasks; infinite: nothing is stolen.
+    steal_interval: float = np.inf
+    saturation: float = SATURATION  # Tasks per thread that a worker gets while root tasks wait
+    # Numbers of the workers that may run a task, where not all may.
+    allowed: dict[int, list[int]] = field(default_factory=dict)
+    # Place of each task in the order in which a worker starts those that wait; None: their numbers.
+    rank: np.ndarray | None = None
+
+    @classmethod
+    def of(cls, run: Run) -> Workflow:
+        """Return the workflow of a run."""
+        graph = run.task_graph()
+        refuse(run, graph)
+        ran = np.isfinite(graph.start)
+        disk = event_seconds(run, graph, ("disk-read", "disk-write"))
+        bandwidth, latency, fetched = _transfer_model(run, graph)
+        saturation, steal_interval = _scheduling(run)
+        handoff, dispatch = delays(run, graph, saturation)
+        stop = np.where(ran, graph.stop, -np.inf)
+        priority = {node: given.get("priority", 0) for node, given in graph.options.items()}
+        return cls(
+            graph=graph,
+            seconds=np.where(ran, np.nan_to_num(graph.duration), 0.0) + disk,
+            handoff=handoff,
+            dispatch=dispatch,
+            bandwidth=bandwidth,
+            latency=latency,
+            gates=_gates(graph, stop),
+            tail=float(max(0.0, run.metrics["duration"] - stop.max())),
+            shape=_shape(run),
+            disk=disk,
+            contention=Contention.of(run),
+            fetched=fetched,
+            steal_interval=steal_interval,
+            saturation=saturation,
+            allowed=dict(_allowed(run, graph)),
+            rank=_rank(len(graph), priority) if any(priority.values()) else None,
+        )
+
+    def virtual_graph(self, run: Run, seconds: np.ndarray) -> VirtualGraph:
+        """Return the graph for a simulation, with seconds of computing of each task.
+
+        It has the nodes that ran, and those of earlier work, which are in memory before the clock.
+        """
+        graph, keys = self.graph, _keys(run, self.graph)
+        kept = (graph.row >= 0) | (graph.submission < 0)
+        number = np.cumsum(kept) - 1
+        nodes = np.flatnonzero(kept)
+        rows = (graph.indices[graph.indptr[node] : graph.indptr[node + 1]] for node in nodes)
+        before = number[np.flatnonzero(kept & (graph.submission < 0))].tolist()
+        submissions = [Submission(before, before)] if before else []
+        submissions += self._submissions(kept, number)
+        last_received = max((0.0, *graph.submissions["received"]))
+        end = max(last_received, float(np.nanmax(graph.stop)))
+        return VirtualGraph(
+            keys=[keys[node] for node in nodes],
+            dependencies=[number[row[kept[row]]].tolist() for row in rows],
+            seconds=seconds[nodes].tolist(),
+            nbytes=np.maximum(graph.nbytes[nodes], 0).tolist(),
+            submissions=submissions,
+            producers=number[np.flatnonzero(kept & graph.producer)].tolist(),
+            name=run.workload,
+            n_before=len(submissions[:1]) if before else 0,
+            tail_s=max(0.0, run.metrics["duration"] - end),
+            workers={int(number[node]): given for node, given in self.allowed.items()},
+            priority={
+                int(number[node]): int(given["priority"])
+                for node, given in graph.options.items()
+                if given.get("priority") and kept[node]
+            },
+        )
+
+    def _submissions(self, kept: np.ndarray, number: np.ndarray) -> Iterator[Submission]:
+        sent, releases = self.graph.submissions, self.graph.releases
+        released_at, released = (releases[name].to_numpy() for name in ("time", "node"))
+        before = 0.0
+        for place, (gate, received, ordered, wanted) in enumerate(
+            zip(self.gates, sent["received"], sent["ordered"], sent["wanted"], strict=True)
+        ):
+            tasks = np.flatnonzero(kept & (self.graph.submission == place))
+            between = released[(released_at > before) & (released_at <= received)].astype(int)
+            before = received
+            yield Submission(
+                number[tasks].tolist(),
+                number[wanted[kept[wanted]]].tolist(),
+                gate.received,
+                number[between[kept[between]]].tolist(),
+                int(number[gate.after]) if gate.after >= 0 else -1,
+                float(ordered - received) if np.isfinite(ordered) else None,
+            )
+
+
+def _shape(run: Run) -> ClusterShape:
+    """Return the shape of the cluster of a run, whose workers are alike."""
+    workers = run.tree["workers"].to_dataset()
+    n_workers = workers.sizes["worker"]
+    processes = workers["process_id"].values if "process_id" in workers else np.zeros(0)
+    return ClusterShape(
+        n_workers,
+        int(workers["nthreads"].values[0]),
+        int(workers["memory_limit"].values[0]),
+        shared_loop=n_workers > 1 and len(set(processes.tolist())) == 1,
+    )
+
+
+def _allowed(run: Run, graph: TaskGraph) -> Iterator[tuple[int, list[int]]]:
+    """Yield the tasks that may run on some workers only, and the numbers of these."""
+    workers = run.tree["workers"].to_dataset()
+    names = [workers[name].values.astype(str).tolist() for name in ("address", "name", "host")]
+    for node, given in graph.options.items():
+        chosen = given.get("workers")
+        if not chosen:
+            continue
+        texts = {str(text) for text in ([chosen] if isinstance(chosen, str) else chosen)}
+        found = [number for number, own in enumerate(zip(*names, strict=True)) if texts & set(own)]
+        if not found:
+            raise UnsupportedRun(run.id, f"a task needs worker {min(texts)}, which it did not have")
+        if len(found) < workers.sizes["worker"]:
+            yield node, found
+
+
+def _rank(n_tasks: int, priority: dict[int, int]) -> np.ndarray:
+    """Return the place of each task in the order of their priorities, then of their numbers."""
+    values = np.zeros(n_tasks, np.int64)
+    values[list(priority)] = list(priority.values())
+    rank = np.empty(n_tasks, np.int64)
+    rank[np.argsort(-values, kind="stable")] = np.arange(n_tasks)
+    return rank
+
+
+def _keys(run: Run, graph: TaskGraph) -> list[Any]:
+    """Return a key per node; nodes that did not run get one from their group."""
+    recorded = [_parse_key(text) for text in run.task_keys()]
+    names = [*graph.group_names, "data"]  # -1: no task of the group ran
+    keys: list[Any] = [
+        recorded[row] if row >= 0 else (f"{names[group]}-kept", node)
+        for node, (row, group) in enumerate(zip(graph.row, graph.group, strict=True))
+    ]
+    seen: set[Any] = set()
+    for node, key in enumerate(keys):
+        if key in seen:  # computed again after its release: another task of the same group
+            keys[node] = (*key, node) if isinstance(key, tuple) else f"{key}-{node}"
+        seen.add(key)
+    return keys
+
+
+def _parse_key(text: str) -> Any:
+    if text.startswith("("):
+        try:
+            return ast.literal_eval(text)
+        except (ValueError, SyntaxError):
+            pass
+    return text
+
+
+def _scheduling(run: Run) -> tuple[float, float]:
     """Return how root tasks wait, and how tasks are stolen."""
     try:
-        options = _distributed(run)["scheduler"]
+        options = distributed_options(run)["scheduler"]
         interval = parse_timedelta(options["work-stealing-interval"], default="ms")
         return float(options["worker-saturation"]), interval if options["work-stealing"] else np.inf
     except (KeyError, TypeError, ValueError):
         return SATURATION, STEAL_INTERVAL_S
 
 
-def spilling_share(run: Run) -> float:
-    """Return beyond which share of a worker's memory results are spilled."""
-    try:
-        memory = _distributed(run)["worker"]["memory"]
-        return float(memory["target"] or memory["spill"] or np.inf)
-    except (KeyError, TypeError, ValueError):
-        return SPILLING_SHARE
-
-
-def _distributed(run: Run) -> Any:
+def distributed_options(run: Run) -> Any:
+    """Return Dask's configuration `distributed` of a run."""
     return json.loads(run.tree.attrs["config"])["distributed"]
+
+
+def max_tasks(saturation: float, nthreads: int) -> int:
+    """Return up to how many tasks a worker is sent root tasks."""
+    return max(1, ceil(min(saturation * nthreads, sys.maxsize)))
+
+
+def root_tasks(graph: TaskGraph, n_threads: int) -> np.ndarray:
+    """Return which tasks the scheduler queues for any worker: its rule, by task group."""
+    n_groups = len(graph.group_names)
+    sizes = np.bincount(graph.group[graph.group >= 0], minlength=n_groups)
+    counts = np.diff(graph.indptr)
+    own, other = np.repeat(graph.group, counts), graph.group[graph.indices]
+    known = (own >= 0) & (other >= 0)
+    pairs = np.unique(own[known].astype(np.int64) * n_groups + other[known])
+    own, other = pairs // max(n_groups, 1), pairs % max(n_groups, 1)
+    # A chain inside of a group makes the group its own input.
+    n_inputs = np.bincount(own, minlength=n_groups)
+    n_input_tasks = np.bincount(own, sizes[other], minlength=n_groups)
+    is_root = (sizes > 2 * n_threads) & (n_inputs < 5) & (n_input_tasks < 5)
+    found: np.ndarray = (counts == 0) | np.append(is_root, False)[graph.group]
+    return found
 
 
 #: Bytes that must have been fetched, or bandwidth and latency are assumed: in B/s, on one host and
@@ -63,30 +266,7 @@ def event_seconds(run: Run, graph: TaskGraph, names: Sequence[str]) -> np.ndarra
     return np.where(graph.row >= 0, by_row[graph.row], 0.0)
 
 
-def replay_input(run: Run, graph: TaskGraph, disk: np.ndarray) -> tuple[ReplayInput, bool]:
-    """Return what a replay needs, and whether its transfers were measured."""
-    ran = np.isfinite(graph.start)
-    seconds = np.where(ran, np.nan_to_num(graph.duration), 0.0) + disk
-    bandwidth, latency, measured = _transfer_model(run, graph)
-    saturation, steal_interval = scheduling(run)
-    handoff, dispatch = _overhead(run, graph, saturation)
-    stop = np.where(ran, graph.stop, -np.inf)
-    given = ReplayInput(
-        graph=graph,
-        seconds=seconds,
-        handoff=handoff,
-        dispatch=dispatch,
-        bandwidth=bandwidth,
-        latency=latency,
-        gates=_gates(graph, stop),
-        tail=float(max(0.0, run.metrics["duration"] - stop.max())),
-        steal_interval=steal_interval,
-        saturation=saturation,
-    )
-    return given, measured
-
-
-def _overhead(run: Run, graph: TaskGraph, saturation: float) -> tuple[float, float]:
+def delays(run: Run, graph: TaskGraph, saturation: float) -> tuple[float, float]:
     """Return the seconds between two tasks of a thread, and from readiness to arrival of a task.
 
     Both are such that all threads were idle between tasks for as long as they were.
@@ -159,7 +339,7 @@ def _transfer_model(run: Run, graph: TaskGraph) -> tuple[float, float, bool]:
     return (float(away.sum()) / rest if rest > 0 else np.inf), latency, True
 
 
-def _gates(graph: TaskGraph, stop: np.ndarray) -> list[tuple[int, float]]:
+def _gates(graph: TaskGraph, stop: np.ndarray) -> list[Gate]:
     """Return what each submission waited for: the last wanted result before it arrived."""
     sent = graph.submissions
     wanted = np.unique(np.concatenate([*sent["wanted"], np.zeros(0, np.int32)]))
@@ -167,8 +347,8 @@ def _gates(graph: TaskGraph, stop: np.ndarray) -> list[tuple[int, float]]:
     wanted = wanted[np.argsort(stop[wanted], kind="stable")]
     places = np.searchsorted(stop[wanted], sent["received"], side="right") - 1
     gates = []
-    for place, started in zip(places.tolist(), sent["started"].tolist(), strict=True):
+    for place, *times in zip(places.tolist(), sent["started"], sent["received"], strict=True):
         anchor = int(wanted[place]) if place >= 0 else -1
         since = float(stop[anchor]) if anchor >= 0 else 0.0
-        gates.append((anchor, max(0.0, started - since)))
+        gates.append(Gate(anchor, *(max(0.0, float(time) - since) for time in times)))
     return gates

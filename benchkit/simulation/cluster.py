@@ -35,21 +35,33 @@ class VirtualClient:
         self._submissions: deque[Submission] = deque(cluster.graph.submissions)
         self._wanted: set[Any] = set()
         self._in_memory: set[Any] = set()
-        self._is_submitting = False
+        #: Earliest virtual time at which the scheduler receives the next submission.
+        self._earliest = 0.0
 
-    def submit_next(self) -> None:
-        """Send the next submission to the scheduler."""
-        cluster = self.cluster
-        self._is_submitting = True
-        if len(self.submitted) == cluster.graph.n_before:
-            cluster.started = self.queue.now
-        submission = self._submissions.popleft()
-        delay = submission.delay_s + cluster.model.latency
-        self.queue.after(delay, cluster.loop.submit, cluster.cost, self._update_graph, submission)
+    def submit(self) -> None:
+        """Send the submissions for which the client has what they wait for."""
+        cluster, graph, queue = self.cluster, self.cluster.graph, self.queue
+        n_sent = len(graph.submissions) - len(self._submissions)
+        while self._submissions:
+            submission, since = self._submissions[0], cluster.started
+            if n_sent == graph.n_before:  # data that were prepared are there: the clock starts
+                if len(self.submitted) < n_sent or not self._wanted <= self._in_memory:
+                    return
+                since = cluster.started = queue.now
+            if submission.after >= 0:
+                key = cluster.keys[submission.after]
+                if key not in self._in_memory:
+                    return
+                since = cluster.ends[key]
+            received = max(queue.now + cluster.model.latency, since + submission.delay_s)
+            self._earliest = max(self._earliest, received)
+            self._submissions.popleft()
+            n_sent += 1
+            job = (cluster.cost, self._update_graph, submission)
+            queue.at(self._earliest, cluster.loop.submit, *job)
 
     def _update_graph(self, submission: Submission) -> None:
         cluster, all_keys = self.cluster, self.cluster.keys
-        self._is_submitting = False
         seconds = submission.handling_s
         if seconds is None:
             seconds = cluster.model.update_per_task * len(submission.tasks)
@@ -67,6 +79,7 @@ class VirtualClient:
                     for index in submission.tasks
                 },
                 {all_keys[index] for index in cluster.graph.producers},
+                {all_keys[index]: given for index, given in cluster.options.items()},
             )
             self._packer.get(graph, wanted, sync=False)
             message = self._packer.messages.pop()
@@ -80,10 +93,7 @@ class VirtualClient:
                 client=CLIENT,
                 stimulus_id=f"release-{self.queue.now}",
             )
-        if self._submissions and self._submissions[0].overlaps:
-            self.submit_next()
-        else:
-            self.queue.after(0.0, self.notify_client, ())
+        self.queue.after(0.0, self.notify_client, ())
 
     def notify_client(self, messages: Any) -> None:
         """Receive messages of the scheduler to the client."""
@@ -92,11 +102,9 @@ class VirtualClient:
                 self._in_memory.add(message["key"])
             elif message["op"] in ("task-erred", "cancelled-keys", "lost-data"):
                 raise SimulationError(f"the scheduler sent {message['op']}: {_error_of(message)}")
-        if not self._is_submitting and self._wanted <= self._in_memory:
-            if self._submissions:
-                self.submit_next()
-            else:
-                self.is_done = True
+        self.submit()
+        is_all = len(self.submitted) == len(self.cluster.graph.submissions)
+        self.is_done = is_all and self._wanted <= self._in_memory
 
     def send(self, *messages: dict[str, Any]) -> None:
         """Deliver messages after the latency of the network; the scheduler calls it."""
@@ -251,6 +259,7 @@ class VirtualCluster:
         self.nbytes = dict(zip(self.keys, map(int, graph.nbytes), strict=True))
         self.workers: dict[str, VirtualWorker] = {}
         self.finished: list[FinishedTask] = []
+        self.ends: dict[Any, float] = {}  # Virtual time of the end of each finished task
         #: (source, destination) -> number, bytes and seconds of transfers.
         self.transfers: dict[tuple[int, int], list[float]] = {}
         self.counts: Counter[str] = Counter()
@@ -272,7 +281,7 @@ class VirtualCluster:
 
     async def _run(self) -> None:
         await self._open()
-        self.client.submit_next()
+        self.client.submit()
         self._start_callbacks()
         queue, n_events, n_finished = self.queue, 0, 0
         while not self.client.is_done:
@@ -322,6 +331,19 @@ class VirtualCluster:
                 self.loop, self.cost, self.model.scheduler_batch, worker.deliver
             )
         self.samples = Samples(self)
+
+    @property
+    def options(self) -> dict[int, dict[str, Any]]:
+        """Options of tasks by index, as `Client.submit` takes them."""
+        graph, addresses = self.graph, list(self.workers)
+        found: dict[int, dict[str, Any]] = {}
+        for index, numbers in graph.workers.items():
+            # As many, if there are fewer workers than numbers.
+            chosen = sorted({number % len(addresses) for number in numbers})
+            found[index] = {"workers": [addresses[number] for number in chosen]}
+        for index, priority in graph.priority.items():
+            found.setdefault(index, {})["priority"] = priority
+        return found
 
     def host_of(self, index: int) -> int:
         """Return the number of a worker's host: one worker per host, all on one if they share."""
@@ -396,6 +418,7 @@ class VirtualCluster:
         thread = worker.thread_of.pop(key)
         row = FinishedTask(key, worker.index, thread, message["nbytes"], *times, transfers)
         self.finished.append(row)
+        self.ends[key] = row.stop
 
     def add_transfer(self, source: int, destination: int, nbytes: int, seconds: float) -> None:
         """Count a transfer."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import zlib
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
@@ -46,11 +47,12 @@ class Submission:
 
     tasks: list[int]  # Indices of the tasks
     wanted: list[int]  # Indices of the tasks whose results the client requests
-    delay_s: float = 0.0  # Seconds after the previous submission's results are in memory
+    # Seconds until the scheduler receives it, after the end of the task `after` or, if that is -1,
+    # the start of the clock; not before the client has the result and made earlier submissions.
+    delay_s: float = 0.0
     # Indices of the tasks that the client releases with this submission.
     released: list[int] = field(default_factory=list)
-    # Whether `delay_s` starts with the previous submission: the client did not wait.
-    overlaps: bool = False
+    after: int = -1
     # Recorded seconds in which the scheduler unpacked, materialized and ordered the graph; None: by
     # number of tasks.
     handling_s: float | None = None
@@ -71,6 +73,9 @@ class VirtualGraph:
     # Number of submissions before the clock starts: data that the workload has prepared.
     n_before: int = 0
     tail_s: float = 0.0  # Seconds from the last result to the end of the run: the client's work
+    # Numbers of the workers that may run a task, by its index, where not all may.
+    workers: dict[int, list[int]] = field(default_factory=dict)
+    priority: dict[int, int] = field(default_factory=dict)  # Priority of a task, where not 0
 
     def __post_init__(self) -> None:
         if not self.submissions:
@@ -87,7 +92,11 @@ class VirtualGraph:
         """Return a graph from the result of `to_dict`, also after JSON."""
         submissions = [Submission(**entry) for entry in content["submissions"]]
         keys = [_as_tuple(key) for key in content["keys"]]
-        return cls(**{**content, "keys": keys, "submissions": submissions})
+        options = {
+            name: {int(index): value for index, value in content[name].items()}
+            for name in ("workers", "priority")
+        }
+        return cls(**{**content, **options, "keys": keys, "submissions": submissions})
 
     def critical_path(self) -> float:
         """Return the seconds of the longest chain of tasks: a lower bound of the duration."""
@@ -110,19 +119,15 @@ def _as_tuple(key: Any) -> Any:
     return tuple(_as_tuple(part) for part in key) if isinstance(key, list) else key
 
 
-#: Beginnings of the names of tasks of P2P shuffles, which move data outside of the graph.
-P2P_PREFIXES = (
-    "shuffle-transfer",
-    "shuffle-barrier",
-    "shuffle-p2p",
-    "rechunk-transfer",
-    "rechunk-barrier",
-    "rechunk-p2p",
-    "hash-join-p2p",
-    "hash-join-transfer",
-    "p2pshuffle",
-    "p2p-shuffle",
-)
+#: Beginnings of the names of tasks of P2P shuffles, rechunks and joins in distributed 2023.4 to
+#: 2026.8: `shuffle-transfer-`, `shuffle-barrier-` (of all), `rechunk-p2p-`, `hash-join-transfer-`,
+#: `hashjoinp2p-`, `p2pshuffle-`, ...
+_P2P = re.compile(r"(shuffle|rechunk|hash-?join)-?(transfer|barrier|p2p)|p2p")
+
+
+def first_p2p(names: Iterable[str]) -> str | None:
+    """Return the first name of a key, group or prefix that moves data outside of the graph."""
+    return next((name for name in names if _P2P.match(name)), None)
 
 
 class UnsupportedGraph(ValueError):
@@ -131,10 +136,9 @@ class UnsupportedGraph(ValueError):
 
 def check_graph(keys: Iterable[Any]) -> None:
     """Refuse graphs with tasks of P2P shuffles."""
-    for key in keys:
-        name = str(key[0] if isinstance(key, tuple) else key).lstrip("('")
-        if name.startswith(P2P_PREFIXES):
-            raise UnsupportedGraph(
-                f"task {name}: P2P shuffles move data outside of the graph and cannot be "
-                "simulated; use the method tasks"
-            )
+    name = first_p2p(str(key[0] if isinstance(key, tuple) else key).lstrip("('") for key in keys)
+    if name is not None:
+        raise UnsupportedGraph(
+            f"task {name}: P2P shuffles move data outside of the graph and cannot be simulated; "
+            "use the method tasks"
+        )

@@ -614,8 +614,9 @@ class Run:
         Parameters
         ----------
         **changes
-            ``workers``, ``threads`` (numbers, or lists of numbers), ``transfers``, ``bandwidth``
-            (factors), ``groups`` (factors by name of a task group or prefix), ``no_spill``.
+            ``workers``, ``threads``, ``memory`` (of each worker: B, or ``"2GiB"``), ``bandwidth``
+            (``"2x"``, ``"200MB/s"`` or B/s), ``transfers`` (factor of their seconds), ``groups``
+            (factors by name of a task group or prefix), ``no_spill``. Lists of values are combined.
 
         Returns
         -------

@@ -323,3 +323,24 @@ def test_compare_rejects_mismatched_arrays_by_name(arguments, message):
 
     with pytest.raises(UsageError, match=message):
         compare(**given)
+
+
+def test_draws_of_a_simulation_are_compared_draw_by_draw():
+    """A change of 1 % shows although draws differ by 20 %; equal draws are equal after one."""
+    draws = np.array([5.0, 5.9, 5.4, 5.2])
+    changed = draws * [1.010, 1.011, 1.009, 1.010]
+
+    found = compare([draws, draws], [changed, draws], paired=True)
+
+    assert found.verdict.tolist() == ["more", "same"]
+    assert 1.008 < found.low[0] < found.ratio[0] < found.high[0] < 1.012
+    assert (found.low[1], found.ratio[1], found.high[1]) == (1.0, 1.0, 1.0)
+    one = compare([draws[:1], draws[:1]], [changed[:1], draws[:1]], paired=True)
+    assert one.verdict.tolist() == ["undecided", "same"]
+    assert one.needed.tolist() == [1, 0]
+
+
+def test_identical_arms_of_a_simulation_never_differ():
+    draws = np.random.default_rng(0).uniform(1, 9, (200, 3))
+
+    assert set(compare(draws, draws, paired=True).verdict) == {"same"}

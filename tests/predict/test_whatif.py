@@ -3,11 +3,13 @@
 import json
 from math import exp, nan
 
+import numpy as np
 import pytest
 
-from benchkit.errors import NotRecorded, UnreadableRun, UsageError
+from benchkit.errors import UnreadableRun, UsageError
+from benchkit.predict.answer import SHAPE_REACH
 from benchkit.predict.contention import MIN_SHARE, MORE_SECONDS
-from benchkit.predict.whatif import SHAPE_REACH, WhatIf, what_if
+from benchkit.predict.whatif import WhatIf, what_if
 from validation.graph_runs import MadeTask, graph_run, tasks_of
 from validation.synthetic_recordings import MB, ON
 
@@ -90,7 +92,7 @@ def test_task_waits_for_the_worker_of_its_data(tmp_path):
     ]
     run = graph_run(tmp_path, tasks, duration=1.4)
 
-    assert WhatIf(run).predict(workers=2, bandwidth=0.001).seconds == pytest.approx(1.4)
+    assert WhatIf(run).predict(workers=2, bandwidth="0.001x").seconds == pytest.approx(1.4)
 
 
 def test_tasks_of_a_large_group_with_a_common_input_run_on_all_workers(tmp_path):
@@ -245,23 +247,11 @@ def test_second_graph_waits_for_the_results_of_the_first(tmp_path):
     assert WhatIf(run).predict(workers=4).seconds == pytest.approx(1 + 2 + 1)
 
 
-@pytest.mark.parametrize(
-    ("tasks", "why"),
-    [
-        ([MadeTask("shuffle-transfer-0", 0, 1)], "P2P shuffle"),
-        ([MadeTask("a-0", 0, 1, ok=0)], "its tasks failed"),
-        (
-            [
-                *(MadeTask(f"a-{n}", 0.1 * n, 0.1 * n + 0.1) for n in range(10)),
-                MadeTask("b-0", 8, 9),
-            ],
-            "the replay of the run itself takes 2.00 s instead of 9.00 s",
-        ),
-    ],
-)
-def test_prediction_is_refused_with_the_reason(tmp_path, tasks, why):
-    run = graph_run(tmp_path, tasks, duration=tasks[-1].stop)
-    with pytest.raises(UsageError, match=why):
+def test_prediction_is_refused_if_the_replay_of_the_run_itself_is_wrong(tmp_path):
+    tasks = [MadeTask(f"a-{n}", 0.1 * n, 0.1 * n + 0.1) for n in range(10)]
+    run = graph_run(tmp_path, [*tasks, MadeTask("b-0", 8, 9)], duration=9)
+
+    with pytest.raises(UsageError, match=r"run itself takes 2\.00 s instead of 9\.00 s"):
         WhatIf(run)
 
 
@@ -275,11 +265,13 @@ def test_prediction_is_refused_where_results_would_be_spilled(tmp_path):
 
     # Workers of 1 GB have 0.6 GB for results.
     assert model("fits", 550 * MB).predict(workers=1).seconds == pytest.approx(2)
-    with pytest.raises(UsageError, match="for 1 worker: its results had 668 MiB at the same time"):
+    with pytest.raises(
+        UsageError, match="its results had 668 MiB at the same time, and on 1 worker"
+    ):
         model("large", 700 * MB).predict(workers=1)
     assert model("more", 700 * MB).predict(workers=4).seconds == pytest.approx(1)
     spilled = model("spilled", 700 * MB, events=[("disk-read", 0.0, 0.1)])
-    with pytest.raises(UsageError, match="for 4 workers: it spilled"):
+    with pytest.raises(UsageError, match="it spilled, and on 4 workers"):
         spilled.predict(workers=4)
     assert spilled.predict(no_spill=True).seconds < spilled.predict().seconds
     spilled.duration = 10.0  # the client works for most of the time
@@ -313,9 +305,16 @@ def test_results_are_spilled_beyond_the_share_that_was_configured(tmp_path, opti
         ({"groups": {"a": -1.0}}, "a -1: the factor must be a number, 0 or larger"),
         ({"groups": {"a": float("nan")}}, "a nan: the factor must be a number, 0 or larger"),
         ({"transfers": -1.0}, "transfers -1: the factor must be a number, 0 or larger"),
-        ({"workers": 0}, "workers 0: it must be a number larger than 0"),
-        ({"bandwidth": float("inf")}, "bandwidth inf: it must be a number larger than 0"),
-        ({"workers": 10**9}, "1,000,000,000 workers with 1 thread: more than 100,000 threads"),
+        ({"workers": 0}, "workers 0: must be a whole number from 1 to 10000"),
+        (
+            {"bandwidth": float("inf")},
+            "bandwidth inf: must be a factor such as 2x, or as in 200MB",
+        ),
+        ({"bandwidth": "2"}, "bandwidth '2': must be a factor such as 2x"),
+        ({"bandwidth": "2 MB"}, "bandwidth '2 MB': must be a factor such as 2x"),
+        ({"memory": "much"}, "memory 'much': must be a size, such as 4GiB"),
+        ({"workers": 10**9}, "workers 1e.09: must be a whole number from 1 to 10000"),
+        ({"workers": 10_000, "threads": 11}, "more than 100,000 threads"),
     ],
 )
 def test_unknown_group_and_numbers_out_of_range_are_refused(tmp_path, change, message):
@@ -331,8 +330,27 @@ def test_events_without_names_of_activities_are_unreadable(tmp_path):
             method(run)
 
 
-def test_run_without_graph_says_so(tmp_path):
-    run = eight_tasks(tmp_path)
-    del run.tree["submissions"]
-    with pytest.raises(NotRecorded):
-        what_if(run)
+def pinned(tmp_path, **options):
+    """Return a run of 6 free tasks of 1 s and 3 of 2 s with options, on two workers."""
+    free = [MadeTask(f"free-{n}", n, n + 1, worker=1, thread=1) for n in range(6)]
+    bound = [MadeTask(f"bound-{n}", 2 * n, 2 * n + 2) for n in range(3)]
+    given = {6 + n: options for n in range(3)} if options else None
+    return graph_run(tmp_path, [*free, *bound], duration=6, n_workers=2, options=given)
+
+
+@pytest.mark.parametrize(("workers", "seconds"), [(2, 6.0), (4, 6.0), (8, 6.0), (1, 12.0)])
+def test_tasks_with_workers_run_on_these(tmp_path, workers, seconds):
+    address = str(pinned(tmp_path / "free").tree["workers"]["address"].values[0])
+
+    run = pinned(tmp_path / "bound", workers=[address])
+
+    assert WhatIf(run).predict(workers=workers).seconds == pytest.approx(seconds, rel=0.01)
+    free = WhatIf(pinned(tmp_path / "free again")).predict(workers=8)
+    assert free.seconds < 4.0
+
+
+def test_tasks_start_in_the_order_of_their_priorities(tmp_path):
+    tasks = [MadeTask(f"a-{n}", n, n + 1) for n in range(6)]
+    run = graph_run(tmp_path, tasks, duration=6, options={5: {"priority": 9}, 0: {"priority": -1}})
+
+    assert np.argsort(WhatIf(run).base.start).tolist() == [5, 1, 2, 3, 4, 0]

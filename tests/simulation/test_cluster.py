@@ -118,7 +118,9 @@ def test_results_above_the_limit_are_spilled():
 def test_submissions_follow_each_other_with_their_delay():
     graph = VirtualGraph(
         ["a", "b"], [[], [0]], [1.0, 1.0], [1, 1],
-        submissions=[Submission([0], [0]), Submission([1], [1], delay_s=3.0, released=[0])],
+        submissions=[
+            Submission([0], [0]), Submission([1], [1], delay_s=3.0, released=[0], after=0),
+        ],
     )  # fmt: skip
 
     cluster = simulate_graph(graph, ClusterShape(1, 1), FREE)
@@ -224,6 +226,18 @@ def test_graph_that_is_too_large_is_refused(name, n, monkeypatch):
     with pytest.raises(ValueError, match=f"{name}: more than 1000 tasks or 10200 dependencies"):
         make_graph(name, {"n": n})
     make_graph(name, {"n": 100})
+
+
+def test_tasks_run_on_their_workers_and_by_priority():
+    graph = replace(
+        independent(8, seconds=1.0), workers={0: [1], 1: [1], 2: [1], 3: [3]}, priority={7: 5}
+    )
+
+    cluster = simulate_graph(graph, ClusterShape(2, 1), FREE)
+
+    rows = {graph.keys.index(row.key): row for row in cluster.finished}
+    assert [rows[number].worker for number in range(4)] == [1, 1, 1, 1]  # the fourth of two: 1
+    assert rows[7].start == 0.0
 
 
 def test_p2p_shuffle_is_refused_by_name():

@@ -131,6 +131,7 @@ def compare(
     if blocked is None:
         blocked = _is_interleaved(tables)
     n_blocks = None
+    simulated = bool(is_simulated(baseline).all())
     if blocked:
         if any(table["block"].isna().any() for table in tables):
             raise UsageError("blocked=True: not all runs have a block; see `benchkit.interleave`")
@@ -151,6 +152,7 @@ def compare(
         stack([row.points["contender"] for row in rows]),
         null=None if null is None else stack([row.points["null"] for row in rows]),
         blocked=blocked,
+        paired=blocked and simulated,
         family=[row.metric for row in rows],
         workload=[f"{row.contender}\n{row.workload}" for row in rows],
         level=level,
@@ -158,6 +160,8 @@ def compare(
     )
     frame = _frame(rows, effects, names[0])
     warnings = [text for text in effects.warnings if "have no value" not in text]
+    if simulated:  # draws have no noise: an experiment with one of them has a verdict
+        warnings = []
     return Comparison(
         frame=frame,
         effects=effects,

@@ -29,7 +29,7 @@ from benchkit.whole_file import write_whole
 
 #: Column of the table -> label with unit, and divisor.
 _PANELS = {
-    "duration": ("duration (s)", 1.0),
+    "seconds": ("duration (s)", 1.0),
     "transfer_bytes": ("transferred (GiB)", 2.0**30),
     "memory_peak": ("peak memory of the cluster (GiB)", 2.0**30),
     "scheduler": ("scheduler busy (%)", 0.01),
@@ -139,13 +139,13 @@ def simulation_curves(table: pd.DataFrame, name: str) -> GridPlot:
             place = [levels.index(value) for value in rows[x]] if levels else rows[x]
             rows = rows.assign(x=place).sort_values("x")
             data = {"x": rows["x"], "value": rows[column] / divisor, "of": rows[x].astype(str)}
-            if column == "duration":
+            if column == "seconds":
                 data |= {"low": rows["low"], "high": rows["high"]}
             source = ColumnDataSource(data)
             colour = SERIES[number % len(SERIES)]
             pairs = zip(others, values, strict=True)
             legend = ", ".join(_level_text(axis, value) for axis, value in pairs)
-            if column == "duration":
+            if column == "seconds":
                 band = Band(
                     base="x", lower="low", upper="high", source=source,
                     fill_color=colour, fill_alpha=0.2, line_alpha=0.0,
@@ -156,7 +156,7 @@ def simulation_curves(table: pd.DataFrame, name: str) -> GridPlot:
             point = Scatter(x="x", y="value", fill_color=colour, line_color=colour, size=6)
             tips = [(x, "@of"), (label, "@value{0.00}")]
             add_glyph(fig, point, source, tips=tips)
-        top = table["high"].max() if column == "duration" else table[column].max() / divisor
+        top = table["high"].max() if column == "seconds" else table[column].max() / divisor
         fig.y_range = Range1d(start=0, end=1.05 * float(top) or 1.0)
         if levels:
             fig.xaxis.ticker = list(range(len(levels)))
@@ -166,9 +166,8 @@ def simulation_curves(table: pd.DataFrame, name: str) -> GridPlot:
 
 
 def _settings(table: pd.DataFrame) -> list[str]:
-    """Return the names of the swept settings of a simulation's table, which follow the latency."""
-    names = list(table.columns)
-    return names[names.index("latency") + 1 : names.index("duration")]
+    """Return the names of the swept settings of a simulation's table: others have no point."""
+    return [name for name in table.columns if "." in name]
 
 
 def _level_text(axis: str, value: Any) -> str:

@@ -7,13 +7,13 @@ are in `benchkit.store.schema.METRICS`.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 
 import numpy as np
 import xarray as xr
 
 from benchkit.measure.capture.p2p_bytes import P2P_OTHERS, P2P_OWN
+from benchkit.simulation.graph import first_p2p
 from benchkit.store.build.facts import CaptureFacts
 from benchkit.store.build.groups import recomputed_tasks
 from benchkit.store.build.memory import cluster_memory
@@ -34,8 +34,6 @@ MONITOR_S = 0.5
 MAX_OVERLAP = 0.02
 #: Dask's own count of P2P bytes may differ by this share from the sum of both parts.
 MAX_P2P_DIFFERENCE = 0.01
-#: Prefixes of the tasks in the middle of each P2P shuffle.
-P2P_BARRIER = re.compile("(shuffle|rechunk)-(p2p|barrier)|p2p-barrier")
 _DISK_TIMES = {"disk_read_time": "disk-read", "disk_write_time": "disk-write"}
 
 
@@ -144,7 +142,7 @@ def _activities(groups: Mapping[str, xr.Dataset], facts: CaptureFacts) -> dict[s
     )
     prefixes = groups["task_groups"]["prefix"].values
     # Releases before 2024 shuffle by P2P without counting it.
-    known = in_p2p.any() or not any(P2P_BARRIER.search(prefix) for prefix in prefixes)
+    known = in_p2p.any() or first_p2p(prefixes) is None
     if known and np.isclose(others + own, both, rtol=MAX_P2P_DIFFERENCE):
         metrics["p2p_bytes"] = others
     return metrics

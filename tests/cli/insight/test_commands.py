@@ -42,7 +42,7 @@ def test_whatif_prints_a_row_per_number_of_workers(stored):
     ("option", "value", "message"),
     [
         ("--workers", "x", "--workers 'x': must be numbers with commas, such as 10,100"),
-        ("--bandwidth", "fast", "'fast': expected a factor, such as x2 or 0.5"),
+        ("--bandwidth", "fast", "bandwidth 'fast': must be a factor such as 2x, or as in 200MB/s"),
         ("--group", "sum", "'sum': expected GROUP=FACTOR, such as sum=0.5"),
         ("--group", "b=2", "task group 'b': the run has none; it has a"),
     ],

@@ -11,9 +11,9 @@ from benchkit.show.plots.sweep import simulation_curves
 def table(**columns):
     n = len(next(iter(columns.values())))
     settings = {name: values for name, values in columns.items() if "." in name}
-    shape = {"workers": [4] * n, "threads": [1] * n, "bandwidth": [1e9] * n, "latency": [0.0] * n}
+    shape = {"workers": [4] * n, "threads": [1] * n, "bandwidth": [1e9] * n}
     shape |= {name: values for name, values in columns.items() if name in shape}
-    results = {"duration": range(1, n + 1), "low": range(n), "high": range(2, n + 2)}
+    results = {"seconds": range(1, n + 1), "low": range(n), "high": range(2, n + 2)}
     results |= {name: [1] * n for name in ("transfer_bytes", "memory_peak", "scheduler")}
     return pd.DataFrame({**shape, **settings, **results})
 

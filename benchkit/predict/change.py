@@ -1,0 +1,135 @@
+"""A change of a run: the options of `whatif` and `simulate`, and what they do to its workflow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields, replace
+from itertools import product
+from math import inf, isfinite
+from typing import Any
+
+import numpy as np
+from dask.utils import parse_bytes
+
+from benchkit.errors import UsageError
+from benchkit.formatting import counted, format_bytes
+from benchkit.predict.workflow import Workflow
+from benchkit.simulation.model import MAX_SIZE, ClusterShape
+from benchkit.store.task_graph import TaskGraph
+
+#: Largest cluster to predict.
+MAX_THREADS = 100_000
+
+
+@dataclass(frozen=True)
+class Change:
+    """What differs from the run; None: as it was."""
+
+    workers: int | None = None  # Number of workers
+    threads: int | None = None  # Threads of each worker
+    memory: int | str | None = None  # Memory limit of each worker: B, or a text such as 2GiB
+    # Bandwidth of each worker's link: B/s, or a text such as 200MB/s or 2x (a factor).
+    bandwidth: float | str | None = None
+    transfers: float | None = None  # Factor of the seconds of transfers; 0: they are free
+    groups: Mapping[str, float] = field(default_factory=dict)  # Factors of the durations of tasks
+    no_spill: bool = False  # No task waits for spilled data
+
+    def __post_init__(self) -> None:
+        for name in ("workers", "threads"):
+            number = getattr(self, name)
+            if number is not None and (int(number) != number or not 0 < number <= MAX_SIZE):
+                raise UsageError(f"{name} {number:g}: must be a whole number from 1 to {MAX_SIZE}")
+        for name, factor in (("transfers", self.transfers), *self.groups.items()):
+            if factor is not None and not 0 <= factor < inf:
+                raise UsageError(f"{name} {factor:g}: the factor must be a number, 0 or larger")
+        self.bandwidth_of(1.0)
+        _ = self.memory_bytes
+
+    @property
+    def memory_bytes(self) -> int | None:
+        """Memory limit of each worker in B."""
+        try:
+            return None if self.memory is None else int(parse_bytes(self.memory))
+        except ValueError:
+            raise UsageError(f"memory {self.memory!r}: must be a size, such as 4GiB") from None
+
+    def bandwidth_of(self, before: float) -> float:
+        """Return the bandwidth in B/s after the change."""
+        given = self.bandwidth
+        if given is None:
+            return before
+        found = -1.0
+        try:
+            if not isinstance(given, str):
+                found = float(given)
+            elif given.endswith("x"):
+                found = before * float(given.removesuffix("x"))
+            elif given.endswith("/s"):
+                found = float(parse_bytes(given.removesuffix("/s")))
+        except ValueError:
+            pass
+        if not 0 < found or (isfinite(before) and not isfinite(found)):
+            raise UsageError(f"bandwidth {given!r}: must be a factor such as 2x, or as in 200MB/s")
+        return found
+
+    def shape_of(self, before: ClusterShape) -> ClusterShape:
+        """Return the cluster after the change."""
+        limit = self.memory_bytes
+        workers, threads = int(self.workers or before.workers), int(self.threads or before.threads)
+        if workers * threads > MAX_THREADS:
+            raise UsageError(
+                f"{counted(workers, 'worker')} with {counted(threads, 'thread')}: more than "
+                f"{MAX_THREADS:,} threads cannot be predicted"
+            )
+        return replace(
+            before,
+            workers=workers,
+            threads=threads,
+            memory_limit=before.memory_limit if limit is None else limit,
+        )
+
+    def applied(self, before: Workflow) -> Workflow:
+        """Return the workflow after the change, without that of the cluster's size."""
+        seconds = before.seconds - before.disk if self.no_spill else before.seconds
+        for name, factor in self.groups.items():
+            seconds = np.where(_nodes_of(before.graph, name), seconds * factor, seconds)
+        bandwidth, latency = self.bandwidth_of(before.bandwidth), before.latency
+        if self.transfers is not None:
+            bandwidth = bandwidth / self.transfers if self.transfers else np.inf
+            latency *= self.transfers
+        return replace(before, seconds=seconds, bandwidth=bandwidth, latency=latency)
+
+    def __str__(self) -> str:
+        parts = []
+        for entry in fields(self):
+            value, option = getattr(self, entry.name), f"--{entry.name.replace('_', '-')}"
+            if entry.name == "groups":
+                parts += [f'--group "{name}={factor:g}"' for name, factor in value.items()]
+            elif value is True:
+                parts.append(option)
+            elif value not in (None, False):
+                is_size = entry.name == "memory" and not isinstance(value, str)
+                parts.append(f"{option} {format_bytes(value) if is_size else value}")
+        return " ".join(parts) or "no change"
+
+
+def changes(**options: Any) -> Iterator[Change]:
+    """Yield a change per combination of the values of options that have several."""
+    lists = {
+        name: value if isinstance(value, (list, tuple, range, np.ndarray)) else [value]
+        for name, value in options.items()
+        if value is not None
+    }
+    for values in product(*lists.values()):
+        yield Change(**dict(zip(lists, values, strict=True)))
+
+
+def _nodes_of(graph: TaskGraph, name: str) -> np.ndarray:
+    """Return which tasks belong to a task group, or to a prefix of groups."""
+    names = graph.group_names
+    exact = [n == name for n in names]
+    chosen = exact if any(exact) else [n.rpartition("-")[0] == name for n in names]
+    if not any(chosen):
+        raise UsageError(f"task group {name!r}: the run has none; it has {', '.join(names[:8])}")
+    flags: np.ndarray = np.append(chosen, False)[graph.group]
+    return flags
