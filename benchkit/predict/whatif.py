@@ -31,6 +31,9 @@ SETTLED = 0.002
 #: Share of the tasks' seconds, or of the run if that is longer, in which tasks wait for spilled
 #: data, above which it matters.
 MAX_DISK = 0.02
+#: Part of the memory beyond which results are spilled that a prediction may fill: the peaks of
+#: workers differ, and a run predicted at 94 % took twice as long, because it spilled.
+MEMORY_MARGIN = 0.75
 #: Shares of a worker's memory beyond which results are spilled, by default: results, the process.
 TARGET, SPILL = 0.6, 0.7
 
@@ -134,19 +137,44 @@ class WhatIf(Replayed):
             raise UnsupportedRun(
                 self.run.id, f"it spilled, and {what} other results would be spilled"
             )
-        limit = shape.memory_limit
-        per_worker = limit * shape.workers
-        if per_worker >= self.shape.memory_limit * self.shape.workers or not limit:
+        limit, n_workers = shape.memory_limit, shape.workers
+        before = self.shape.memory_limit * self.shape.workers
+        if not limit or limit * n_workers >= before or no_spill:
             return
-        target, _ = spilling_shares(self.run)
-        samples = self.run.tree["scheduler"].to_dataset()
-        managed = _highest(samples, "managed")
-        if managed > target * per_worker:
-            raise UnsupportedRun(
-                self.run.id,
-                f"its results had {format_quantity(managed, 'B')} at the same time, and {what} "
-                f"they would spill beyond {format_quantity(target * per_worker, 'B')}",
-            )
+        shares = spilling_shares(self.run)
+        for name, most, share in zip(
+            ("results", "process"), self._memory(n_workers), shares, strict=True
+        ):
+            if most > MEMORY_MARGIN * share * limit:
+                raise UnsupportedRun(
+                    self.run.id,
+                    f"the {name} of a worker would have up to {format_quantity(most, 'B')} {what}: "
+                    f"more than {MEMORY_MARGIN:.0%} of the {format_quantity(share * limit, 'B')} "
+                    "beyond which results are spilled; `benchkit simulate` models that",
+                )
+
+    def _memory(self, n_workers: int) -> tuple[float, float]:
+        """Return the highest bytes of results, and of its process, of one of several workers."""
+        workers = self.run.tree["workers"].to_dataset()
+        managed = max(
+            _highest(self.run.tree["scheduler"].to_dataset(), "managed"), self._results_peak()
+        )
+        process = np.zeros(1)
+        if "rss_peak" in workers:  # exact, where samples of `process` miss peaks
+            process = np.nan_to_num(workers["rss_peak"].values).max(axis=0, initial=0.0)
+        first = np.nan_to_num(workers["process"].values)[:1] if "process" in workers else 0.0
+        idle = min(float(np.max(first, initial=0.0)), float(process.max()))
+        moved = np.maximum(process - idle, 0.0).sum()  # of all workers at the same time, at most
+        return managed / n_workers, idle + moved / n_workers if process.any() else 0.0
+
+    def _results_peak(self) -> float:
+        """Return the highest bytes of all results at a time, from the recorded tasks."""
+        graph = self.graph
+        ran = np.isfinite(graph.start)
+        begins, ends = graph.stop[ran], np.fmax(graph.released[ran], graph.stop[ran])
+        size = np.maximum(graph.nbytes[ran], 0).astype(float)
+        order = np.argsort(np.concatenate([ends, begins]), kind="stable")  # releases first
+        return float(np.cumsum(np.concatenate([-size, size])[order]).max(initial=0.0))
 
     def _replays(self, given: Workflow, shape: ClusterShape) -> tuple[float, float, float]:
         """Return the duration at best, the predicted one, and at worst.

@@ -298,6 +298,10 @@ class VirtualCluster:
 
     async def _open(self) -> None:
         self.scheduler = scheduler = new_scheduler(self.internals)
+        # Restrictions of tasks name workers: their addresses must stay the same objects, because
+        # other texts have other hashes.
+        coerce_address = scheduler.coerce_address
+        scheduler.coerce_address = lambda address, resolve=True: coerce_address(address, False)
         self.cost = HandlerCost(
             scheduler, self.model.scheduler_call, self.model.scheduler_transition
         )

@@ -263,12 +263,17 @@ def test_prediction_is_refused_where_results_would_be_spilled(tmp_path):
             graph_run(tmp_path / folder, tasks, duration=1, n_workers=2, scheduler=scheduler)
         )
 
-    # Workers of 1 GB have 0.6 GB for results.
-    assert model("fits", 550 * MB).predict(workers=1).seconds == pytest.approx(2)
-    with pytest.raises(
-        UsageError, match="its results had 668 MiB at the same time, and on 1 worker"
-    ):
-        model("large", 700 * MB).predict(workers=1)
+    # Workers of 1 GB have 0.6 GB for results, of which a prediction may fill three quarters.
+    assert model("fits", 440 * MB).predict(workers=1).seconds == pytest.approx(2)
+    with pytest.raises(UsageError, match="results of a worker would have up to 458 MiB on 1"):
+        model("large", 480 * MB).predict(workers=1)
+    with pytest.raises(UsageError, match="75% of the 229 MiB beyond which"):
+        model("small", 480 * MB).predict(memory="400MB")
+    # Results that samples missed: all are in memory until the end.
+    missed = [MadeTask(f"a-{n}", n, n + 1, worker=n, thread=n, nbytes=300 * MB) for n in range(2)]
+    run = graph_run(tmp_path / "missed", missed, duration=2, n_workers=2, wanted=[[0, 1]])
+    with pytest.raises(UsageError, match="results of a worker would have up to 572 MiB"):
+        WhatIf(run).predict(workers=1)
     assert model("more", 700 * MB).predict(workers=4).seconds == pytest.approx(1)
     spilled = model("spilled", 700 * MB, events=[("disk-read", 0.0, 0.1)])
     with pytest.raises(UsageError, match="it spilled, and on 4 workers"):
@@ -276,6 +281,17 @@ def test_prediction_is_refused_where_results_would_be_spilled(tmp_path):
     assert spilled.predict(no_spill=True).seconds < spilled.predict().seconds
     spilled.duration = 10.0  # the client works for most of the time
     assert spilled.predict(workers=4).seconds > 0
+
+
+def test_prediction_is_refused_where_processes_would_be_too_large(tmp_path):
+    tasks = [MadeTask(f"a-{n}", 0, 1, worker=n, thread=n) for n in range(2)]
+    peaks = [{"time": ON + t, "worker": n, "process": 100 * MB, "rss_peak": (100 + 300 * t) * MB}
+             for t in (0.0, 1.0) for n in range(2)]  # fmt: skip
+    model = WhatIf(graph_run(tmp_path, tasks, duration=1, n_workers=2, samples=peaks))
+
+    with pytest.raises(UsageError, match="process of a worker would have up to 668 MiB on 1"):
+        model.predict(workers=1)
+    assert model.predict(workers=1, memory="2GB").seconds == pytest.approx(2)
 
 
 @pytest.mark.parametrize(("options", "fits"), [
@@ -287,14 +303,14 @@ def test_prediction_is_refused_where_results_would_be_spilled(tmp_path):
 ])  # fmt: skip
 def test_results_are_spilled_beyond_the_share_that_was_configured(tmp_path, options, fits):
     tasks = [MadeTask("a-0", 0, 1), MadeTask("b-0", 0, 1, worker=1, thread=1)]
-    scheduler = [{"time": ON + 0.5, "managed": 700 * MB}]
+    scheduler = [{"time": ON + 0.5, "managed": 500 * MB}]
     run = graph_run(tmp_path, tasks, duration=1, n_workers=2, scheduler=scheduler)
     run.tree.attrs["config"] = json.dumps({"distributed": {"worker": {"memory": options}}})
 
     if fits:  # the worker that is left has 1 GB
         assert WhatIf(run).predict(workers=1).seconds == pytest.approx(2)
     else:
-        with pytest.raises(UsageError, match="its results had 668 MiB at the same time"):
+        with pytest.raises(UsageError, match="results of a worker would have up to 477 MiB"):
             WhatIf(run).predict(workers=1)
 
 
