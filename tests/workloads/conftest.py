@@ -10,6 +10,11 @@ from benchkit.measure.workloads import Variant
 #: In-process workers share one RSS, which must not pause them. Spilling by the size of results
 #: does not use the RSS and works as on any cluster.
 NO_RSS = {f"distributed.worker.memory.{name}": False for name in ("spill", "pause", "terminate")}
+#: Nothing reads the profiles of the workers and the load of the machine.
+NO_MONITORS = {
+    "distributed.worker.profile.enabled": False,
+    "distributed.admin.system-monitor.interval": "1 minute",
+}
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -25,7 +30,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def client(tmp_path_factory):
     with (
         pytest.MonkeyPatch.context() as patch,
-        dask.config.set(NO_RSS),
+        dask.config.set(NO_RSS | NO_MONITORS),
         LocalCluster(
             n_workers=TINY.workers,
             threads_per_worker=TINY.threads // TINY.workers,

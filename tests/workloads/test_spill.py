@@ -26,11 +26,16 @@ def first_chunk_twice(array):
     return da.concatenate([array[:, :side], array[:, :side], array[:, 2 * side :]], axis=1)
 
 
+LESS = {
+    "a chunk is lost": item("mean", lambda mean: mean * (1 - 1e-3)),
+    "not a number": item("mean", nan),
+    "nothing was on disk": item("spilled_share", 0.0),
+}
 WRONG = {
-    "spill.spilling": {"a chunk is lost": item("mean", lambda mean: mean * (1 - 1e-3))},
+    "spill.spilling": LESS,
     **{
         f"spill.spilling[data={data},end=keep]": {
-            "a chunk is lost": item("mean", lambda mean: mean * (1 - 1e-3)),
+            **LESS,
             "chunks are exchanged": item("kept", lambda array: array[::-1]),
             "a chunk came back as another": item("kept", first_chunk_twice),
         }
