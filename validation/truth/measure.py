@@ -14,22 +14,24 @@ __all__ = ["measure"]
 
 
 @contextmanager
-def _cluster(options: dict[str, Any], address: str) -> Iterator[Any]:
+def _cluster(chosen: Scenario, address: str) -> Iterator[Any]:
     import dask
     from distributed import Client, LocalCluster
 
     if address:
         with Client(address) as client:
-            client.wait_for_workers(options["n_workers"])
+            client.wait_for_workers(chosen.cluster["n_workers"])
             yield client
         return
 
     defaults = {"dashboard_address": None, "memory_limit": "2 GiB"}
-    options = {**defaults, **options}
+    options = {**defaults, **chosen.cluster}
     limits = options.pop("adapt", None)
-    # Not forks, which share memory with the process that they come from.
-    spawn = dask.config.set({"distributed.worker.multiprocessing-method": "spawn"})
-    with spawn, LocalCluster(**options) as cluster, Client(cluster) as client:
+    # Forks start sooner, but share memory with the process that they come from.
+    measures_memory = any(name.startswith("memory") for name in chosen.metrics)
+    method = "spawn" if measures_memory else "forkserver"
+    start = dask.config.set({"distributed.worker.multiprocessing-method": method})
+    with start, LocalCluster(**options) as cluster, Client(cluster) as client:
         if limits:
             cluster.adapt(minimum=limits[0], maximum=limits[1], interval="100ms")
         if options["n_workers"]:
@@ -45,7 +47,7 @@ def measure(
     from benchkit.measure.recording import RecordingWriter
     from benchkit.measure.run_ids import new_id
 
-    with _cluster(chosen.cluster, address) as client:
+    with _cluster(chosen, address) as client:
         prepared = chosen.before(client) if chosen.before else None
         pids = worker_pids(client)
         writer = RecordingWriter(Path(folder), new_id())
@@ -80,5 +82,6 @@ def measure(
         "scenario": chosen.name,
         "level": level,
         "path": str(writer.path),
+        "slack": known.get("slack", 0.0),  # seconds by which truths may be off
         "truths": {name: truths[name] for name in chosen.metrics if name in truths},
     }

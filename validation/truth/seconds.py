@@ -31,15 +31,17 @@ def adaptive_workers(client: Any, _: Any) -> dict[str, Any]:
     """Six naps on workers that start for them and leave when the results are released."""
     spans: list[Any] = []
     futures = client.map(nap, [0.5] * 6, pure=False)
-    held, last, n_workers = 0.0, time.perf_counter(), 0
+    held, slack, last, n_workers = 0.0, 0.0, time.perf_counter(), 0
     while n_workers or not spans:
         time.sleep(0.005)
-        n_workers, now = len(client.scheduler_info()["workers"]), time.perf_counter()
-        held += n_workers * (now - last)
+        before, n_workers = n_workers, len(client.scheduler_info()["workers"])
+        now = time.perf_counter()
+        held += (before + n_workers) / 2 * (now - last)
+        slack += abs(n_workers - before) / 2 * (now - last)
         last = now
         if futures and all(future.done() for future in futures):
             spans, futures = client.gather(futures), []
-    return {"spans": spans, "worker_seconds": held, "n_tasks": 6}
+    return {"spans": spans, "worker_seconds": held, "n_tasks": 6, "slack": slack}
 
 
 @scenario("failed_time", "compute_time")
