@@ -51,7 +51,8 @@ def folders(tmp_path):
     (tmp_path / "w").mkdir()
     (tmp_path / "w" / "own.py").write_text(WORKLOAD)
     (tmp_path / "e").mkdir()
-    cluster = "cluster: {n_workers: 1, threads_per_worker: 1, memory_limit: 512 MiB}\n"
+    # A worker in the measuring process starts at once.
+    cluster = "cluster: {n_workers: 1, threads_per_worker: 1, processes: false}\n"
     (tmp_path / "e" / "base.yaml").write_text(cluster)
     slow = (
         "extends: base\n"
