@@ -21,7 +21,8 @@ OUTCOME_WORDS = {
     "infrastructure": ("⚠", "infrastructure"),
     "skipped": ("↷", "skipped"),
 }
-
+#: Outcomes that are no failures.
+NO_FAILURE = ("ok", "skipped")
 #: Text of an unknown number; never 0.
 MISSING = "–"
 #: Rows of a table or list; the rest is counted or on its own page.

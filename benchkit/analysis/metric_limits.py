@@ -75,7 +75,7 @@ def quality_warnings(arms: Mapping[str, pd.DataFrame], metrics: Sequence[str]) -
     """Return warnings about runs whose values are limited in a way that can favour an arm."""
     warnings = []
     for arm, runs in arms.items():
-        n_lost = int((runs[LOSSES].fillna("") != "").sum()) if LOSSES in runs else 0
+        n_lost = int((runs[LOSSES].notna() & (runs[LOSSES] != "")).sum()) if LOSSES in runs else 0
         if n_lost:
             text = f"the capture lost data in {n_lost} of {counted(len(runs), 'run')} of {arm}"
             warnings.append(f"{text}; `benchkit report run RUN` says which")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -86,6 +86,7 @@ def nightly_command(
     """
     from benchkit.analysis.metric_names import check_metrics
     from benchkit.analysis.regression.history import DEFAULT_METRICS
+    from benchkit.analysis.regression.status import workload_owners
     from benchkit.cli.progress import show_progress
     from benchkit.experiment.nightly.nightly import nightly
     from benchkit.experiment.run.stopping import parse_budget
@@ -101,6 +102,7 @@ def nightly_command(
     tracker = GitHubTracker() if issues == "github" else None  # raises before any measurement
     hook = webhook_for(webhook)
 
+    chosen = check_metrics(metrics or DEFAULT_METRICS)
     result = nightly(
         *names,
         select=options.expression,
@@ -108,7 +110,7 @@ def nightly_command(
         control=control,
         repeats=repeats,
         budget_s=budget_s,
-        metrics=check_metrics(metrics or DEFAULT_METRICS),
+        metrics=chosen,
         measure=not no_measure,
         confirming=not no_confirm,
         night=night,
@@ -119,13 +121,16 @@ def nightly_command(
     )
     parts: dict[str, Callable[[], Any]] = {}
     if tracker is not None:
-        parts["issues"] = partial(sync_issues, result.regressions, tracker, site=site)
+        owners = workload_owners(result.store.runs(columns=["workload", "started", "owner"]))
+        parts["issues"] = partial(
+            sync_issues, result.regressions, tracker, site=site, owners=owners
+        )
     if not no_report:
         page = Path(output) / "nightly.html"
         parts["report"] = partial(nightly_report, result.store, result.night, page)
     if publish:
         parts["site"] = partial(build_site, result.store, publish, address=site)
-    parts["summary"] = partial(_write_summary, result, Path(output))
+    parts["summary"] = partial(_write_summary, result, Path(output), chosen, site)
     _publish(result, parts, quiet=options.quiet)
     if hook is not None:
         _post(result, hook, site, quiet=options.quiet)
@@ -173,10 +178,10 @@ def _post(night: Night, hook: Webhook, site: str | None, *, quiet: bool) -> None
             click.echo(f"webhook: {done}", err=True)
 
 
-def _write_summary(night: Night, folder: Path) -> Path:
+def _write_summary(night: Night, folder: Path, metrics: Sequence[str], site: str | None) -> Path:
     from benchkit.show.reports.night import night_markdown
 
-    text = night_markdown(night)
+    text = night_markdown(night, metrics, site=site)
     path = folder / "summary.md"
     write_whole(path, text)
     write_whole(folder / "news.json", as_json_text([_row(event) for event in night.changes]))

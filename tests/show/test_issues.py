@@ -115,16 +115,16 @@ def test_issue_body_escapes_untrusted_text(server):
     assert "<two>" not in body
     assert "@maintainers" not in body
     assert "one \\| of" in body
-    assert "`array.sum[k=<b>]`" in body  # text in backquotes is shown unchanged
+    assert "array.sum\\[k=&lt;b>\\]" in body
 
 
 def test_issue_body_shows_arrows_and_names_the_metric_once(server):
     sync([opened(reason="19.6 s -> 27.5 s")])
     body = server.issues[1]["body"]
     assert "19.6 s -> 27.5 s" in body
-    assert "| metric | `duration`, wall time of the workload |" in body
+    assert "| metric | duration, wall time of the workload |" in body
     sync([opened(metric=FAILING, regression="bbbbbbbbbb")])
-    assert f"| metric | `{FAILING}` |" in server.issues[2]["body"]
+    assert f"| metric | {FAILING} |" in server.issues[2]["body"]
 
 
 def test_issue_body_is_within_limit_of_github(server):

@@ -126,6 +126,14 @@ def compare(
     define_own_metrics(baseline, *sets.values())
     chosen = check_metrics(metrics)
     _check_sets(names[0], baseline, sets)
+    repeated: list[str] = []
+    if null is None:
+        baseline, null = _without_null_arm(baseline)
+        for other, runs in sets.items():
+            sets[other], more = _without_null_arm(runs)
+            if more is not None:  # a null arm of another baseline
+                text = f"{counted(len(more), 'run')} of {other} left out: the null arm repeats it"
+                repeated.append(text)
     tables = [baseline, *sets.values(), *([null] if null is not None else [])]
     tables, limits = newest_definitions(tables, chosen)
     if blocked is None:
@@ -173,6 +181,7 @@ def compare(
             *warnings,
             *limits,
             *refused.values(),
+            *repeated,
             *_warnings(baseline, sets, null, name=names[0], blocked=blocked),
         ),
         level=level,
@@ -180,6 +189,15 @@ def compare(
         _points={index: row.points for index, row in enumerate(rows)},
         _ids={index: row.ids for index, row in enumerate(rows)},
     )
+
+
+def _without_null_arm(runs: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame | None]:
+    """Return the runs of a set without those of a null arm, and these."""
+    # A selection by parameters contains both arms that measured the baseline of an experiment.
+    is_null = runs["arm"] == NULL_ARM if "arm" in runs else pd.Series(False, runs.index)
+    if not is_null.any() or is_null.all():
+        return runs, None
+    return runs[~is_null], runs[is_null]
 
 
 def _why_no_rows(

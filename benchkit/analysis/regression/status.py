@@ -18,7 +18,7 @@ from benchkit.analysis.options import VERDICTS
 from benchkit.analysis.regression.history import History, night_name
 from benchkit.analysis.regression.level_events import MARGIN_NIGHTS, worse_direction
 from benchkit.analysis.regression.regression import FAILING, Regression, read_ledger, series_name
-from benchkit.formatting import OUTCOME_WORDS
+from benchkit.formatting import NO_FAILURE, OUTCOME_WORDS
 
 #: State -> symbol and label, in the order of rows.
 STATES = {
@@ -38,7 +38,7 @@ QUIET = ("unchanged", "short", "absent")
 class SeriesStatus:
     """State of a series on a night."""
 
-    row: int  # Position of the series in the history
+    row: int  # Position of the series in the history; -1 without an ok run
     # Fields of the series: workload, environment, host, scale, capture, metric.
     about: Mapping[str, Any]
     state: str  # One of `STATES`
@@ -189,6 +189,24 @@ def series_statuses(
     return sorted(statuses, key=lambda status: (*status.severity, str(status.about["workload"])))
 
 
+def never_ok_statuses(history: History, metric: str) -> list[SeriesStatus]:
+    """Return the state of each workload without an ok run, which has no series.
+
+    The fields `about` are those of its last run; the position `row` is -1.
+    """
+    runs = history.runs[~history.runs["key"].isin(history.series["key"])]
+    runs = runs[~runs["outcome"].isin(NO_FAILURE)]
+    nan, statuses = float("nan"), []
+    for _, failed in runs.groupby("key", sort=False):
+        about = {**failed.iloc[-1].to_dict(), "metric": metric}
+        label = f"{OUTCOME_WORDS.get(about['outcome'], ('', about['outcome']))[1]}, never ok"
+        since = night_name(history.times[failed["night"].min()])[:10]
+        statuses.append(
+            SeriesStatus(-1, about, "failed", label, nan, nan, nan, nan, nan, since, None)
+        )
+    return statuses
+
+
 def _state(
     history: History,
     row: int,
@@ -201,7 +219,7 @@ def _state(
 ) -> tuple[str, str]:
     """Return the state of a series and its label."""
     last = len(history.times) - 1
-    if outcome not in ("", "ok", "skipped"):
+    if outcome not in ("", *NO_FAILURE):
         return "failed", OUTCOME_WORDS.get(outcome, ("", outcome))[1]
     if regression is not None and regression.is_open:
         new = "new" if {"opened", "grown"} & kinds else "open"

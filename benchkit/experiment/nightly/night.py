@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import pandas as pd
 
 from benchkit.analysis.metric_limits import quality_warnings
-from benchkit.analysis.regression.history import DEFAULT_METRICS
+from benchkit.analysis.regression.history import DEFAULT_METRICS, History, night_name
 from benchkit.analysis.regression.nights import is_reported, night_notes
 from benchkit.analysis.regression.regression import Regression, read_ledger
 from benchkit.errors import UsageError
-from benchkit.formatting import counted
+from benchkit.formatting import NO_FAILURE, counted
 from benchkit.measure.secrets import redact_text
 from benchkit.store.store import Store
 from benchkit.table import Table
@@ -68,7 +68,7 @@ class Night:
     @property
     def failed(self) -> list[Mapping[str, Any]]:
         """Records of the runs whose outcome is neither ok nor skipped."""
-        return [record for record in self.records if record["outcome"] not in ("ok", "skipped")]
+        return [record for record in self.records if record["outcome"] not in NO_FAILURE]
 
     @property
     def limits(self) -> list[str]:
@@ -86,6 +86,11 @@ class Night:
     @property
     def sentence(self) -> str:
         """One-sentence summary of the night."""
+        return f"Night {self.night[:16]}: {self.summary}."
+
+    @property
+    def summary(self) -> str:
+        """Number of runs, of changes and of open regressions, as text."""
         kinds = [event["kind"] for event in self.events]
         counts = [
             f"{kinds.count(kind)} {label}"
@@ -106,7 +111,7 @@ class Night:
         parts.append(f"regressions: {', '.join(counts) or 'nothing new'}; {n_open} open")
         if self.failures:
             parts.append(f"{counted(len(self.failures), 'part')} failed")
-        return f"Night {self.night[:16]}: {'; '.join(parts)}."
+        return "; ".join(parts)
 
     def __repr__(self) -> str:
         lines = [self.sentence]
@@ -129,6 +134,28 @@ class Night:
         rows += [{"state": "failed", "regression": text} for text in self.failures]
         rows += [{"state": "limited", "regression": text} for text in self.limits]
         return f"<p>{html_text(self.sentence)}</p>{Table(rows).to_html() if rows else ''}"
+
+
+def night_of(
+    history: History,
+    store: Store,
+    events: Sequence[Mapping[str, Any]],
+    marks: Sequence[Mapping[str, Any]],
+) -> Night:
+    """Return the last night of a history, with the regressions as they were then."""
+    if not len(history.times):
+        return Night("", store, regressions=read_ledger(events, marks))
+    night = night_name(history.times[-1])
+    runs = history.runs[history.runs["night"] == len(history.times) - 1]
+    return Night(
+        night,
+        store,
+        records=[{str(k): v for k, v in row.items()} for row in runs.to_dict("records")],
+        events=[dict(event) for event in events if event.get("seen") == night],
+        regressions=read_ledger(
+            (event for event in events if str(event.get("seen") or "") <= night), marks
+        ),
+    )
 
 
 def read_night(store: Store, night: str = "latest") -> Night:

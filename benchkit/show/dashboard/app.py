@@ -14,11 +14,11 @@ import panel as pn
 from panel.viewable import Viewable
 
 from benchkit.show.dashboard import compare, live, pair
-from benchkit.show.dashboard.components import ui
 from benchkit.show.dashboard.lists import environments, runs, workloads
 from benchkit.show.dashboard.nights import history, overview, regressions
 from benchkit.show.dashboard.run import page as run_page
 from benchkit.show.dashboard.web.template import page, style_widgets
+from benchkit.show.render import panel as ui
 
 VIEWS: dict[str, ModuleType] = {
     "overview": overview,

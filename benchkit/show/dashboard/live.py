@@ -25,10 +25,16 @@ from benchkit.experiment.run.status import (
     read_status,
 )
 from benchkit.formatting import format_seconds
-from benchkit.show.dashboard.components import tables, ui
-from benchkit.show.dashboard.components.markup import metric_terms, span
+from benchkit.show.dashboard.components import tables
+from benchkit.show.dashboard.components.markup import (
+    metric_terms,
+)
 from benchkit.show.dashboard.state.cache import cached, open_store
 from benchkit.show.dashboard.state.url import address
+from benchkit.show.render import panel as ui
+from benchkit.show.render.html import (
+    span,
+)
 from benchkit.store.store import Store
 from benchkit.text import escape
 

@@ -11,14 +11,19 @@ import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from benchkit.analysis.regression.regression import FAILING, Regression
 from benchkit.errors import BenchkitError, UsageError, needs_extra
-from benchkit.formatting import ROWS_SHOWN, format_change
+from benchkit.formatting import format_change
+from benchkit.show.pages.addresses import site_address
+from benchkit.show.pages.regressions import regression_page, regression_target
+from benchkit.show.render.markdown import no_address, section_markdown
 from benchkit.show.templates import render_template
 from benchkit.store.schema import METRICS
-from benchkit.text import cut_markdown
+from benchkit.text import cut_markdown, markdown_text
 
 if TYPE_CHECKING:
     import github
@@ -135,7 +140,11 @@ def marker(workload: str, metric: str) -> str:
 
 
 def sync_issues(
-    regressions: Sequence[Regression], tracker: GitHubTracker, *, site: str | None = None
+    regressions: Sequence[Regression],
+    tracker: GitHubTracker,
+    *,
+    site: str | None = None,
+    owners: Mapping[str, str] = MappingProxyType({}),
 ) -> list[str]:
     """Update the issues of a tracker to match the ledger.
 
@@ -156,7 +165,8 @@ def sync_issues(
         members.sort(key=lambda regression: (not regression.is_open, regression.seen))
         issues = by_marker.get(marker(workload, metric), [])
         issues.sort(key=lambda issue: issue.number)
-        actions += _sync_issue(members, issues[0] if issues else None, tracker, site)
+        body = issue_body(members, site=site, owners=owners)
+        actions += _sync_issue(members, issues[0] if issues else None, tracker, body)
         for duplicate in issues[1:]:  # two jobs opened the same issue at the same time
             if duplicate.is_open:
                 text = f"duplicate of {issues[0].number}"
@@ -167,10 +177,10 @@ def sync_issues(
 
 
 def _sync_issue(
-    members: Sequence[Regression], issue: Issue | None, tracker: GitHubTracker, site: str | None
+    members: Sequence[Regression], issue: Issue | None, tracker: GitHubTracker, body: str
 ) -> list[str]:
     is_open = any(regression.is_open for regression in members)
-    title, body = issue_title(members), issue_body(members, site=site)
+    title = issue_title(members)
     if issue is None:
         if not is_open:  # the regression ended before an issue was opened
             return []
@@ -204,21 +214,28 @@ def issue_title(members: Sequence[Regression]) -> str:
     return title if len(title) <= MAX_TITLE else title[: MAX_TITLE - 1] + "…"
 
 
-def issue_body(members: Sequence[Regression], *, site: str | None = None) -> str:
+def issue_body(
+    members: Sequence[Regression],
+    *,
+    site: str | None = None,
+    owners: Mapping[str, str] = MappingProxyType({}),
+) -> str:
     """Return the text of the issue of regressions of one workload and metric."""
     current = [regression for regression in members if regression.is_open] or members[:1]
-    metric = members[0].metric
-    body = render_template(
-        "issues/issue.md",
-        marker=marker(members[0].workload, metric),
-        reported=max((str(event["id"]) for event in _events(members)), default=""),
-        metric_name=METRICS[metric].long_name if metric in METRICS else "",
-        current=current,
-        past=[regression for regression in members if regression not in current],
-        max_changes=ROWS_SHOWN,
-        site=site,
-    )
-    return cut_markdown(body, MAX_BYTES)
+    past = [regression for regression in members if regression not in current]
+    reported = max((str(event["id"]) for event in _events(members)), default="")
+    parts = [f"{marker(members[0].workload, members[0].metric)}\n<!-- benchkit:told:{reported} -->"]
+    href = partial(site_address, site.rstrip("/") + "/") if site else no_address
+    for regression in current:
+        page = regression_page(regression, owners.get(regression.workload, ""))
+        parts += [section_markdown(section, href) for section in page.sections]
+        if address := href(regression_target(regression)):
+            parts.append(f"[All nights of this regression]({address})")
+    if past:
+        parts.append("### Earlier regressions")
+        lines = [f"- {each.state}: {markdown_text(each.title)}" for each in past]
+        parts.append("\n".join(lines))
+    return cut_markdown("\n\n".join(parts), MAX_BYTES)
 
 
 def _labels(members: Sequence[Regression]) -> list[str]:

@@ -481,32 +481,18 @@ def _change_text(change: ChangePoint, history: History) -> str:
 def draw_builds(series: SeriesFigure, runs: pd.DataFrame) -> None:
     """Draw a tick on the axis at each night with changed packages or code."""
     times, bottom = series.history.times, series.low
-    names = [name for name in BUILD if name in runs]
-    nights = runs.drop_duplicates("night", keep="last").sort_values("night")
-    builds = nights[names].astype(object).where(nights[names].notna(), "")
-    previous = builds.shift().fillna("")
-    changed = ((builds != previous) & (previous != "")).to_numpy()
-    at = np.flatnonzero(changed.any(axis=1))
-    if not at.size:
+    changes = build_changes(runs)
+    if not changes:
         return
-    tips = []
-    for place in at.tolist():
-        before, now = builds.iloc[place - 1], builds.iloc[place]
-        parts = [
-            f"{BUILD[name]} {str(before[name])[:10]} → {str(now[name])[:10]}"
-            for name, is_new in zip(names, changed[place], strict=True)
-            if is_new
-        ]
-        tips.append(", ".join(parts))
     height = 0.045 * (series.high - bottom)
-    nights_changed = nights["night"].to_numpy(int)[at]
+    nights_changed = list(changes)
     source = ColumnDataSource(
         {
             "x": times[nights_changed],
-            "bottom": np.full(at.size, bottom),
-            "top": np.full(at.size, bottom + height),
+            "bottom": np.full(len(changes), bottom),
+            "top": np.full(len(changes), bottom + height),
             "night": [str(time)[:10] for time in times[nights_changed]],
-            "tip": tips,
+            "tip": list(changes.values()),
         },
         name="builds",
     )
@@ -514,6 +500,25 @@ def draw_builds(series: SeriesFigure, runs: pd.DataFrame) -> None:
     tooltip = [("night", "@night"), ("changed", "@tip")]
     legend = "changed packages"
     add_glyph(series.figure, tick, source, legend=legend, tips=tooltip, hover=_OVER_LINES)
+
+
+def build_changes(runs: pd.DataFrame) -> dict[int, str]:
+    """Return which packages or code of a series changed, by position of the night."""
+    names = [name for name in BUILD if name in runs]
+    nights = runs.drop_duplicates("night", keep="last").sort_values("night")
+    builds = nights[names].astype(object).where(nights[names].notna(), "")
+    previous = builds.shift().fillna("")
+    changed = ((builds != previous) & (previous != "")).to_numpy()
+    texts = {}
+    for place in np.flatnonzero(changed.any(axis=1)).tolist():
+        before, now = builds.iloc[place - 1], builds.iloc[place]
+        parts = [
+            f"{BUILD[name]} {str(before[name])[:10]} → {str(now[name])[:10]}"
+            for name, is_new in zip(names, changed[place], strict=True)
+            if is_new
+        ]
+        texts[int(nights["night"].iloc[place])] = ", ".join(parts)
+    return texts
 
 
 def draw_restarts(

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import nbformat
 from nbconvert import HTMLExporter
 
+from benchkit.show.render.html import silent
 from benchkit.show.templates import render_template
 from benchkit.whole_file import write_whole
-
-#: Addresses in Bokeh's scripts of libraries for TeX and maps, which these figures do not use.
-_ADDRESSES = re.compile(r"https://(?:cdn\.jsdelivr\.net|maps\.googleapis\.com)[^\"'`\s]*")
 
 
 def notebook_page(notebook: str | Path, output: str | Path, *, title: str) -> Path:
@@ -34,11 +31,6 @@ def notebook_page(notebook: str | Path, output: str | Path, *, title: str) -> Pa
     output = Path(output)
     write_whole(output, page)
     return output
-
-
-def silent(page: str) -> str:
-    """Remove the addresses from which Bokeh's scripts would load libraries."""
-    return _ADDRESSES.sub("about:blank", page)
 
 
 def _without_jquery(output: nbformat.NotebookNode) -> nbformat.NotebookNode:

@@ -2,24 +2,35 @@
 
 from __future__ import annotations
 
-from benchkit.analysis.regression.history import History
+from collections.abc import Sequence
+from functools import partial
+
+from benchkit.analysis.regression.history import History, build_history, night_name
 from benchkit.experiment.nightly.night import Night
-from benchkit.show.templates import render_template
+from benchkit.show.pages.addresses import site_address
+from benchkit.show.pages.night import NightSeries, page
+from benchkit.show.render.markdown import no_address, page_markdown
 from benchkit.text import cut_markdown, github_text, markdown_text
 
 #: Maximum bytes: GitHub discards step summaries above 1 MiB, which all steps of a job share.
 MAX_BYTES = 900_000
 
 
-def night_markdown(night: Night) -> str:
-    """Return the results of a night as Markdown, changed rows first, cut to a maximum size."""
-    text = render_template(
-        "reports/night.md",
-        night=night,
-        by_id={regression.id: regression for regression in night.regressions},
-        open=[regression for regression in night.regressions if regression.is_open],
-    )
-    return cut_markdown(text, MAX_BYTES)
+def night_markdown(night: Night, metrics: Sequence[str], *, site: str | None = None) -> str:
+    """Return the page of a night as Markdown, cut to a maximum size.
+
+    It has a table for each metric with the series that need attention, and links to a site.
+    """
+    store = night.store
+    events, marks = store.events(), store.marks()
+    history = build_history(store.runs(), metrics=metrics, marks=marks)
+    names = [night_name(time) for time in history.times]
+    if night.night in names:
+        history = history.before(names.index(night.night))
+    measured = dict.fromkeys(history.series["metric"])
+    series = [NightSeries.judge(history, metric, events, marks) for metric in measured]
+    href = partial(site_address, site.rstrip("/") + "/") if site else no_address
+    return cut_markdown(page_markdown(page(night, series, {"show": "news"}), href), MAX_BYTES)
 
 
 def open_series(night: Night, history: History, *, most: int = 6) -> list[tuple[str, int]]:

@@ -8,21 +8,38 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from email.utils import format_datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from bokeh.resources import Resources
+from markupsafe import Markup
+
 from benchkit import __version__
-from benchkit.analysis.regression.nights import night_notes
-from benchkit.analysis.regression.regression import Regression
-from benchkit.analysis.regression.status import workload_owners
-from benchkit.errors import MissingParts, SiteError, UsageError, describe_error
-from benchkit.formatting import format_bytes, format_seconds
-from benchkit.show.site.collect import SITE_METRICS, SiteData, collect_site, page_name
+from benchkit.analysis.regression.history import History, build_history
+from benchkit.analysis.regression.regression import Regression, read_ledger
+from benchkit.analysis.regression.status import improvements, workload_owners
+from benchkit.errors import MissingParts, SiteError, UnreadableRun, UsageError, describe_error
+from benchkit.experiment.nightly.night import night_of
+from benchkit.show.pages.addresses import page_name, site_address
+from benchkit.show.pages.history import WorkloadNights
+from benchkit.show.pages.history import figure as history_figure
+from benchkit.show.pages.history import page as workload_page
+from benchkit.show.pages.machines import failures_page, machines_page
+from benchkit.show.pages.night import NightSeries
+from benchkit.show.pages.night import page as night_page
+from benchkit.show.pages.page import Page
+from benchkit.show.pages.regressions import page as regressions_page
+from benchkit.show.pages.regressions import regression_page
+from benchkit.show.render.html import ELEMENT_STYLES, PAGE_STYLES, page_markup, silent
 from benchkit.show.templates import render_template
 from benchkit.store.filters import parse_moment
+from benchkit.store.marks import active_marks
+from benchkit.store.runfile import read_attribute
+from benchkit.store.storage import run_name
 from benchkit.store.store import Store
 from benchkit.whole_file import drafted
 
@@ -89,16 +106,16 @@ def _printable(text: str) -> str:
 
 
 TITLE = "Dask performance"
-#: Outcome -> symbol on the page of failures.
-_SYMBOLS = {
-    "ok": "·",
-    "failed": "✕",
-    "wrong_answer": "≠",
-    "timeout": "T",
-    "lost_workers": "L",
-    "infrastructure": "i",
-    "skipped": "s",
-}
+#: Metrics with figures, in the order of the menu.
+SITE_METRICS = (
+    "duration",
+    "memory_peak",
+    "memory_mean",
+    "compute_time",
+    "transfer_time",
+    "network_bytes",
+    "spilled_peak",
+)
 #: File that identifies a folder as a site.
 _MARKER = "static/site.js"
 
@@ -120,63 +137,66 @@ def build_site(
         raise UsageError(f"{folder}: is a file; expected a folder")
     if folder.exists() and any(folder.iterdir()) and not (folder / _MARKER).exists():
         raise UsageError(f"{folder}: contains files but no site; expected an empty folder")
-    data = collect_site(store, metrics=metrics)
+    events, marks = store.events(), store.marks()
+    history = build_history(store.runs(), metrics=metrics, marks=marks)
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with drafted(folder) as draft:
             draft.mkdir()
-            writer = _Writer(data, draft, title, f"{address.rstrip('/')}/" if address else "")
-            writer.write()
+            root = f"{address.rstrip('/')}/" if address else ""
+            site = _Site(store, history, events, marks, draft, title, root)
+            site.write()
     except OSError as error:
         raise SiteError(
             f"{folder}: the site could not be written: {error.strerror or error}; "
             "an earlier site is unchanged"
         ) from error
-    if writer.missing:
-        raise MissingParts(folder / "index.html", writer.missing)
+    if site.missing:
+        raise MissingParts(folder / "index.html", site.missing)
     return folder / "index.html"
 
 
-class _Writer:
+@dataclass
+class _Site:
     """Writer of the files of one build."""
 
-    def __init__(self, data: SiteData, folder: Path, title: str, address: str) -> None:
-        self.data, self.folder, self.title, self.address = data, folder, title, address
-        self.missing: list[str] = []  # a line per page that cannot be shown
-        times = data.history.times
-        self.common: dict[str, Any] = {
-            "site_title": title,
-            "n_runs": len(data.history.runs),
-            "n_nights": len(times),
-            "first": str(times[0])[:10] if len(times) else "–",
-            "last": str(times[-1])[:10] if len(times) else "–",
-            "made": datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
-            "version": __version__,
-            "page_name": page_name,
-            "owners": workload_owners(data.history.runs),
-        }
+    store: Store
+    history: History  # Series of the shown metrics
+    events: Sequence[Mapping[str, Any]]  # All events of the ledger
+    marks: Sequence[Mapping[str, Any]]
+    folder: Path
+    title: str
+    address: str
+    missing: list[str] = field(default_factory=list)  # A line per page that cannot be shown
+
+    def __post_init__(self) -> None:
+        self.regressions = read_ledger(self.events, self.marks)
+        self.owners = workload_owners(self.history.runs)
+        self.runs_by_workload = dict(list(self.history.runs.groupby("workload")))
 
     def write(self) -> None:
-        """Write all pages, data files and feeds."""
-        for name in ("w", "data", "regressions", "static"):
+        """Write all pages and feeds."""
+        for name in ("w", "regressions", "static"):
             (self.folder / name).mkdir()
-        for name in ("site.css", "site.js"):
-            text = (Path(__file__).parent / "files" / name).read_text(encoding="utf-8")
-            self._put(f"static/{name}", text)
-        for workload in self.data.workloads:
-            name = f"w/{page_name(workload)}.html"
-            self._try(name, workload, partial(self._workload, workload))
-        for regression in self.data.regressions:
+        files = Path(__file__).parent / "files"
+        styles = PAGE_STYLES + ELEMENT_STYLES.replace(":host", "body")
+        self._put("static/site.css", styles + (files / "site.css").read_text(encoding="utf-8"))
+        self._put("static/site.js", (files / "site.js").read_text(encoding="utf-8"))
+        for path in Resources(mode="absolute", components=["bokeh"]).js_files:
+            self._put("static/bokeh.min.js", silent(Path(path).read_text(encoding="utf-8")))
+        for workload in self.runs_by_workload:
+            self._page(f"w/{page_name(workload)}.html", workload, partial(self._workload, workload))
+        for regression in self.regressions:
             name = f"regressions/{regression.id}.html"
-            self._try(name, regression.id, partial(self._regression, regression))
-        self._try("index.html", "Overview", self._overview)
-        self._try("regressions.html", "Regressions", self._regressions)
-        self._try("failures.html", "Failures", self._failures)
-        self._try("machines.html", "Machines", self._machines)
-        self._try("feed.xml", "Feed", self._feeds)
+            self._page(name, regression.id, partial(self._regression, regression))
+        self._page("index.html", "Overview", self._night)
+        self._page("regressions.html", "Regressions", self._regressions)
+        self._page("failures.html", "Failures", lambda: failures_page(self.history))
+        self._page("machines.html", "Machines", self._machines)
+        self._try("feed.xml", self._feeds)
 
-    def _try(self, name: str, title: str, write: Callable[[], None]) -> None:
-        """Write a page, or one line in its place if data of the store prevent it."""
+    def _try(self, name: str, write: Callable[[], None]) -> str:
+        """Write a file; return a line if data of the store prevent it."""
         try:
             write()
         except Exception as error:
@@ -186,91 +206,85 @@ class _Writer:
                 raise
             line = f"cannot be shown: {describe_error(error)}"
             self.missing.append(f"{name} {line}")
-            if name.endswith(".html"):
-                self._page(name, "missing.html", title, line=line)
+            return line
+        return ""
 
-    def _regressions(self) -> None:
-        regressions = sorted(self.data.regressions, key=lambda regression: not regression.is_open)
-        self._page(
-            "regressions.html",
-            "regressions.html",
-            "Regressions",
-            regressions=regressions,
-            improvements=self.data.improvements(),
+    def _page(self, name: str, title: str, make: Callable[[], Page]) -> None:
+        """Write a page, or one line in its place."""
+        root = "../" * name.count("/")
+        line = self._try(name, lambda: self._write_page(name, title, make(), root))
+        if line:
+            self._write_page(name, title, Page(title, [f"This page {line}"], []), root)
+
+    def _write_page(self, name: str, title: str, page: Page, root: str) -> None:
+        body = page_markup(page, partial(site_address, root))
+        times = self.history.times
+        text = render_template(
+            "site/files/page.html",
+            title=title,
+            site_title=self.title,
+            root=root,
+            here=name.removesuffix(".html"),
+            body=Markup(body),
+            has_figures='class="figure"' in body,
+            n_runs=len(self.history.runs),
+            n_nights=len(times),
+            first=str(times[0])[:10] if len(times) else "–",
+            last=str(times[-1])[:10] if len(times) else "–",
+            made=datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
+            version=__version__,
         )
-
-    def _failures(self) -> None:
-        failures = self.data.failures()
-        self._page("failures.html", "failures.html", "Failures", **failures, symbols=_SYMBOLS)
-
-    def _machines(self) -> None:
-        tables = {"rows": self.data.machines(), "marks": self.data.marks}
-        self._page("machines.html", "machines.html", "Machines", **tables)
-
-    def _feeds(self) -> None:
-        items = feed_items(self.data.regressions, self.address)
-        feed = {"title": self.title, "address": self.address}
-        self._put("feed.json", json_feed(items, **feed))
-        self._put("feed.xml", rss_feed(items, **feed))
+        self._put(name, text)
 
     def _put(self, name: str, text: str) -> None:
         (self.folder / name).write_text(text, encoding="utf-8")
 
-    def _page(self, name: str, template: str, title: str, **values: Any) -> None:
-        root = "../" * name.count("/")
-        here = name.removesuffix(".html")
-        values = {**self.common, **values, "title": title, "root": root, "here": here}
-        self._put(name, render_template(f"site/files/{template}", **values))
+    def _night(self) -> Page:
+        night = night_of(self.history, self.store, self.events, self.marks)
+        series = [
+            NightSeries.judge(self.history, metric, self.events, self.marks)
+            for metric in dict.fromkeys(self.history.series["metric"])
+        ]
+        return night_page(night, series, {"show": "all"})
 
-    def _script(self, name: str, variable: str, content: Mapping[str, Any]) -> None:
-        """Write data as a script: browsers let a page opened from disk read no other file type."""
-        text = json.dumps(content, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
-        # A separate file needs no escape of "</script>"; older engines end lines at these two.
-        text = text.replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
-        self._put(f"data/{name}.js", f"window.{variable}={text};\n")
+    def _regressions(self) -> Page:
+        better = improvements(self.history, self.events)
+        return regressions_page(self.regressions, better, self.owners, {})
 
-    def _overview(self) -> None:
-        content = self.data.overview()
-        for row in content["rows"]:
-            row["owner"] = self.common["owners"].get(row["workload"], "")
-        self._script("overview", "benchkitOverview", content)
-        news = sorted(self.data.news, key=lambda event: event["kind"] == "set_aside")
-        regressions = {regression.id: regression for regression in self.data.regressions}
-        lists = {"workloads": self.data.workloads, "news": news, "regressions": regressions}
-        judged = max((night["seen"] for night in self.data.nights), default="")
-        notes = night_notes(night for night in self.data.nights if night["seen"] == judged)
-        self._page("index.html", "index.html", "Overview", notes=notes, **lists)
+    def _nights(self, workload: str) -> WorkloadNights:
+        history = self.history.select(workload=workload)
+        marks, owner = active_marks(self.marks), self.owners.get(workload, "")
+        return WorkloadNights(workload, history, self.regressions, marks, owner)
 
-    def _workload(self, name: str) -> None:
-        page = page_name(name)
-        content = self.data.workload(name)
-        self._script(page, "benchkitWorkload", content)
-        self._page(
-            f"w/{page}.html",
-            "workload.html",
-            name,
-            workload=name,
-            category=content["series"][0]["category"] if content["series"] else "",
-            **self.data.source(name),
-        )
+    def _workload(self, workload: str) -> Page:
+        ids = self.runs_by_workload[workload]["id"].tolist()
+        source, description = _texts(self.store, ids)
+        nights = replace(self._nights(workload), source=source, description=description)
+        return workload_page(nights)
 
-    def _regression(self, regression: Regression) -> None:
-        self._page(
-            f"regressions/{regression.id}.html",
-            "regression.html",
-            regression.title,
-            regression=regression,
-            facts=regression.facts,
-            parts=[_part(row) for row in regression.facts.get("parts") or []],
-        )
+    def _regression(self, regression: Regression) -> Page:
+        nights = self._nights(regression.workload)
+        row = nights.history.find(regression.about)
+        figure = None if row is None else history_figure(nights, row)
+        return regression_page(regression, nights.owner, figure)
+
+    def _machines(self) -> Page:
+        return machines_page(self.history, self.events, active_marks(self.marks))
+
+    def _feeds(self) -> None:
+        items = feed_items(self.regressions, self.address)
+        feed = {"title": self.title, "address": self.address}
+        self._put("feed.json", json_feed(items, **feed))
+        self._put("feed.xml", rss_feed(items, **feed))
 
 
-def _part(row: Mapping[str, Any]) -> dict[str, str]:
-    """Return one part of a difference as text with units."""
-    texts = {}
-    for name, value in row.items():
-        if isinstance(value, (int, float)):
-            text = format_bytes(value) if "bytes" in row else format_seconds(value)
-            value = f"+{text}" if value > 0 else text
-        texts[str(name)] = "–" if value is None else str(value)
-    return texts
+def _texts(store: Store, ids: Sequence[str]) -> tuple[str, str]:
+    """Return source code and description of a workload, from its last readable run."""
+    for run_id in reversed(ids):
+        path = store.files.path(run_name(run_id))
+        try:
+            # Read attributes only: opening the whole run takes 0.2 s for each workload.
+            return read_attribute(path, "source") or "", read_attribute(path, "description") or ""
+        except UnreadableRun:  # pruned or damaged: try an older run
+            continue
+    return "", ""

@@ -160,6 +160,25 @@ def test_compare_uses_blocks_of_several_experiments():
     assert not compare(tables[0], second, metrics=["duration"]).blocked
 
 
+def test_compare_takes_the_null_arm_out_of_a_selection():
+    """`param:method=single` selects both arms of an experiment that measured its baseline."""
+    baseline = pd.concat([arm_runs("A"), arm_runs("null", seed=3)], ignore_index=True)
+    contender = arm_runs("B", seed=1)
+    arms = {"A": arm_runs("A"), "B": contender}
+
+    report = compare(baseline, contender, metrics=["duration"])
+    reverse = compare(contender, baseline, metrics=["duration"])
+
+    assert report.blocked
+    assert not any("interleaved" in text for text in report.warnings)
+    assert report.points(report.frame.iloc[0])["baseline"].shape == (5,)
+    assert report.points(report.frame.iloc[0])["null"].shape == (5,)
+    whole = compare(arms["A"], arms["B"], null=arm_runs("null", seed=3), metrics=["duration"])
+    assert report.frame["ratio"].tolist() == whole.frame["ratio"].tolist()
+    assert reverse.blocked
+    assert "80 runs of contender left out: the null arm repeats it" in reverse.warnings
+
+
 def test_compare_keeps_positions_of_missing_blocks():
     contender = arm_runs("B", seed=1)
     contender = contender[contender["id"] != "B-x.w02-0"]

@@ -20,7 +20,7 @@ def test_night_names_limits_of_its_runs(tmp_path):
     text = "duration: 1 of 2 runs of tip disturbed; `benchkit report run RUN` says why"
     assert night.limits == [text]
     assert f"limited: {text}" in repr(night)
-    assert "### Limits of the runs" in night_markdown(night)
+    assert "### What limits the verdicts?" in night_markdown(night, ["duration"])
     assert Night("2026-01-02T00:00:00", Store(tmp_path / "store")).limits == []
 
 
@@ -51,4 +51,4 @@ def test_night_publishes_its_failures_without_secrets(tmp_path):
 
     (line,) = night.failures
     assert line == "site: ValueError: https://***@host/x?token=***"
-    assert "hunter2" not in night_markdown(night) + repr(night)
+    assert "hunter2" not in night_markdown(night, ["duration"]) + repr(night)

@@ -13,7 +13,7 @@ from benchkit.experiment.run.status import DONE, OPEN, Status
 from benchkit.measure.run_ids import new_id
 from benchkit.show.dashboard import compare as compare_page
 from benchkit.show.dashboard.compare import EXAMPLES
-from benchkit.show.dashboard.components.ui import guard
+from benchkit.show.render.panel import guard
 from benchkit.store.filters import parse_selection
 from benchkit.store.store import Store
 from validation.dashboard_server import READY, open_page, sees, text_of, wait_for_plots, with_record

@@ -4,7 +4,6 @@ import re
 from urllib.parse import parse_qs, urlsplit
 
 import numpy as np
-import pandas as pd
 import pytest
 from helpers.dashboards import served
 from playwright.sync_api import expect
@@ -13,8 +12,9 @@ from benchkit.analysis.regression.history import build_history
 from benchkit.analysis.regression.status import series_label, series_statuses
 from benchkit.formatting import MISSING
 from benchkit.show.dashboard.nights import history, overview
-from benchkit.show.dashboard.nights.parts import series_sparkline
 from benchkit.show.dashboard.state import cache, nights
+from benchkit.show.pages import night as pages
+from benchkit.show.render.markdown import table_markdown
 from validation.dashboard_server import HOSTILE, READY, text_of
 from validation.history_data import FAILING, FASTER, SLOWER, fill
 
@@ -51,8 +51,8 @@ def filters(**values):
 
 
 def test_series_statuses_order_by_severity(store):
-    nights = build_history(store.runs(), metrics=["duration"], marks=[])
-    statuses = series_statuses(nights, store.events())
+    built = build_history(store.runs(), metrics=["duration"], marks=[])
+    statuses = series_statuses(built, store.events())
     states = {
         (status.about["workload"], status.about["environment"]): status.state for status in statuses
     }
@@ -79,17 +79,18 @@ def test_overview_shows_workloads_without_ok_run(tmp_path, a_run, monkeypatch):
     store = fill(tmp_path / "store", a_run, n_nights=5, never_ok=HOSTILE)
     monkeypatch.setenv("BENCHKIT_STORE", str(store.path))
 
-    ((run, since),) = overview._never_ok("", 4)
-    cells = overview._never_ok_cells(run, since)
-    assert "failed, never ok" in cells[0]
-    assert "&lt;script&gt;" in cells[1]
-    assert "<script>" not in cells[1]
-    assert store.runs(workload=HOSTILE)["id"].iloc[-1] in cells[1]
-    assert "since 2026" in cells[4]
-    assert overview._never_ok("other", 4) == []
-    (row,) = overview._as_file(filters(find=HOSTILE, show="news")).to_dict("records")
+    text = text_of(overview.view({"view": "overview", "find": HOSTILE}))
+    assert "failed, never ok" in text
+    assert "&lt;script&gt;" in text
+    assert "<script>" not in text
+    assert f"id={store.runs(workload=HOSTILE)['id'].iloc[-1]}" in text
+    assert "since 2026" in text
+    series = nights.night_series("duration")
+    (row,) = pages.frame(series, filters(find=HOSTILE, show="news")).to_dict("records")
     assert (row["state"], row["workload"]) == ("failed, never ok", HOSTILE)
-    assert "<" not in overview._as_markdown(pd.DataFrame([row])).read()
+    table = pages.series_table(series, filters(find=HOSTILE))
+    assert "<" not in table_markdown(table)
+    assert pages.series_table(series, filters(find="nothing")).rows == []
 
 
 def chosen(state):
@@ -110,24 +111,26 @@ def test_overview_of_many_series_starts_filtered(store, monkeypatch):
 def test_overview_file_contains_filtered_rows(store, monkeypatch):
     monkeypatch.setenv("BENCHKIT_STORE", str(store.path))
 
-    rows = overview._as_file(filters(find="vorticity main", show="news"))
+    shown = filters(find="vorticity main", show="news")
+    series = nights.night_series("duration")
+    rows = pages.frame(series, shown)
 
     (row,) = rows.to_dict("records")
     assert (row["workload"], row["state"]) == (SLOWER, "regressed, new")
     assert row["change"] == pytest.approx(0.14)
     assert row["low"] < row["change"] < row["high"]
     assert (row["metric"], row["units"]) == ("duration", "s")
-    lines = overview._as_markdown(rows).read().splitlines()
+    lines = table_markdown(pages.series_table(series, shown)).splitlines()
     assert len(lines) == 3
     assert "+14 %" in lines[-1]
-    assert overview._as_file(filters(find="nothing-like-it", show="all")).empty
+    assert pages.frame(series, filters(find="nothing-like-it", show="all")).empty
 
 
 @pytest.mark.parametrize(("size", "workloads"), [("5", {SLOWER, FAILING}), ("", None)])
 def test_overview_filters_by_size_of_change(size, workloads, store, monkeypatch):
     monkeypatch.setenv("BENCHKIT_STORE", str(store.path))
 
-    rows = overview._as_file(filters(find="main", size=size))
+    rows = pages.frame(nights.night_series("duration"), filters(find="main", size=size))
 
     if workloads is None:
         assert len(rows) > 5
@@ -147,12 +150,11 @@ def test_list_of_histories_has_sparklines(store, monkeypatch):
 
 def test_sparkline_label_describes_series(store, monkeypatch):
     monkeypatch.setenv("BENCHKIT_STORE", str(store.path))
-    nights, statuses = overview.series_statuses_of("duration")
-    status = next(status for status in statuses if status.state == "regressed")
+    series = nights.night_series("duration")
+    status = next(status for status in series.statuses if status.state == "regressed")
 
-    svg = series_sparkline(status, nights)
+    label = pages.spark(pages.SeriesRow(series, 60, status)).label
 
-    label = re.search('aria-label="(.*?)"', svg).group(1)
     assert label == f"{SLOWER}, 60 nights: regressed, new, +14 % since {status.since}"
 
 
@@ -271,4 +273,4 @@ def test_pages_show_the_newest_nights_of_a_large_store(nightly_store, monkeypatc
         f"Nights until {str(every.times[-6])[:10]} are not shown: the pages of nights read the "
         f"newest {cache.MAX_RUNS_READ} runs of the store."
     )
-    assert note in overview._body({"range": "", **filters()})[0].object
+    assert note in text_of(overview.view({"view": "overview"}))

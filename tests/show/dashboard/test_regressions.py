@@ -28,7 +28,7 @@ def test_regressions_page_has_size_and_owner(nightly_store):
 
 
 def test_regressions_page_says_that_no_owner_is_declared(nightly_store, monkeypatch):
-    monkeypatch.setattr(regressions, "workload_owners", lambda runs: {})
+    monkeypatch.setattr(regressions, "owners", dict)
     ((*_, who),) = cells(regressions.view({}))
 
     assert who == "no owner declared"
@@ -46,9 +46,9 @@ def test_regressions_page_has_improvements_in_period(tmp_path, a_run, monkeypatc
     every = [row for row in cells(regressions.view({})) if row[0].startswith("▼")]
     recent = cells(regressions.view({"days": "30"}))
 
-    assert [row[1:4] for row in every] == [
-        [FASTER, "main on bench-1", "2026-10-12"],
-        [FASTER, "release on bench-1", "2026-10-12"],
+    assert [row[1:5] for row in every] == [
+        [FASTER, "wall time of the workload", "main on bench-1", "2026-10-12"],
+        [FASTER, "wall time of the workload", "release on bench-1", "2026-10-12"],
     ]
     assert all(re.fullmatch("▼ −1[5-9] %", row[0]) for row in every)
     assert not [row for row in recent if row[0].startswith("▼")]

@@ -16,8 +16,8 @@ from panel.viewable import Viewable
 
 from benchkit.analysis.regression.history import SERIES_FIELDS
 from benchkit.errors import BenchkitError
-from benchkit.show.dashboard.components import ui
 from benchkit.show.dashboard.state.cache import open_store
+from benchkit.show.render import panel as ui
 from benchkit.store.run import Run
 
 #: Set by `benchkit dashboard --allow-marks`.

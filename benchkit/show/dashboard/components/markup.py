@@ -1,4 +1,4 @@
-"""Words and links within a line: text from runs is escaped; names and values of metrics."""
+"""Words within a line: outcomes, names and values of metrics, links to runs."""
 
 from __future__ import annotations
 
@@ -8,41 +8,19 @@ from typing import Any
 import pandas as pd
 from markupsafe import Markup
 
-from benchkit.formatting import MISSING, OUTCOME_WORDS, format_quantity
+from benchkit.formatting import MISSING, NO_FAILURE, OUTCOME_WORDS, format_quantity
 from benchkit.show.dashboard.state.url import address
+from benchkit.show.render.html import link
 from benchkit.store.schema import METRICS
-from benchkit.text import escape
 
-#: Outcomes that do not count as failures.
-NO_FAILURE = ("ok", "skipped")
 #: Unit in the metrics table -> words.
 _UNITS = {"s": "seconds", "B": "bytes", "%": "per cent", "1": "a number", "USD": "US dollars"}
 _BETTER = {"lower": "less is better", "higher": "more is better"}
 
 
-def link(text: str, target: str, *, label: str = "", kind: str = "") -> Markup:
-    """Return a link."""
-    more = f" aria-label='{escape(label)}'" if label else ""
-    more += f" class='{escape(kind)}'" if kind else ""
-    breakable = escape(text).replace("[", "<wbr>[").replace(",", ",<wbr>")
-    return Markup(f"<a href='{escape(target)}'{more}>{breakable}</a>")
-
-
 def run_link(run: Mapping[str, Any]) -> Markup:
     """Return the start time of a run as a link to its page."""
     return link(str(run["started"])[:16], address("run", id=run["id"]))
-
-
-def span(text: str, kind: str = "", *, title: str = "") -> Markup:
-    """Return text with a CSS class and a tooltip."""
-    more = f" class='{escape(kind)}'" if kind else ""
-    more += f" title='{escape(title)}'" if title else ""
-    return Markup(f"<span{more}>{escape(text)}</span>")
-
-
-def code(text: str) -> Markup:
-    """Return text in a fixed-width font."""
-    return Markup(f"<code>{escape(text)}</code>")
 
 
 def outcome_text(outcome: Any) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import IO, Any
 
@@ -14,17 +13,15 @@ from panel.viewable import Viewable
 
 from benchkit.analysis.insight.memory import bytes_as_text
 from benchkit.formatting import MISSING, ROWS_SHOWN
-from benchkit.show.dashboard.components import ui
 from benchkit.show.dashboard.state.table_state import scripted_table
 from benchkit.show.dashboard.web.template import TABLE_STYLES, WIDGET_STYLES
-from benchkit.table import columns_of_numbers
+from benchkit.show.render import html
+from benchkit.show.render import panel as ui
 
 #: Milliseconds after a download until its content is removed from memory.
 RELEASE_MS = 1000
 #: Width of a column of numbers, in pixels.
 NUMBER_WIDTH = 85
-#: Approximate height of a table row, in rem.
-ROW_HEIGHT_REM = 1.9
 
 
 def html_table(
@@ -39,11 +36,7 @@ def html_table(
     rows = list(rows)
     if empty and not rows:
         return ui.paragraph(empty)
-    height = visible_rows * ROW_HEIGHT_REM if len(rows) > visible_rows else 0
-    kind = "tight" if tight else "loose"
-    texts = [[re.sub(r"<[^<>]*>", "", str(cell)) for cell in row] for row in rows]
-    numbers = columns_of_numbers(texts)
-    return ui.html_pane(ui.ELEMENTS.table(titles, rows, numbers, kind, height))
+    return ui.html_pane(html.html_table(titles, rows, tight=tight, visible_rows=visible_rows))
 
 
 def table(

@@ -8,11 +8,11 @@ from typing import Any
 import panel as pn
 from panel.viewable import Viewable
 
-from benchkit.show.dashboard.components import ui
 from benchkit.show.dashboard.state.time_window import Window, align
 from benchkit.show.dashboard.state.url import write_address
 from benchkit.show.plots.base import retitle
 from benchkit.show.plots.thread_activity import window_strip
+from benchkit.show.render import panel as ui
 from benchkit.store.schema import METRICS
 
 
@@ -37,11 +37,6 @@ def find_field(
     """Return a field for words to find."""
     text = state.get("find", "")
     return pn.widgets.TextInput(name="Find", placeholder=placeholder, value=text, width=width)
-
-
-def has_words(name: str, find: str) -> bool:
-    """Return whether a name contains every word of a text, ignoring case."""
-    return all(word in name.lower() for word in find.lower().split())
 
 
 def metric_select(

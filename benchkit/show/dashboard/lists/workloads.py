@@ -14,26 +14,29 @@ from panel.viewable import Viewable
 
 from benchkit.analysis.regression.status import STATES, series_label
 from benchkit.analysis.run.noise import EFFECTS, run_noise
-from benchkit.formatting import MISSING, ROWS_SHOWN, counted, format_bytes, format_quantity
+from benchkit.formatting import (
+    MISSING,
+    NO_FAILURE,
+    ROWS_SHOWN,
+    counted,
+    format_bytes,
+    format_quantity,
+)
 from benchkit.measure.workloads import Variant
-from benchkit.show.dashboard.components import tables, ui
+from benchkit.show.dashboard.components import tables
 from benchkit.show.dashboard.components.clicks import CLICK_HELP, open_on_run_click
 from benchkit.show.dashboard.components.markup import (
-    NO_FAILURE,
-    link,
     measured_metrics,
     metric_term,
     metric_text,
     outcome_text,
     run_link,
-    span,
     text_or_missing,
     tone_of_outcome,
 )
 from benchkit.show.dashboard.components.widgets import (
     filtered,
     find_field,
-    has_words,
     metric_select,
     select,
 )
@@ -54,7 +57,13 @@ from benchkit.show.dashboard.state.nights import (
     shown_metrics,
 )
 from benchkit.show.dashboard.state.url import address, history_address
+from benchkit.show.pages.page import has_words
 from benchkit.show.plots.history import history_plot, sparkline
+from benchkit.show.render import panel as ui
+from benchkit.show.render.html import (
+    link,
+    span,
+)
 from benchkit.store.schema import METRICS
 from benchkit.values import decode_json
 

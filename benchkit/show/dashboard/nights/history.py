@@ -11,14 +11,11 @@ from bokeh.models import Range1d
 from panel.viewable import Viewable
 
 from benchkit.analysis.regression.history import SERIES_FIELDS, History
-from benchkit.analysis.regression.regression import Regression
-from benchkit.analysis.regression.status import STATES, SeriesStatus, series_label
-from benchkit.formatting import counted, format_quantity
-from benchkit.show.dashboard.components import tables, ui
+from benchkit.analysis.regression.status import series_label
+from benchkit.show.dashboard.components import tables
 from benchkit.show.dashboard.components.clicks import CLICK_HELP, open_on_run_click
 from benchkit.show.dashboard.components.mark_form import mark_series
 from benchkit.show.dashboard.components.markup import (
-    link,
     metric_terms,
     metric_text,
     outcome_text,
@@ -28,22 +25,25 @@ from benchkit.show.dashboard.components.markup import (
 from benchkit.show.dashboard.components.widgets import (
     filtered,
     find_field,
-    has_words,
     metric_select,
     select,
 )
-from benchkit.show.dashboard.nights.parts import no_nights, series_sparkline
+from benchkit.show.dashboard.nights.parts import no_nights
 from benchkit.show.dashboard.nights.regressions import DAYS
 from benchkit.show.dashboard.state.cache import open_store
 from benchkit.show.dashboard.state.nights import (
     left_out_nights,
+    night_series,
     nights_of_workload,
+    owners,
     regressions,
-    series_statuses_of,
     shown_metrics,
 )
-from benchkit.show.dashboard.state.url import Debounced, address, history_address, write_address
+from benchkit.show.dashboard.state.url import Debounced, address, href, write_address
+from benchkit.show.pages.night import list_page
+from benchkit.show.pages.regressions import regression_section
 from benchkit.show.plots.history import history_plot
+from benchkit.show.render import panel as ui
 from benchkit.store.marks import active_marks
 from benchkit.store.schema import METRICS
 
@@ -129,32 +129,8 @@ def view(state: dict[str, str]) -> Viewable:
 
 def _list(values: Mapping[str, str]) -> list[Viewable]:
     """Return the series of a metric, by name."""
-    history, statuses = series_statuses_of(values["metric"])
-    shown = [
-        status
-        for status in statuses
-        if has_words(f"{status.about['workload']} {series_label(status.about)}", values["find"])
-    ]
-    shown.sort(key=lambda status: (str(status.about["workload"]), series_label(status.about)))
-    n_workloads = len({status.about["workload"] for status in shown})
-    lines = [f"{counted(n_workloads, 'workload')} with nightly runs, newest night on the right."]
-    lines += left_out_nights()
-    rows = [_series_cells(status, history, values["metric"]) for status in shown]
-    titles = ["workload", "where", "last night", "state", "nights"]
-    return [
-        ui.page_head("Workloads over time", lines=lines),
-        tables.html_table(titles, rows, empty="No workload matches the filter."),
-    ]
-
-
-def _series_cells(status: SeriesStatus, history: History, metric: str) -> list[str]:
-    return [
-        link(str(status.about["workload"]), history_address(status.about, metric)),
-        series_label(status.about),
-        format_quantity(status.value, METRICS[metric].units),
-        " ".join(STATES[status.state]),
-        series_sparkline(status, history),
-    ]
+    parts = ui.page_parts(list_page(night_series(values["metric"]), values), href)
+    return [*parts, *(ui.paragraph(note) for note in left_out_nights())]
 
 
 def _days(history: History, key: int, state: Mapping[str, str]) -> Range1d:
@@ -191,7 +167,7 @@ def _body(
     days: Range1d,
 ) -> list[Viewable]:
     content: list[Viewable] = [
-        _regression(regression)
+        ui.section(regression_section(regression, owners().get(regression.workload, "")), href)
         for regression in regressions()
         if regression.is_open
         and all(regression.about[name] == series[name] for name in SERIES_FIELDS)
@@ -247,21 +223,6 @@ def _body(
         ui.glossary(metric_terms([metric, *others]), "What the metrics mean"),
         ui.link_list(links),
     ]
-
-
-def _regression(regression: Regression) -> pn.Column:
-    cause, reason = regression.cause, regression.reason
-    rows = {
-        "size when detected": regression.size,
-        "first night": regression.night[:16].replace("T", " "),
-        "cause": f"{cause}: {reason}" if reason else cause,
-        "explanation": regression.facts.get("explanation"),
-        "bisect": regression.facts.get("bisect"),
-    }
-    return ui.column(
-        ui.paragraph(f"▲ {regression.title}", kind="bad"),
-        ui.facts({name: value for name, value in rows.items() if value}),
-    )
 
 
 def _runs(history: History, series: dict[str, Any], metric: str) -> list[Viewable]:

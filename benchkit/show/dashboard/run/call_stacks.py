@@ -8,12 +8,12 @@ import panel as pn
 from bokeh.plotting import figure
 from panel.viewable import Viewable
 
-from benchkit.show.dashboard.components import ui
 from benchkit.show.dashboard.components.widgets import filtered
 from benchkit.show.dashboard.state.time_window import Window
 from benchkit.show.dashboard.state.url import Debounced
 from benchkit.show.plots.base import has
 from benchkit.show.plots.flame import flame_difference, flame_graph
+from benchkit.show.render import panel as ui
 from benchkit.store.run import Run
 
 #: Options of the selects: tasks of every prefix; the whole width; a range that is no call.

@@ -13,8 +13,10 @@ from benchkit.analysis.insight.blame import CAUSES
 from benchkit.analysis.insight.diagnose import Diagnosis, diagnose
 from benchkit.analysis.insight.limits import BOUNDS, Limits
 from benchkit.formatting import format_quantity
-from benchkit.show.dashboard.components import tables, ui
-from benchkit.show.dashboard.components.markup import link, metric_terms
+from benchkit.show.dashboard.components import tables
+from benchkit.show.dashboard.components.markup import (
+    metric_terms,
+)
 from benchkit.show.dashboard.components.widgets import select
 from benchkit.show.dashboard.run.task_groups import GroupTable
 from benchkit.show.dashboard.state.time_window import NO_TIMES, Window
@@ -26,6 +28,10 @@ from benchkit.show.plots.thread_activity import (
     busy_threads,
     limits_over_time,
     mark_events,
+)
+from benchkit.show.render import panel as ui
+from benchkit.show.render.html import (
+    link,
 )
 from benchkit.store.run import Run, worker_names
 from benchkit.store.task_graph import has_task_graph

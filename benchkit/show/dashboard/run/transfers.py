@@ -9,10 +9,11 @@ import panel as pn
 from panel.viewable import Viewable
 
 from benchkit.formatting import MISSING, format_quantity, format_seconds, short_names
-from benchkit.show.dashboard.components import tables, ui
+from benchkit.show.dashboard.components import tables
 from benchkit.show.dashboard.components.widgets import select
 from benchkit.show.dashboard.state.time_window import NO_TIMES, Window
 from benchkit.show.plots.transfers import TransferMatrix
+from benchkit.show.render import panel as ui
 from benchkit.store.run import Run, worker_names
 
 #: Largest number of rows in the table of a group's transfers.

@@ -14,7 +14,13 @@ from benchkit.analysis.regression.history import History, build_history, night_n
 from benchkit.analysis.regression.level_events import worse_direction
 from benchkit.analysis.regression.nights import nightly_runs
 from benchkit.analysis.regression.regression import Regression, read_ledger
-from benchkit.analysis.regression.status import SeriesStatus, series_statuses
+from benchkit.analysis.regression.status import (
+    SeriesStatus,
+    never_ok_statuses,
+    series_statuses,
+    workload_owners,
+)
+from benchkit.experiment.nightly.night import Night, night_of
 from benchkit.show.dashboard.state import cache
 from benchkit.show.dashboard.state.cache import (
     SHOWN_COLUMNS,
@@ -26,6 +32,7 @@ from benchkit.show.dashboard.state.cache import (
     runs_table,
     store_version,
 )
+from benchkit.show.pages.night import NightSeries
 from benchkit.store.schema import METRICS
 
 _READING = threading.Lock()
@@ -101,6 +108,35 @@ def series_statuses_of(metric: str, night: str = "") -> tuple[History, list[Seri
         return history, series_statuses(history, store.events(), store.marks())
 
     return cached(make, "statuses", metric, night)
+
+
+def night_series(metric: str, night: str = "") -> NightSeries:
+    """Return the state of each series of a metric in a night; do not modify."""
+
+    def make() -> NightSeries:
+        history, statuses = series_statuses_of(metric, night)
+        never_ok = never_ok_statuses(_until(history), metric)
+        return NightSeries(history, metric, [*never_ok, *statuses], owners())
+
+    return cached(make, "series", metric, night)
+
+
+def shown_night(history: History) -> Night:
+    """Return the last night of a history; do not modify."""
+    store, name = open_store(), str(len(history.times))
+    return cached(
+        lambda: night_of(_until(history), store, store.events(), store.marks()), "night", name
+    )
+
+
+def _until(history: History) -> History:
+    """Return the series of every metric until the last night of a history."""
+    return all_nights().before(len(history.times) - 1)
+
+
+def owners() -> dict[str, str]:
+    """Return the owner of each workload that declares one."""
+    return workload_owners(runs_table(["workload", "started", "owner"]))
 
 
 def regressions() -> list[Regression]:

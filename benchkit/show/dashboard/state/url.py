@@ -15,6 +15,7 @@ import panel as pn
 from bokeh.model import Model
 
 from benchkit.analysis.regression.history import SERIES_FIELDS
+from benchkit.show.pages.page import Target
 
 
 def address(view: str, **keys: Any) -> str:
@@ -32,6 +33,13 @@ def address(view: str, **keys: Any) -> str:
 def history_address(series: Mapping[str, Any], metric: str | None = None) -> str:
     """Return the address of the history of a series."""
     return address("history", metric=metric, **{name: series.get(name) for name in SERIES_FIELDS})
+
+
+def href(target: Target) -> str:
+    """Return the address of the page that a text leads to."""
+    if target.view == "regression":  # on the page of its series
+        return history_address(target.keys, target.keys.get("metric"))
+    return address(target.view, **target.keys)
 
 
 def write_address(view: str, state: Mapping[str, Any]) -> None:

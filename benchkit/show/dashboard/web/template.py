@@ -11,6 +11,8 @@ from pathlib import Path
 import panel as pn
 from panel.viewable import Viewable
 
+from benchkit.show.render.html import PAGE_STYLES
+
 _FOLDER = Path(__file__).parent
 
 
@@ -19,11 +21,9 @@ def _read(name: str) -> str:
 
 
 _TEMPLATE = _read("page.html")
-_PAGE_STYLES = _read("page.css") + _read("loading.css") + _read("keyboard.css")
+_PAGE_STYLES = PAGE_STYLES + _read("loading.css") + _read("keyboard.css")
 _SCRIPT = _read("page.js") + _read("keyboard.js") + _read("loading.js")
 
-#: For panes of HTML: shadow roots inherit the CSS variables of the page, not its rules.
-PANE_STYLES = _read("pane.css")
 #: For widgets: Bokeh draws the arrow of a select in black, invisible on a dark background.
 WIDGET_STYLES = _read("widget.css")
 #: For tables: replaces the colours of Tabulator's themes by the variables of the page.

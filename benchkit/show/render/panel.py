@@ -1,4 +1,6 @@
-"""Elements that views share. Only this module makes panes of HTML from text of runs.
+"""Draw a page, and elements that views share, as panes of Panel.
+
+Only this module makes panes of HTML from text of runs.
 
 Text is escaped unless it is `Markup`. Panel's panes for Markdown, HTML and plain strings execute
 scripts in the text; a test checks that no view uses them.
@@ -17,15 +19,13 @@ from bokeh.models.ui import UIElement
 from panel.viewable import Viewable
 
 from benchkit.errors import BenchkitError, describe_error
-from benchkit.show.dashboard.web.template import PANE_STYLES
-from benchkit.show.templates import load_macros
+from benchkit.show.pages.page import Figure, Page, Section
+from benchkit.show.render.html import ELEMENT_STYLES, ELEMENTS, Href, section_markup
 
 _log = logging.getLogger(__name__)
 
 #: Title of the message in place of a part.
 _MISSING = "This part cannot be shown"
-#: Macros that return elements as HTML.
-ELEMENTS = load_macros("dashboard/components/elements.html")
 #: Shown with verdicts on an experiment that is not complete.
 INTERIM_WARNING = (
     "Looking at interim results several times makes wrong verdicts more frequent than the "
@@ -42,7 +42,7 @@ def html_pane(markup: str) -> pn.pane.HTML:
     """Return HTML in the style of the page."""
     # Panel escapes the text by methods of `str`, which `Markup` replaces.
     return pn.pane.HTML(
-        str(markup), stylesheets=[PANE_STYLES], sizing_mode="stretch_width", margin=0
+        str(markup), stylesheets=[ELEMENT_STYLES], sizing_mode="stretch_width", margin=0
     )
 
 
@@ -67,6 +67,19 @@ link_list = _element("link_list")
 message = _element("message")
 page_head = _element("page_head")
 paragraph = _element("paragraph")
+
+
+def page_parts(page: Page, href: Href) -> list[Viewable]:
+    """Return a page: its head, and a pane for each section."""
+    sections = [section(each, href) for each in page.sections]
+    return [page_head(page.title, lines=page.lines), *sections]
+
+
+def section(content: Section, href: Href) -> Viewable:
+    """Return a section of a page."""
+    if isinstance(content.content, Figure):
+        return column(heading(content.title, content.note), figure(content.content.make()))
+    return html_pane(section_markup(content, href))
 
 
 def set_paragraph(pane: pn.pane.HTML, text: str) -> None:

@@ -1,0 +1,142 @@
+"""Parts of a page: sections of tables and lines, whose texts are complete."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True)
+class Target:
+    """A page that a text leads to; each renderer has its own address for it, or none."""
+
+    view: str
+    keys: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Text:
+    """A text of one line, and how important it is."""
+
+    text: str
+    tone: str = ""  # "bad", "good" or "soft"
+    target: Target | str | None = None  # str: an address of another site
+    title: str = ""  # Shown while the pointer is on the text
+    small: str = ""  # Follows the text, less important
+    order: float | None = None  # Position when a column is sorted; None: by the text
+
+
+@dataclass(frozen=True)
+class Spark:
+    """A series as a small figure."""
+
+    values: NDArray[np.float64]  # By night; NaN if not measured
+    changes: Sequence[tuple[int, int]]  # Night and direction of each change of level
+    worse: int  # The direction that is worse
+    failed: Sequence[int]  # Nights without a result
+    label: str  # For screen readers
+
+
+Cell: TypeAlias = str | Text | Spark | Sequence[Text]
+
+
+@dataclass(frozen=True)
+class Row:
+    """Cells of a table, and what the filters of the page compare."""
+
+    cells: Sequence[Cell]
+    words: str = ""  # Text in which words are found
+    size: float = np.inf  # Size of the change, as a share
+    is_quiet: bool = False  # Whether the row needs no attention
+
+    def matches(self, state: Mapping[str, str]) -> bool:
+        """Return whether a row matches the values of the filters: find, size in %, show."""
+        return (
+            (state.get("show") != "news" or not self.is_quiet)
+            and self.size >= float(state.get("size") or 0) / 100
+            and has_words(self.words, state.get("find", ""))
+        )
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows with the titles of their columns."""
+
+    columns: Sequence[str]
+    rows: Sequence[Row]
+    empty: str = ""  # Shown in place of a table without rows
+    terms: Mapping[str, str] = field(default_factory=dict)  # What columns mean
+    is_filtered: bool = False  # Whether the filters of the page apply
+
+    def filtered(self, state: Mapping[str, str]) -> Table:
+        """Return the table with the rows that match the filters."""
+        return replace(self, rows=[row for row in self.rows if row.matches(state)])
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A figure, which is drawn when it is shown."""
+
+    make: Callable[[], Any]  # Returns a figure of Bokeh
+
+
+@dataclass(frozen=True)
+class Section:
+    """An answer: its title is the question."""
+
+    title: str
+    content: Table | Figure | Sequence[Text]
+    note: str = ""
+    # Key and name among the sections of which a screen shows one; others are below each other.
+    choice: tuple[str, str] | None = None
+
+    @property
+    def has_content(self) -> bool:
+        """Whether there is anything to show."""
+        if isinstance(self.content, Table):
+            return bool(self.content.rows or self.content.empty)
+        return isinstance(self.content, Figure) or bool(self.content)
+
+
+@dataclass(frozen=True)
+class Page:
+    """What a page says."""
+
+    title: str
+    lines: Sequence[str]
+    sections: Sequence[Section]
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a table of things."""
+
+    title: str
+    cell: Callable[[Any], Cell]
+    term: str = ""  # What the column means
+
+
+def make_table(
+    columns: Sequence[Column],
+    things: Sequence[Any],
+    row: Callable[[Any, list[Cell]], Row],
+    **more: Any,
+) -> Table:
+    """Return a table of things, without the columns that are empty in every row."""
+    cells = [[column.cell(thing) for column in columns] for thing in things]
+    used = [i for i in range(len(columns)) if not cells or any(line[i] for line in cells)]
+    return Table(
+        [columns[i].title for i in used],
+        [row(thing, [line[i] for i in used]) for thing, line in zip(things, cells, strict=True)],
+        terms={columns[i].title: columns[i].term for i in used if columns[i].term},
+        **more,
+    )
+
+
+def has_words(name: str, find: str) -> bool:
+    """Return whether a name contains every word of a text, ignoring case."""
+    return all(word in name.lower() for word in find.lower().split())
