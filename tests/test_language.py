@@ -17,7 +17,6 @@ WORDS = re.compile(
 PERMITTED = {
     "benchkit/measure/capture/worker_reports.py": {"told"},  # a table of recordings
     "benchkit/measure/source.py": {"told", "nobody"},  # earlier names, for the source hashes
-    "benchkit/show/issues/issue.md": {"told"},  # marker in published issues
     "benchkit/show/issues/sync.py": {"told"},  # the same marker
     "benchkit/store/build/worker_reports.py": {"told"},  # a table of recordings
     "tests/measure/test_worker_reports.py": {"told"},

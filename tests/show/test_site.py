@@ -37,9 +37,13 @@ def site(store, tmp_path_factory):
     return page.parent
 
 
+def read(page):
+    return page.read_text().replace("<wbr>", "")
+
+
 def rows(site, name, words=""):
     """Return the texts of the rows of a page that contain all words, each once."""
-    text = (site / name).read_text()
+    text = read(site / name)
     found = [
         html.unescape(re.sub("<[^>]*>", " ", row)) for row in re.findall("<tr.*?</tr>", text, re.S)
     ]
@@ -55,8 +59,8 @@ def test_site_has_page_of_each_workload_and_regression(site, store):
     }
     assert "+14 %" in regression.read_text()
     assert "82 % of it is transfer in the group sum." in regression.read_text()
-    assert SLOWER in (site / "index.html").read_text()
-    assert FAILING in (site / "failures.html").read_text()
+    assert SLOWER in read(site / "index.html")
+    assert FAILING in read(site / "failures.html")
     assert "bench-1" in (site / "machines.html").read_text()
     assert "disk &lt;b&gt;full&lt;/b&gt;" in (site / "machines.html").read_text()
 
@@ -105,8 +109,7 @@ def test_regression_has_one_size_on_all_pages(site):
 def test_regressions_page_has_improvements(site):
     better = rows(site, "regressions.html", "▼ wall time of the workload")
 
-    assert len(better) == 2  # in both environments
-    assert all(FASTER in row for row in better)
+    assert [row.split()[3] for row in better] == [FASTER, FASTER]  # in both environments
 
 
 def test_pages_of_regressions_name_the_owner(site):
@@ -204,7 +207,7 @@ def test_site_shows_the_other_pages_when_one_cannot_be_made(store, tmp_path, mon
     assert (
         "KeyError: &#39;no &lt;b&gt;series&lt;/b&gt;&#39;" in (tmp_path / "out" / page).read_text()
     )
-    assert SLOWER in (tmp_path / "out" / "index.html").read_text()
+    assert SLOWER in read(tmp_path / "out" / "index.html")
     assert rows(tmp_path / "out", f"w/{page_name(SLOWER)}.html", "ok")
 
 
@@ -251,7 +254,7 @@ def test_site_leaves_out_a_regression_with_wrong_events(store, tmp_path, wrong):
     assert [path.stem for path in (index.parent / "regressions").iterdir()] == [
         opened["regression"]
     ]
-    assert SLOWER in index.read_text()
+    assert SLOWER in read(index)
 
 
 def test_build_site_of_empty_store(tmp_path):
