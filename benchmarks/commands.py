@@ -86,6 +86,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--store", type=Path, help="store to use; made if it does not exist")
     given = parser.parse_args()
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # a command would compile its modules each time
     with tempfile.TemporaryDirectory() as folder:
         store = given.store or Path(folder, "store")
         if not store.exists():

@@ -164,7 +164,8 @@ class Contention:
         workers, duration = run.tree["workers"].to_dataset(), run.metrics["duration"]
         cpu, waits = task_seconds(run)
         is_known = cpu + waits > 0
-        n_workers, nthreads = workers.sizes["worker"], round(float(workers["nthreads"].mean()))
+        n_workers = workers.sizes["worker"]
+        nthreads = round(float(workers["nthreads"].values.mean()))
         others = max(0.0, machine_seconds(workers) - cpu) if is_known else 0.0
         loops = min(others, max(0.0, run.metrics.get("cpu_time", 0.0) - cpu))
         transfers = min(loops, CPU_PER_BYTE * run.metrics.get("network_bytes", 0.0))

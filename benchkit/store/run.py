@@ -107,7 +107,8 @@ class Run:
         Those of `benchkit.record(...).metric` come last.
         """
         names = [*METRICS, *json.loads(self.tree.attrs.get("own_metrics") or "{}")]
-        return {name: float(self.tree[name]) for name in names if name in self.tree.data_vars}
+        variables = self.tree.variables  # 20 times as fast as `tree[name]`
+        return {name: float(variables[name].values) for name in names if name in variables}
 
     def quality(self) -> pd.DataFrame:
         """Return what the metrics do not say: a row per limit of the measurement.

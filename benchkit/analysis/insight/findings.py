@@ -158,7 +158,7 @@ class Case:
         0 if the machine has a processor for each thread and event loop, or it is unknown.
         """
         seconds = self.metric("compute_time")
-        shape = self.workers.sizes["worker"], round(float(self.workers["nthreads"].mean()))
+        shape = self.workers.sizes["worker"], round(float(self.workers["nthreads"].values.mean()))
         stretch = Contention.of(self.run).stretch((*shape, seconds, self.duration), 0.0)
         return MAX_WAITS * (stretch - 1)
 

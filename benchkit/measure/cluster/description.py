@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
-from typing import Any
-
-from distributed import Client
+from typing import TYPE_CHECKING, Any
 
 from benchkit.measure.errors import error_summary
 from benchkit.measure.secrets import redact
+
+if TYPE_CHECKING:
+    from distributed import Client
 
 
 def worker_infos(client: Client) -> dict[str, dict[str, Any]]:
@@ -17,7 +18,7 @@ def worker_infos(client: Client) -> dict[str, dict[str, Any]]:
 
     Newer releases of distributed limit the result to five workers by default.
     """
-    has_limit = "n_workers" in inspect.signature(Client.scheduler_info).parameters
+    has_limit = "n_workers" in inspect.signature(client.scheduler_info).parameters
     info: Mapping[str, Any] = client.scheduler_info(**{"n_workers": -1} if has_limit else {})
     return dict(info["workers"])
 

@@ -10,14 +10,15 @@ import time
 import traceback
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Any
-
-from distributed import Client
+from typing import TYPE_CHECKING, Any
 
 from benchkit.measure.cluster.description import worker_infos
 from benchkit.measure.cluster.spec import ClusterSpec, takes_option
 from benchkit.measure.deadline import call_with_timeout
 from benchkit.measure.errors import ClusterError
+
+if TYPE_CHECKING:
+    from distributed import Client
 
 #: Beginning of the lines that report progress on stderr.
 WAITING = "waiting for workers"

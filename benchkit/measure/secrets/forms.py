@@ -177,14 +177,16 @@ _FORMS = [
     ),
 ]
 _RULES = [
-    *((words, re.compile(pattern)) for words, pattern in _FORMS),
+    *_FORMS,
     *(
-        (tuple(rule["words"]), re.compile(f"({rule['pattern']})"))
+        (tuple(rule["words"]), f"({rule['pattern']})")
         for rule in json.loads(
             Path(__file__).with_name("token_rules.json").read_text(encoding="utf-8")
         )["rules"]
     ),
 ]
+#: Compiles a form when a text first has one of its words: all take as long as importing Click.
+_compiled = lru_cache(maxsize=None)(re.compile)
 #: Words of which each name of a secret contains one.
 _NAME_WORDS = (
     "auth", "bearer", "cookie", "cred", "dsn", "pass", "pat", "private", "pw", "sas", "secret",
@@ -222,7 +224,7 @@ def find_secrets(text: str) -> Iterator[tuple[int, int]]:
     lower = text.lower()
     for words, form in _RULES:
         if any(word in lower for word in words):
-            for found in form.finditer(text):
+            for found in _compiled(form).finditer(text):
                 yield found.span(found.lastindex or 0)
     if any(word in lower for word in _NAME_WORDS):
         yield from _named(text)
