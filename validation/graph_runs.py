@@ -47,6 +47,7 @@ def graph_run(
     left: Mapping[int, float] | None = None,
     graph_bytes: int = 0,
     options: Mapping[int, Mapping[str, Any]] | None = None,
+    release: str = "",
     **tables: Any,
 ) -> Run:
     """Return a run of these tasks.
@@ -54,8 +55,8 @@ def graph_run(
     A submission is the time at which its first tasks were sent to workers and its number of tasks;
     by default all tasks are submitted at 0. Of each submission, `calls` are the client's phases,
     and `wanted` the places of the tasks that the client wants. `left` are times at which workers
-    left, each submission has `graph_bytes`, and `options` are those of tasks by place. A task that
-    starts at NaN does not run.
+    left, each submission has `graph_bytes`, `options` are those of tasks by place, and `release` is
+    that of Dask. A task that starts at NaN does not run.
     """
     names = list(dict.fromkeys(task.group for task in tasks))
     places = {task.key: place for place, task in enumerate(tasks)}
@@ -120,7 +121,9 @@ def graph_run(
         **tables,
     )
     phases = [[None if time is None else ON + time for time in call] for call in calls]
-    path = record(folder, made, t_off=ON + duration, client_phases=phases)
+    versions = dict.fromkeys(("dask", "distributed"), release) if release else {}
+    tail = {"cluster": {"versions": {"client": versions}}} if release else {}
+    path = record(folder, made, t_off=ON + duration, client_phases=phases, **tail)
     run = Run(run_from_recording(path))
     if "cpu_time" not in run.metrics:
         run.tree["cpu_time"] = 0.0  # the tasks wait

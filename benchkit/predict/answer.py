@@ -26,6 +26,7 @@ SHAPE_REACH = 0.15
 #: Half-width, as a logarithm, if other processes disturbed the run: predictions from runs on a
 #: machine with a load of 20 were 16 to 30 % off.
 DISTURBED_REACH = 0.3
+SIMULATED = "the run is simulated itself"
 DISTURBED = "other processes disturbed the run: intervals are wide"
 
 
@@ -49,14 +50,15 @@ class Base:
     replayed: float  # The same by the engine, without a change
     shape: ClusterShape  # The run's cluster
     computing: float = 0.0  # Share of the tasks' seconds in which they use a processor
-    is_disturbed: bool = False
+    notes: tuple[str, ...] = ()  # What to know of the run
 
     @classmethod
     def of(cls, run: Run, workflow: Workflow, replayed: float, computing: float) -> Base:
         """Return the base of predictions, or refuse what its engine replays too badly."""
         duration = run.metrics["duration"]
         disturbed = "disturbed" in run.quality()["kind"].to_list()
-        base = cls(duration, replayed, workflow.shape, computing, disturbed)
+        notes = (*[DISTURBED] * disturbed, *[SIMULATED] * run.simulated)
+        base = cls(duration, replayed, workflow.shape, computing, notes)
         if abs(base.error) > MAX_ERROR:
             raise UsageError(
                 f"run {run.id[:13]}: the replay of the run itself takes "
@@ -73,7 +75,7 @@ class Base:
     def predict(self, change: str, shape: ClusterShape, seconds: Sequence[float]) -> Prediction:
         """Return a prediction from the lowest, the likely and the highest replayed duration."""
         scale = self.duration / self.replayed
-        reach = max(MIN_REACH, abs(np.log(scale)), DISTURBED_REACH * self.is_disturbed)
+        reach = max(MIN_REACH, abs(np.log(scale)), DISTURBED_REACH * (DISTURBED in self.notes))
         threads = [each.workers * each.threads for each in (shape, self.shape)]
         if (shape.workers, shape.threads) != (self.shape.workers, self.shape.threads):
             n_doublings = abs(np.log2(threads[0] / threads[1]))

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from benchkit.formatting import counted, format_quantity
-from benchkit.predict.answer import DISTURBED, Answer, Base, Prediction
+from benchkit.predict.answer import Answer, Base, Prediction
 from benchkit.predict.change import Change, changes
 from benchkit.predict.contention import stretch_of_tasks
 from benchkit.predict.refusals import UnsupportedRun
@@ -236,7 +236,7 @@ def what_if(run: Run, **options: Any) -> Answer:
     model = WhatIf(run)
     chosen = list(changes(**options))
     predictions = [model.predict(**vars(change)) for change in chosen]
-    notes = [DISTURBED] * model.known.is_disturbed
+    notes = [*model.known.notes]
     others = any(change.threads not in (None, model.shape.threads) for change in chosen)
     if others and model.computing and model.given.contention.gil_is_unknown:
         notes.append(GIL_UNKNOWN)

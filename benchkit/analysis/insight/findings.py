@@ -16,8 +16,9 @@ from numpy.typing import ArrayLike
 from benchkit.analysis.insight.blame import BETWEEN_TASKS, max_threads
 from benchkit.analysis.insight.limits import Limits, run_limits, seconds_covered
 from benchkit.errors import NotRecorded, UsageError
+from benchkit.predict.answer import Prediction
 from benchkit.predict.contention import MAX_WAITS, Contention, is_new_heartbeat
-from benchkit.predict.whatif import Prediction, WhatIf
+from benchkit.predict.whatif import WhatIf
 from benchkit.store.run import Run
 
 #: Findings that cost less than this share of the duration, or less than these seconds, are not

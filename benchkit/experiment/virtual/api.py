@@ -24,7 +24,7 @@ from benchkit.experiment.environment.validate import check_settings
 from benchkit.experiment.virtual.process import VirtualSpec, simulate_in_environment
 from benchkit.measure.arguments import check_count
 from benchkit.measure.run_ids import new_id
-from benchkit.predict.answer import DISTURBED, Answer, Base, Prediction
+from benchkit.predict.answer import Answer, Base, Prediction
 from benchkit.predict.change import Change, changes
 from benchkit.predict.whatif import Replayed
 from benchkit.predict.workflow import Workflow
@@ -125,7 +125,7 @@ def simulate(
     notes = [f"the scheduler limits the duration from {min(binds)} workers on"] if binds else []
     if base is None or replayed is None:
         return Answer(predictions, note="; ".join(notes), runs=runs)
-    notes += [DISTURBED] * base.is_disturbed
+    notes += base.notes
     return Answer(predictions, replayed.run.id, base.duration, base.error, "; ".join(notes), runs)
 
 

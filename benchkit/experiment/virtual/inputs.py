@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -29,6 +29,9 @@ GRAPHS = Path(benchkit.simulation.graphs.__file__).parent
 #: Number of newest runs to use, and of values to keep for each prefix.
 MAX_RUNS = 5
 MAX_VALUES = 200
+#: The packages that decide how tasks are named and fused, and their versions.
+PACKAGES = ("dask", "distributed")
+Release: TypeAlias = "tuple[str, ...]"
 
 
 class _Arm(Protocol):
@@ -48,6 +51,9 @@ class VirtualInput:
     graph: Mapping[str, Any]  # See `benchkit.simulation.entrypoint.simulate_request`.
     virtual: VirtualSpec  # Size and constants of the cluster
     scale: float  # Share of the full size of the data
+    # Release of Dask -> durations and sizes of the tasks of a workload, by prefix of their keys: a
+    # prefix means other work in another release, if that fuses tasks differently.
+    costs: Mapping[Release, dict[str, list[list[float]]]] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -76,16 +82,28 @@ class VirtualInput:
             "workloads": [str(Path(folder).resolve()) for folder in folders],
             "params": variant.undeclared_params(),
             "scale": scale,
-            "costs": _costs_of_workload(store, variant.name),
             "durations": virtual.durations,
         }
-        return cls(variant, content, virtual, scale)
+        return cls(variant, content, virtual, scale, costs_of_workload(store, variant.name))
+
+    def costs_in(self, process: _Arm) -> dict[str, list[list[float]]]:
+        """Return the costs of the tasks that were measured with the release of an environment."""
+        release = tuple(process.built.packages.get(name, "") for name in PACKAGES)
+        if release not in self.costs:
+            name, workload = process.environment.name, self.variant.name
+            raise UsageError(
+                f"{workload}: its tasks were not measured with dask {release[0]} and distributed "
+                f"{release[1]} of {name}, and equal names mean other work in other releases: "
+                f"`benchkit run -e {name} '{workload}'` measures it, and `benchkit simulate RUN "
+                f"-e {name}` takes the graph of one kept run"
+            )
+        return self.costs[release]
 
     def simulate(self, process: _Arm, draw: int, folder: Path, metadata: Mapping[str, Any]) -> Path:
         """Simulate one run in an environment."""
         workload, graph = self.variant.workload, dict(self.graph)
         if "workload" in graph:
-            graph["seed"] = draw
+            graph |= {"seed": draw, "costs": self.costs_in(process)}
         head = {
             "workload": self.variant.name,
             "category": workload.category,
@@ -109,14 +127,19 @@ class VirtualInput:
         )
 
 
-def _costs_of_workload(store: Store, workload: str) -> dict[str, list[list[float]]]:
-    """Return durations and sizes of the tasks of a workload."""
+def costs_of_workload(store: Store, workload: str) -> dict[Release, dict[str, list[list[float]]]]:
+    """Return durations and sizes of the tasks of a workload by release of Dask."""
     with warnings.catch_warnings():  # a workload without runs is an error below
         warnings.simplefilter("ignore", UserWarning)
         runs = store.runs(workload=workload, outcome="ok")
     if len(runs):
-        ids = runs.loc[~is_simulated(runs) & (runs["capture"] == "full"), "id"].tolist()[-MAX_RUNS:]
-        costs = _costs_from_runs(store.load(ids))
+        runs = runs[~is_simulated(runs) & (runs["capture"] == "full")]
+        releases = runs.groupby(list(PACKAGES), sort=False)["id"]
+        costs = {
+            release: found
+            for release, ids in releases
+            if (found := _costs_from_runs(store.load(ids.tolist()[-MAX_RUNS:])))
+        }
         if costs:
             return costs
     raise UsageError(

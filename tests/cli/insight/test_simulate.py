@@ -64,14 +64,13 @@ def test_simulate_prints_a_row_per_cluster(folder):
     assert done.returncode == 0, done.stderr
     rows = json.loads(done.stdout)
     assert [row["workers"] for row in rows] == [2, 4]
-    assert rows[0]["duration"] > 1.8 * rows[1]["duration"]
+    assert rows[0]["seconds"] > 1.8 * rows[1]["seconds"]
     assert "simulated: duration" in (folder / "new" / "tree.html").read_text()
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["simulate", "latest"], "it is simulated itself: choose the measured run"),
         (["simulate", "graph.none"], "no graph named 'none': known are all_to_all"),
         (["simulate", "graph.tree", "--workers", "2,x"], "--workers '2,x': must be numbers"),
         (["run", "--virtual", "workers=0", TREE], "--virtual: workers=0: must be a whole number"),
