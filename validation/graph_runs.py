@@ -122,7 +122,7 @@ def graph_run(
     )
     phases = [[None if time is None else ON + time for time in call] for call in calls]
     versions = dict.fromkeys(("dask", "distributed"), release) if release else {}
-    tail = {"cluster": {"versions": {"client": versions}}} if release else {}
+    tail: dict[str, Any] = {"cluster": {"versions": {"client": versions}}} if release else {}
     path = record(folder, made, t_off=ON + duration, client_phases=phases, **tail)
     run = Run(run_from_recording(path))
     if "cpu_time" not in run.metrics:
