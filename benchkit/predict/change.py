@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from dask.utils import parse_bytes
 
-from benchkit.errors import UsageError
-from benchkit.formatting import counted, format_bytes
+from benchkit.errors import UsageError, did_you_mean
+from benchkit.formatting import counted, format_bytes, short_group, short_names
 from benchkit.predict.workflow import Workflow
 from benchkit.simulation.model import MAX_SIZE, ClusterShape
 from benchkit.store.task_graph import TaskGraph
@@ -125,11 +125,16 @@ def changes(**options: Any) -> Iterator[Change]:
 
 
 def _nodes_of(graph: TaskGraph, name: str) -> np.ndarray:
-    """Return which tasks belong to a task group, or to a prefix of groups."""
+    """Return which tasks belong to a task group, by any of its names, or to a prefix of groups."""
     names = graph.group_names
-    exact = [n == name for n in names]
-    chosen = exact if any(exact) else [n.rpartition("-")[0] == name for n in names]
+    shown = short_names(names)
+    # A short name with a number is one group; without one, it is a prefix of all of its groups.
+    chosen = [name == n or ("#" in name and name == shown[n]) for n in names]
     if not any(chosen):
-        raise UsageError(f"task group {name!r}: the run has none; it has {', '.join(names[:8])}")
+        chosen = [name in (n.rpartition("-")[0], short_group(n)) for n in names]
+    if not any(chosen):
+        known = list(dict.fromkeys(map(short_group, names)))
+        near = did_you_mean(name, known, f"it has {', '.join(known[:8])}")
+        raise UsageError(f"task group {name!r}: the run has none; {near}")
     flags: np.ndarray = np.append(chosen, False)[graph.group]
     return flags

@@ -23,6 +23,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from benchkit.errors import InvalidSelectionError, NotEnoughRuns, UsageError, did_you_mean
+from benchkit.formatting import OUTCOME_WORDS
 from benchkit.store.arrow import encode_texts
 from benchkit.store.index import Index
 from benchkit.store.schema import RECORD_FIELDS
@@ -360,9 +361,17 @@ def _parts(text: str) -> list[str]:
 
 
 def check_names(table: pa.Table, filters: Mapping[str, Any], fields: Collection[str]) -> None:
-    """Check that each filter is a field, or a tag or parameter of at least one run."""
+    """Check that each filter is a field, or a tag or parameter of at least one run.
+
+    A value of `outcome` must be a possible one.
+    """
     if not table.num_rows:
         return
+    outcomes = filters.get("outcome")
+    for value in [outcomes] if isinstance(outcomes, str) else outcomes or ():
+        if isinstance(value, str) and not _WILDCARD.search(value) and value not in OUTCOME_WORDS:
+            hint = did_you_mean(value, OUTCOME_WORDS, f"outcomes are {', '.join(OUTCOME_WORDS)}")
+            raise UsageError(f"no outcome named {value!r}: {hint}")
     others = [name for name in filters if name not in fields]
     tags, params = PAIR_KEYS.values()
     for columns, names, noun in (

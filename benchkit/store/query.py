@@ -26,7 +26,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from dask.utils import parse_bytes
 
-from benchkit.errors import StoreError, UnreadableRun, UsageError, needs_extra
+from benchkit.errors import StoreError, UnreadableRun, UsageError, did_you_mean, needs_extra
 from benchkit.store.run import Run, worker_names
 from benchkit.store.schema import MEMORY_LIMIT, TIMEOUT_S
 from benchkit.store.tables import read_table
@@ -91,7 +91,7 @@ def query(
         except duckdb.OutOfMemoryException as error:
             raise UsageError(too_large) from error
         except duckdb.Error as error:
-            raise UsageError(f"query: {_first_lines(error)}") from error
+            raise UsageError(f"query: {_without_table(error) or _first_lines(error)}") from error
     if answer is None:
         raise UsageError(too_large)
     answer.attrs["problems"] = problems
@@ -185,6 +185,15 @@ def _add_views(
 
 def _quoted(text: str) -> str:
     return text.replace("'", "''")
+
+
+def _without_table(error: Exception) -> str:
+    """Return which tables there are if one does not exist: DuckDB proposes tables of its own."""
+    name = re.search(r"Table with name (\S+) does not exist", str(error))
+    known = ["runs", *SCHEMAS]
+    if name is None:
+        return ""
+    return f"no table {name[1]!r}: {did_you_mean(name[1], known, 'tables are ' + ', '.join(known))}"
 
 
 def _first_lines(error: Exception) -> str:

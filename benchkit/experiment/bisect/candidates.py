@@ -99,7 +99,10 @@ def list_releases(package: str, good: str, bad: str, python: Interpreter) -> lis
     for option, version in (("--bad", bad), ("--good", good)):
         if Version(version) not in map(Version, versions):
             near = ", ".join(versions[:3] if option == "--bad" else versions[-3:])
-            hint = f"near it are {near}" if versions else "it has none between the two"
+            hint = f"near it are {near}"
+            if not versions:  # the name may be mistyped
+                installed = [str(item.name) for item in distributions()]
+                hint = did_you_mean(name, installed, "it has none between the two")
             raise UsageError(
                 f"{option} {version}: the index has no such release of {name} for Python "
                 f"{python.version}: {hint}"

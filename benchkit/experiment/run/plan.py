@@ -173,6 +173,11 @@ def read_plan(
         matches = [*islice(suits, 1)]
     else:
         matches = [i for i in ids if i.startswith(experiment)]
+    if experiment == "latest" and ids and not matches:
+        raise UsageError(
+            f"none of {counted(len(ids), noun)} in {store.path} has {n_arms} arms: "
+            "`benchkit ab` measures one"
+        )
     if len(matches) != 1:
         count = f"{len(matches)} {noun}s" if matches else f"no {noun}"
         hint = f"the latest are {', '.join(ids[-5:])}" if ids else "it has none"
