@@ -5,11 +5,12 @@ Shared by the command line, notebooks and pages. Imports the standard library on
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from typing import TypeGuard
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeGuard
 
 #: Outcome -> symbol and words, so that pages do not show an outcome by its colour only.
 OUTCOME_WORDS = {
@@ -23,6 +24,11 @@ OUTCOME_WORDS = {
 }
 #: Outcomes that are no failures.
 NO_FAILURE = ("ok", "skipped")
+#: Limits of a run that are shown beside its outcome -> what they mean.
+SHOWN_LIMITS = {
+    "disturbed": "something else used the machine or the cluster",
+    "unfinished": "tasks were left when the clock stopped",
+}
 #: Text of an unknown number; never 0.
 MISSING = "–"
 #: Rows of a table or list; the rest is counted or on its own page.
@@ -46,6 +52,36 @@ def _three_digits(value: float) -> str:
         return f"{value:,.0f}"
     digits = max(0, 2 - math.floor(math.log10(abs(value))))
     return f"{value:.{min(digits, 6)}f}"
+
+
+def run_limits(record: Mapping[str, Any]) -> list[str]:
+    """Return the limits of a run that are shown beside its outcome.
+
+    Examples
+    --------
+    >>> run_limits({"quality": '{"duration": "disturbed", "memory_peak": "cut disturbed"}'})
+    ['disturbed']
+    """
+    notes = record.get("quality") or {}
+    try:
+        notes = json.loads(notes) if isinstance(notes, str) else notes
+    except ValueError:  # written by hand
+        return []
+    if not isinstance(notes, Mapping):  # NaN
+        return []
+    return sorted({kind for words in notes.values() for kind in words.split()} & {*SHOWN_LIMITS})
+
+
+def format_outcome(record: Mapping[str, Any]) -> str:
+    """Return the outcome of a run as a symbol and words, with the limits of the run.
+
+    Examples
+    --------
+    >>> format_outcome({"outcome": "ok", "quality": '{"duration": "disturbed"}'})
+    '✓ ok, disturbed'
+    """
+    outcome = str(record.get("outcome"))
+    return ", ".join([" ".join(OUTCOME_WORDS.get(outcome, ("?", outcome))), *run_limits(record)])
 
 
 def counted(number: int, noun: str) -> str:
@@ -136,6 +172,24 @@ def format_change(ratio: float | None) -> str:
     sign = "+" if percent > 0 else "−"
     size = abs(percent)
     return f"{sign}{size:.1f} %" if size < 10 else f"{sign}{size:.0f} %"
+
+
+#: With this factor or more, a change is also stated as a factor: −99 % and −98 % look alike.
+LARGE_FACTOR = 5
+
+
+def format_factor(ratio: float | None) -> str:
+    """Return the factor of a large change, else an empty text.
+
+    Examples
+    --------
+    >>> format_factor(0.011), format_factor(12.3), format_factor(0.5)
+    ('about 91 times', 'about 12 times', '')
+    """
+    if not _is_finite(ratio) or ratio <= 0:
+        return ""
+    factor = max(ratio, 1 / ratio)
+    return f"about {float(f'{factor:.2g}'):,.0f} times" if factor >= LARGE_FACTOR else ""
 
 
 def format_quantity(value: float | None, units: str) -> str:

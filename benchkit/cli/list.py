@@ -21,7 +21,7 @@ from benchkit.cli.rows import (
     print_json_texts,
     runs_as_json,
 )
-from benchkit.formatting import format_bytes, format_change, format_seconds, short_group
+from benchkit.formatting import format_bytes, format_change, format_seconds, run_limits, short_group
 from benchkit.table import Table
 
 if TYPE_CHECKING:
@@ -41,6 +41,7 @@ _SHOWN_FIELDS = (
     "simulated",
     "duration",
     "memory_peak",
+    "quality",
     "tags",
     "error",
 )
@@ -237,7 +238,7 @@ def run_row(record: Mapping[str, Any], earlier: pd.DataFrame | None = None) -> d
     """Return the row of a run in the table that `benchkit run` prints."""
     return {
         "workload": record["workload"],
-        "outcome": record["outcome"] + (" (simulated)" if _is_simulated(record) else ""),
+        "outcome": _outcome(record),
         "duration": format_seconds(record.get("duration")),
         "change": _change(record, earlier),
         "peak memory": format_bytes(record.get("memory_peak")),
@@ -245,6 +246,12 @@ def run_row(record: Mapping[str, Any], earlier: pd.DataFrame | None = None) -> d
         "error": record.get("error") or "",
         "run": record["id"][:13],
     }
+
+
+def _outcome(record: Mapping[str, Any]) -> str:
+    simulated = ["simulated"] if _is_simulated(record) else []
+    limits = ", ".join([*simulated, *run_limits(record)])
+    return f"{record['outcome']} ({limits})" if limits else str(record["outcome"])
 
 
 def _is_simulated(record: Mapping[str, Any]) -> bool:
@@ -261,7 +268,7 @@ def _short_run(record: Mapping[str, Any]) -> dict[str, Any]:
         "workload": record["workload"],
         "environment": environment,
         "arm": arm if arm != environment else "",
-        "outcome": record["outcome"] + (" (simulated)" if _is_simulated(record) else ""),
+        "outcome": _outcome(record),
         "duration": format_seconds(record.get("duration")),
         "peak memory": format_bytes(record.get("memory_peak")),
         "tags": ", ".join(f"{k}={v}" for k, v in (record.get("tags") or {}).items()),

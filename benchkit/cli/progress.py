@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -21,7 +20,7 @@ from benchkit.experiment.run.events import (
     Started,
     finished_records,
 )
-from benchkit.formatting import format_seconds
+from benchkit.formatting import NO_FAILURE, SHOWN_LIMITS, format_seconds, run_limits
 from benchkit.measure.secrets import redact_text
 
 if TYPE_CHECKING:
@@ -45,13 +44,6 @@ _NOT_ALONE = (
     "warning: another benchkit measures on this machine: on local clusters each disturbs the "
     "times of the other"
 )
-
-
-#: Limits of a run that the user can remove.
-_LIMITS = {
-    "disturbed": "something else used the machine or the cluster",
-    "unfinished": "tasks were left when the clock stopped",
-}
 
 
 def show_progress(events: Iterable[Event], *, quiet: bool = False) -> Iterator[Event]:
@@ -94,7 +86,7 @@ def show_progress(events: Iterable[Event], *, quiet: bool = False) -> Iterator[E
                     console.print(f"[{n_done}/{n_planned}] {label} ({left})", markup=False)
                     sys.stderr.flush()
             else:
-                limits |= _limits(event.record)
+                limits |= {*run_limits(event.record)}
                 console.print(_result_line(event.record), markup=False)
                 losses = event.record.get("capture_losses")
                 if losses:  # with --quiet too
@@ -103,7 +95,9 @@ def show_progress(events: Iterable[Event], *, quiet: bool = False) -> Iterator[E
                     )
             yield event
     for kind in sorted(limits):
-        console.print(f"{kind}: {_LIMITS[kind]}; `benchkit report run RUN` says what", markup=False)
+        console.print(
+            f"{kind}: {SHOWN_LIMITS[kind]}; `benchkit report run RUN` says what", markup=False
+        )
 
 
 class _ConsoleHandler(logging.Handler):
@@ -146,14 +140,9 @@ def measure(
 def _result_line(record: dict[str, Any]) -> str:
     text = f"  {record['outcome']:13} {format_seconds(record.get('duration')):>10}"
     text += f"  {record['workload']}"
-    limits = _limits(record)
-    text += f"  [{', '.join(sorted(limits))}]" if limits else ""
+    limits = run_limits(record)
+    text += f"  [{', '.join(limits)}]" if limits else ""
     return f"{text}: {record['error']}" if record.get("error") else text
-
-
-def _limits(record: dict[str, Any]) -> set[str]:
-    notes = json.loads(record.get("quality") or "{}")
-    return {kind for words in notes.values() for kind in words.split()} & _LIMITS.keys()
 
 
 def format_duration(seconds: float) -> str:
@@ -166,4 +155,4 @@ def format_duration(seconds: float) -> str:
 
 def has_failures(records: Iterable[Mapping[str, Any]]) -> bool:
     """Return whether a run failed."""
-    return any(record["outcome"] not in ("ok", "skipped") for record in records)
+    return any(record["outcome"] not in NO_FAILURE for record in records)

@@ -17,7 +17,7 @@ import pandas as pd
 from benchkit.analysis.compare.group_totals import changed_rows, describe_group_change
 from benchkit.analysis.compare.headline import is_undecided_by_load, sentences, suite_changes
 from benchkit.analysis.effects import Effects
-from benchkit.formatting import ROWS_SHOWN, counted, format_change, format_quantity
+from benchkit.formatting import ROWS_SHOWN, counted, format_change, format_factor, format_quantity
 from benchkit.table import Table
 from benchkit.text import html_text
 from benchkit.values import json_safe
@@ -316,6 +316,8 @@ def text_row(row: Mapping[str, Any], comparison: Comparison) -> dict[str, str]:
         verdict += ": the machine was busy"
     elif verdict == "undecided" and row["needed"] > 0:
         verdict = f"undecided: {counted(row['needed'], 'more run')} needed"
+    if row["changed"] and (factor := format_factor(row["ratio"])):
+        verdict = f"{factor} {verdict}"
     if row["supported_by"]:
         verdict += f" (with {row['supported_by']})"
     sign = "▲ " if row["worse"] else "▼ " if row["changed"] else ""

@@ -116,6 +116,8 @@ class Explanation:
     total_s: float  # Difference of the geometric mean durations, in s
     n_baseline: int  # n_baseline, n_contender: Number of runs used
     n_contender: int
+    # As `memory`, of the mean over time.
+    mean_memory: pd.DataFrame = field(default_factory=pd.DataFrame)
     causes: CauseChanges | None = None  # The difference by cause; None if a run has no task graph
     # Return value of `benchkit.analysis.insight.memory.memory_difference`; empty if a run
     # has no bytes by task group.
@@ -135,8 +137,7 @@ class Explanation:
     @property
     def memory_sentence(self) -> str:
         """The kinds of memory and the task groups that changed most; empty if unknown."""
-        kinds = [f"{_signed_bytes(row.bytes)} {row.kind}" for row in self.memory.itertuples()]
-        text = f"At the peak: {', '.join(kinds[:PARTS_NAMED])}." if kinds else ""
+        text = _kinds_sentence("At the peak", self.memory)
         if len(self.memory_groups):
             size = self.memory_groups["difference (B)"]
             groups = [
@@ -146,6 +147,11 @@ class Explanation:
             ]
             text += f" {', '.join(groups[:PARTS_NAMED])}." if groups else ""
         return text.strip()
+
+    @property
+    def mean_memory_sentence(self) -> str:
+        """The kinds of memory whose mean over time changed most; empty if unknown."""
+        return _kinds_sentence("On average over time", self.mean_memory)
 
     def __repr__(self) -> str:
         return f"{self.sentence}\n{self.parts.round(3).to_string(index=False)}"
@@ -212,7 +218,8 @@ def explain(
         memory_groups = memory_difference(runs[0], runs[1])
     return Explanation(
         parts=frame,
-        memory=_memory(trees, blocked, level),
+        memory=_memory(trees, _memory_at_peak, blocked, level),
+        mean_memory=_memory(trees, _mean_memory, blocked, level),
         total_s=total,
         n_baseline=len(sides[0]),
         n_contender=len(sides[1]),
@@ -244,11 +251,21 @@ def _seconds_by_part(
     return parts, duration
 
 
-def _memory(sides: list[list[xr.DataTree]], blocked: bool, level: float) -> pd.DataFrame:
+def _kinds_sentence(when: str, memory: pd.DataFrame) -> str:
+    kinds = [f"{_signed_bytes(row.bytes)} {row.kind}" for row in memory.itertuples()]
+    return f"{when}: {', '.join(kinds[:PARTS_NAMED])}." if kinds else ""
+
+
+def _memory(
+    sides: list[list[xr.DataTree]],
+    by_kind: Callable[[xr.DataTree], list[float] | None],
+    blocked: bool,
+    level: float,
+) -> pd.DataFrame:
     """Return the differences in memory by kind, the largest first."""
     columns = ["kind", "bytes", "low", "high", "baseline", "contender"]
-    peaks = [[_memory_at_peak(tree) for tree in side] for side in sides]
-    values = [np.array([row for row in side if row is not None]) for side in peaks]
+    found = [[by_kind(tree) for tree in side] for side in sides]
+    values = [np.array([row for row in side if row is not None]) for side in found]
     if not all(len(side) for side in values):
         return pd.DataFrame(columns=columns)
     frame = difference_table(values, blocked=blocked, level=level, value="bytes")
@@ -264,6 +281,18 @@ def _memory_at_peak(tree: xr.DataTree) -> list[float] | None:
     data = node.to_dataset()
     peak = int(np.nanargmax(np.nan_to_num(data["process"].values)))
     return [float(np.nan_to_num(data[kind].values[peak])) for kind in _KINDS]
+
+
+def _mean_memory(tree: xr.DataTree) -> list[float] | None:
+    """Return memory by kind in B, as means over time."""
+    node = tree.children.get("scheduler")
+    if node is None or not node.sizes.get("time"):
+        return None
+    data = node.to_dataset()
+    time = data["time"].values.astype(float)
+    # A sample counts for half of the time to its neighbours, as in the trapezoidal rule.
+    weights = np.gradient(time) if time.size > 1 and np.ptp(time) else np.ones(time.size)
+    return [float(np.average(np.nan_to_num(data[kind].values), weights=weights)) for kind in _KINDS]
 
 
 def _signed_bytes(size: float) -> str:
@@ -407,4 +436,7 @@ def _cause(
     if is_duration:
         levels = float(row["baseline"]), float(row["contender_value"])
         return _limit_changes(sides, levels, blocked=blocked).sentence
-    return explain(sides[0], sides[1], blocked=blocked).memory_sentence
+    explanation = explain(sides[0], sides[1], blocked=blocked)
+    if row["metric"] == "memory_mean":
+        return explanation.mean_memory_sentence
+    return explanation.memory_sentence

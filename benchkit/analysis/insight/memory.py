@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from benchkit.errors import NotEnoughRuns, UsageError
-from benchkit.formatting import format_quantity, short_group
+from benchkit.formatting import format_quantity, short_group, short_names
 from benchkit.store.build.processes import share_processes
 from benchkit.store.run import Run, worker_names
 from benchkit.table import Table
@@ -42,6 +42,7 @@ class MemoryPeaks:
     # results it held and its smallest memory outside of results, per task that ran, in B. Empty if
     # workers share a process.
     transient: pd.Series
+    names: Mapping[str, str]  # Task group -> its name without hashes, as in the other tables
 
     def to_records(self) -> list[dict[str, Any]]:
         """Return a flat object per task group, for ``--json``."""
@@ -63,7 +64,7 @@ class MemoryPeaks:
         return Table(
             [
                 {
-                    "task group": row["task_group"],
+                    "task group": self.names.get(row["task_group"], row["task_group"]),
                     "at the cluster's peak": format_quantity(row["cluster_bytes"], "B"),
                     "on the worst worker": format_quantity(row["worker_bytes"], "B"),
                     "one task while it runs": format_quantity(row["transient_bytes"], "B"),
@@ -118,7 +119,15 @@ def memory_peaks(run: Run) -> MemoryPeaks:
         worker_time=worker_time,
         on_worker=on_worker,
         transient=_transient(run, totals),
+        names=short_names(dict.fromkeys([*_recorded_groups(run), *map(str, held.columns)])),
     )
+
+
+def _recorded_groups(run: Run) -> list[str]:
+    """Return the task groups of a run in their order, which numbers groups of equal names."""
+    if "task_groups" not in run.tree.children:
+        return []
+    return [str(name) for name in run.tree["task_groups"].to_dataset()["task_group"].values]
 
 
 def _holders(held: pd.DataFrame, time: float) -> pd.Series:

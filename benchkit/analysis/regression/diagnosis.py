@@ -160,6 +160,9 @@ def _git_ref(version: str, tag: str) -> str:
 
 def _explanation_facts(explanation: Explanation, metric: str) -> dict[str, Any]:
     """Return sentence and largest parts of an explanation: of memory, or of time."""
+    if metric == "memory_mean":
+        kinds = explanation.mean_memory.head(3).to_dict("records")
+        return {"explanation": explanation.mean_memory_sentence, "parts": json_safe(kinds)}
     if metric.startswith(("memory", "spilled")):
         kinds = explanation.memory.head(3).to_dict("records")
         return {"explanation": explanation.memory_sentence, "parts": json_safe(kinds)}

@@ -31,6 +31,7 @@ from benchkit.formatting import (
     ROWS_SHOWN,
     counted,
     format_change,
+    format_outcome,
     format_quantity,
     format_seconds,
     short_group,
@@ -65,7 +66,10 @@ from benchkit.store.schema import METRICS
 from benchkit.store.store import Store
 
 _PART_TITLES = ("part", "difference", "interval", "baseline", "contender", "runs")
-_RUN_TITLES = ("arm", "run", "block", "started (UTC)", "wall time", "peak memory", "compare")
+_RUN_TITLES = (
+    *("arm", "run", "block", "started (UTC)", "outcome"),
+    *("wall time", "peak memory", "compare"),
+)
 _PART_TERMS = {
     "part": "an activity of the threads in the task groups of one name; idle: threads without "
     "work; old → new: a group with another name in the contender and the same number of tasks",
@@ -224,6 +228,7 @@ def _run_rows(sides: Mapping[str, pd.DataFrame], first: Mapping[str, str]) -> li
                     link(run_id[:13], address("run", id=run_id)),
                     MISSING if block is None or pd.isna(block) else str(int(block)),
                     f"{run['started']:%Y-%m-%d %H:%M}",
+                    format_outcome(run),
                     format_seconds(run.get("duration")),
                     format_quantity(run.get("memory_peak"), "B"),
                     _pair_link(first, arm, run_id),

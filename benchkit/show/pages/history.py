@@ -14,13 +14,7 @@ from benchkit.analysis.regression.history import History, night_name
 from benchkit.analysis.regression.level_events import worse_direction
 from benchkit.analysis.regression.regression import Regression
 from benchkit.analysis.regression.status import reported_change, series_label
-from benchkit.formatting import (
-    MISSING,
-    NO_FAILURE,
-    OUTCOME_WORDS,
-    format_change,
-    format_quantity,
-)
+from benchkit.formatting import MISSING, NO_FAILURE, format_change, format_outcome, format_quantity
 from benchkit.show.pages.page import (
     Column,
     Figure,
@@ -169,9 +163,8 @@ def run_table(runs: pd.DataFrame, metrics: Sequence[str]) -> Table:
 
 
 def _outcome(run: Mapping[str, Any]) -> Text:
-    symbol, words = OUTCOME_WORDS.get(str(run["outcome"]), ("?", str(run["outcome"])))
     small = "" if run["comparable"] else f"set aside: {run['reason']}"
-    return Text(f"{symbol} {words}", "" if run["outcome"] in NO_FAILURE else "bad", small=small)
+    return Text(format_outcome(run), "" if run["outcome"] in NO_FAILURE else "bad", small=small)
 
 
 def _metric_column(name: str) -> Column:

@@ -68,9 +68,11 @@ _DIVERGING = (
 )  # fmt: skip
 
 
-def _rows(comparison: Comparison, metric: str) -> tuple[pd.DataFrame, str]:
+def _rows(comparison: Comparison, metric: str | None) -> tuple[pd.DataFrame, str]:
     """Return the rows of a metric that fit, and a text about the omitted rows."""
-    frame = comparison.frame[comparison.frame["metric"] == metric]
+    frame = comparison.frame
+    if metric is not None:
+        frame = frame[frame["metric"] == metric]
     if len(frame) <= MAX_ROWS:
         return frame, ""
     different = frame[frame["verdict"] != "same"]
@@ -79,12 +81,22 @@ def _rows(comparison: Comparison, metric: str) -> tuple[pd.DataFrame, str]:
     return different, f"{len(frame) - len(different)} with verdict same not shown"
 
 
+def _what(metric: str | None) -> str:
+    return "each metric" if metric is None else metric_label(metric)
+
+
 def _labels(frame: pd.DataFrame, comparison: Comparison) -> list[str]:
     several = len(comparison.contenders) > 1
+    parts = {
+        "workload": frame["workload"].nunique() > 1 or frame["metric"].nunique() < 2,
+        "metric": frame["metric"].nunique() > 1,
+        "contender": several,
+    }
     names = [
-        f"{row.workload} · {row.contender}" if several else str(row.workload)
-        for row in frame.itertuples()
-    ]
+        " · ".join(str(row[name]).replace("_", " " if name == "metric" else "_")
+                   for name, is_shown in parts.items() if is_shown)
+        for row in frame.to_dict("records")
+    ]  # fmt: skip
     return row_labels(names, 48)
 
 
@@ -132,39 +144,43 @@ def _title(question: str, hidden: str, *parts: str) -> str:
     return f"{question} ({', '.join(details)})" if details else question
 
 
-def forest_plot(comparison: Comparison, metric: str = "duration") -> figure:
-    """Draw the change of each workload with its interval, and the null arm in the background.
+def forest_plot(comparison: Comparison, metric: str | None = "duration") -> figure:
+    """Draw the change of each workload with its interval, and the noise in the background.
 
     Parameters
     ----------
     comparison : Comparison
         The comparison.
-    metric : str, default "duration"
-        The metric to draw.
+    metric : str or None, default "duration"
+        The metric to draw; None: a row for each metric, for comparisons of few workloads.
 
     Returns
     -------
     figure
         Change in % of the baseline, one row per workload in the order of the comparison. The
-        grey band is the null arm against the baseline: noise. An arrow: the interval continues.
+        grey band has the changes that the test of the verdict cannot tell from none: a mark in it
+        is no change. An arrow: the interval continues.
     """
     frame, hidden = _rows(comparison, metric)
-    question = f"How did {metric_label(metric)} change?"
+    question = f"How did {_what(metric)} change?"
     if frame.empty:
         return empty_figure(question, _NO_ROWS)
     labels = _labels(frame, comparison)
     changed = frame["changed"]
     low = frame["low"].where(~changed, frame["selected_low"])
     high = frame["high"].where(~changed, frame["selected_high"])
-    x_range = _x_range(frame["ratio"], [low, high, frame["null_low"], frame["null_high"]])
+    # The width of the interval that the test uses, around no change: that of the null arm alone has
+    # other runs, and contradicts the verdict.
+    noise_low, noise_high = (frame[end] / frame["ratio"] for end in ("low", "high"))
+    x_range = _x_range(frame["ratio"], [low, high, noise_low, noise_high])
     source = ColumnDataSource(
         {
             **_columns(frame, labels),
             "change": (frame["ratio"] - 1) * 100,
             "low": (low - 1) * 100,
             "high": (high - 1) * 100,
-            "null_low": (frame["null_low"] - 1) * 100,
-            "null_high": (frame["null_high"] - 1) * 100,
+            "noise_low": (noise_low - 1) * 100,
+            "noise_high": (noise_high - 1) * 100,
             "colour": _colours(frame),
             "marker": np.select(
                 [frame["verdict"] == "failed", frame["worse"], changed],
@@ -185,11 +201,11 @@ def forest_plot(comparison: Comparison, metric: str = "duration") -> figure:
         tools="xpan,xwheel_zoom,reset,save",
     )
     band = HBar(
-        y="label", left="null_low", right="null_high", height=0.9, fill_color=OTHER,
+        y="label", left="noise_low", right="noise_high", height=0.9, fill_color=OTHER,
         fill_alpha=0.28, line_color=None,
     )  # fmt: skip
-    if frame["null_low"].notna().any():
-        add_glyph(fig, band, source, legend=f"{comparison.baseline} against itself (null arm)")
+    if noise_low.notna().any():
+        add_glyph(fig, band, source, legend="changes that noise alone causes")
     add_glyph(fig, Segment(**_INTERVAL, line_color="colour", line_width=2.2), source)
     dot = Scatter(
         x="change", y="label", marker="marker", size=9, line_color="colour", fill_color="colour"
@@ -246,7 +262,7 @@ def _percent(ratios: pd.Series) -> NDArray[np.float64]:
 
 
 def heat_map(
-    comparison: Comparison, metric: str = "duration", *, share_y: figure | None = None
+    comparison: Comparison, metric: str | None = "duration", *, share_y: figure | None = None
 ) -> figure:
     """Draw the probability that each workload changed by more than a number of per cent.
 
@@ -254,8 +270,8 @@ def heat_map(
     ----------
     comparison : Comparison
         The comparison.
-    metric : str, default "duration"
-        The metric to draw.
+    metric : str or None, default "duration"
+        The metric to draw; None: a row for each metric, for comparisons of few workloads.
     share_y : figure, optional
         Another figure of this module, of the same comparison, that shows the names of the rows.
 
@@ -266,7 +282,7 @@ def heat_map(
         that did not change are pale.
     """
     frame, hidden = _rows(comparison, metric)
-    question = f"How probable is a change of {metric_label(metric)}?"
+    question = f"How probable is a change of {_what(metric)}?"
     if frame.empty:
         return empty_figure(question, _NO_ROWS)
     if frame["p"].isna().all():
@@ -333,7 +349,7 @@ def heat_map(
 
 
 def raw_points(
-    comparison: Comparison, metric: str = "duration", *, share_y: figure | None = None
+    comparison: Comparison, metric: str | None = "duration", *, share_y: figure | None = None
 ) -> figure:
     """Draw each run as a share of the value of the baseline, with arms one above the other.
 
@@ -341,8 +357,8 @@ def raw_points(
     ----------
     comparison : Comparison
         The comparison.
-    metric : str, default "duration"
-        The metric to draw.
+    metric : str or None, default "duration"
+        The metric to draw; None: a row for each metric, for comparisons of few workloads.
     share_y : figure, optional
         Another figure of this module, of the same comparison, that shows the names of the rows.
 
@@ -352,7 +368,7 @@ def raw_points(
         One dot per run. Shows what intervals hide: two modes, an outlier.
     """
     frame, hidden = _rows(comparison, metric)
-    question = f"What was {metric_label(metric)} in each run?"
+    question = f"What was {_what(metric)} in each run?"
     if frame.empty:
         return empty_figure(question, _NO_ROWS)
     labels = _labels(frame, comparison)

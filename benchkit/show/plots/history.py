@@ -37,7 +37,7 @@ from benchkit.analysis.regression.level_events import worse_direction
 from benchkit.analysis.regression.regression import Regression
 from benchkit.analysis.regression.status import reported_change
 from benchkit.errors import UsageError
-from benchkit.formatting import counted, format_change, format_quantity
+from benchkit.formatting import counted, format_change, format_quantity, run_limits
 from benchkit.show.plots.base import (
     INK,
     add_glyph,
@@ -265,21 +265,29 @@ def _spread(low: float, high: float) -> float:
 
 
 def _draw_runs(series: SeriesFigure, ok: pd.DataFrame) -> list[GlyphRenderer]:
-    """Draw runs; runs set aside by a mark are hollow, runs beyond the axis are at its end."""
+    """Draw runs; disturbed runs are diamonds, runs set aside by a mark are hollow circles.
+
+    Runs beyond the axis are triangles at its end.
+    """
     fig, history, small = series.figure, series.history, series.small
     name, low, high = series.metric, series.low, series.high
     renderers = []
     n_outside = 0
     inset = 0.03 * (high - low)  # keeps triangles at the edge fully visible
-    for comparable, legend in ((True, "runs"), (False, "runs set aside")):
-        runs = ok[ok["comparable"] == comparable]
+    comparable, disturbed = ok["comparable"].astype(bool), _is_disturbed(ok)
+    for chosen, legend, symbol in (
+        (comparable & ~disturbed, "runs", "circle"),
+        (comparable & disturbed, "disturbed runs", "diamond"),
+        (~comparable, "runs set aside", "circle"),
+    ):
+        runs, is_set_aside = ok[chosen], legend == "runs set aside"
         if runs.empty:
             continue
         values = runs[name].to_numpy(float) / series.divisor
         above, below = values > high, values < low
         outside = above | below
         n_outside += int(outside.sum())
-        marker = np.select([above, below], ["triangle", "inverted_triangle"], "circle")
+        marker = np.select([above, below], ["triangle", "inverted_triangle"], symbol)
         columns = {
             "x": history.times[runs["night"].to_numpy(int)],
             "y": np.select([above, below], [high - inset, low + inset], values),
@@ -292,11 +300,11 @@ def _draw_runs(series: SeriesFigure, ok: pd.DataFrame) -> list[GlyphRenderer]:
             columns["value"] = [format_quantity(v, METRICS[name].units) for v in runs[name]]
         source = ColumnDataSource(columns, name="runs")
         look: dict[str, Any] = {"x": "x", "y": "y", "marker": "marker", "size": "size",
-                "line_color": _POINT, "fill_color": _POINT if comparable else None,
+                "line_color": _POINT, "fill_color": None if is_set_aside else _POINT,
                 "fill_alpha": 0.7, "line_alpha": 0.9}  # fmt: skip
         selected = Scatter(**look | {"line_color": INK, "line_width": 2})
         tips = [("night", "@night"), ("value", "@value"), ("build", "@build"), ("run", "@short")]
-        if not comparable:
+        if is_set_aside:
             tips.append(("set aside", "@reason"))
         options: dict[str, Any] = {"selection_glyph": selected, "legend": legend, "tips": tips}
         options["hover"] = {"point_policy": "snap_to_data"}
@@ -310,6 +318,14 @@ def _draw_runs(series: SeriesFigure, ok: pd.DataFrame) -> list[GlyphRenderer]:
         fig.add_layout(label)
         fig.html_attributes["aria-label"] += f", {text}"
     return renderers
+
+
+def _is_disturbed(runs: pd.DataFrame) -> pd.Series:
+    if "quality" not in runs:
+        return pd.Series(False, index=runs.index)
+    is_disturbed = {text: "disturbed" in run_limits({"quality": text})
+                    for text in runs["quality"].dropna().unique()}  # fmt: skip
+    return runs["quality"].map(is_disturbed).fillna(False).astype(bool)
 
 
 def _tooltip_columns(history: History, runs: pd.DataFrame) -> dict[str, list[str]]:

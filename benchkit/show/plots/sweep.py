@@ -98,10 +98,10 @@ def sweep_plot(
         percent = {side: (rows[side] - 1) * 100 for side in ("ratio", "low", "high")}
         names = {"name": [name] * len(rows), "verdict": rows["verdict"]}
         source = ColumnDataSource({"x": rows["position"], **percent, **names})
-        line = Line(x="x", y="ratio", line_color=colour, line_width=1.8)
-        add_glyph(fig, line, source, legend=shorten(name, 40))
+        if all(map(_is_number, levels)):  # between two words is nothing
+            add_glyph(fig, Line(x="x", y="ratio", line_color=colour, line_width=1.8), source)
         interval = Segment(x0="x", y0="low", x1="x", y1="high", line_color=colour, line_width=1.2)
-        add_glyph(fig, interval, source)
+        add_glyph(fig, interval, source, legend=shorten(name, 40))
         dot = Scatter(x="x", y="ratio", line_color=colour, fill_color=colour, size=7)
         tips = [
             ("workload", "@name"),
@@ -119,8 +119,11 @@ def sweep_plot(
 
 def _order(value: Any) -> tuple[int, Any]:
     """Return the key that sorts numbers before texts."""
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return (0, float(value)) if is_number else (1, str(value))
+    return (0, float(value)) if _is_number(value) else (1, str(value))
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def simulation_curves(table: pd.DataFrame, name: str) -> GridPlot:
@@ -151,11 +154,12 @@ def simulation_curves(table: pd.DataFrame, name: str) -> GridPlot:
                     fill_color=colour, fill_alpha=0.2, line_alpha=0.0,
                 )  # fmt: skip
                 fig.add_layout(band)
-            line = Line(x="x", y="value", line_color=colour, line_width=2)
-            add_glyph(fig, line, source, legend=legend)
+            if all(map(_is_number, levels)):
+                line = Line(x="x", y="value", line_color=colour, line_width=2)
+                add_glyph(fig, line, source)
             point = Scatter(x="x", y="value", fill_color=colour, line_color=colour, size=6)
             tips = [(x, "@of"), (label, "@value{0.00}")]
-            add_glyph(fig, point, source, tips=tips)
+            add_glyph(fig, point, source, tips=tips, legend=legend)
         top = table["high"].max() if column == "seconds" else table[column].max() / divisor
         fig.y_range = Range1d(start=0, end=1.05 * float(top) or 1.0)
         if levels:

@@ -34,6 +34,16 @@ def test_rows_have_the_links_and_texts_of_their_runs(tmp_path):
     assert table["tags"].tolist() == ["", "variant=<b>"] * 60
 
 
+def test_rows_and_counts_name_disturbed_runs():
+    disturbed = '{"duration": "disturbed"}'
+    frame = pd.DataFrame(
+        {"outcome": ["ok", "ok", "failed"], "quality": [disturbed, "{}", None], "simulated": None}
+    )
+
+    assert runs._column(frame, "outcome").tolist() == ["✓ ok, disturbed", "✓ ok", "✗ failed"]
+    assert runs._outcomes(frame) == "2 ok, 1 failed, 1 disturbed"
+
+
 @pytest.fixture
 def large_store(tmp_path, monkeypatch):
     """Return a store of 120 runs, of which the list shows 10."""

@@ -3,6 +3,7 @@
 import math
 from dataclasses import replace
 
+import numpy as np
 import pandas as pd
 import pytest
 from bokeh.models.annotations import ColorBar
@@ -42,15 +43,29 @@ def test_forest_plot_shows_changed_workloads_first(report):
     assert "(%)" in fig.xaxis[0].axis_label
 
 
-def test_forest_plot_explains_band_of_null_arm_only(report):
-    without = compare(arm_runs("A", seed=1), arm_runs("B", seed=2))
-    names = [
-        [item.label.value for legend in plots.forest_plot(each, "duration").legend
-         for item in legend.items]
-        for each in (report, without)
-    ]  # fmt: skip
+def test_forest_plot_band_agrees_with_the_test(report):
+    """A mark is inside the grey band exactly if the interval of the test contains no change."""
+    two = compare(arm_runs("A", n=2, seed=1), arm_runs("B", n=2, seed=2, change={"x.w03": 0.7}),
+                  null=arm_runs("null", n=2, seed=3))  # fmt: skip
+    for comparison in (report, two):
+        frame = comparison.frame[comparison.frame["metric"] == "duration"]
+        fig = plots.forest_plot(comparison, "duration")
+        change, low, high = (data_of(fig, name) for name in ("change", "noise_low", "noise_high"))
+        inside = [a < x < b for x, a, b in zip(change, low, high, strict=True)]
 
-    assert names == [["baseline against itself (null arm)"], []]
+        assert inside == ((frame["low"] < 1) & (frame["high"] > 1)).tolist()
+        assert not any(np.array(inside) & frame["changed"].to_numpy())
+        (item,) = (item for legend in fig.legend for item in legend.items)
+        assert item.label.value == "changes that noise alone causes"
+
+
+def test_forest_plot_of_one_workload_has_a_row_for_each_metric():
+    one = compare(arm_runs("A", workloads=["x"]), arm_runs("B", seed=1, workloads=["x"]))
+
+    labels = data_of(plots.forest_plot(one, None), "label")
+    assert sorted(labels) == ["duration", "memory peak"]
+    assert sorted(set(data_of(plots.heat_map(one, None), "label"))) == ["duration", "memory peak"]
+    assert sorted(set(data_of(plots.raw_points(one, None), "label"))) == ["duration", "memory peak"]
 
 
 def test_forest_plot_range_includes_largest_change():

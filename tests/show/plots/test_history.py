@@ -253,3 +253,13 @@ def test_sparkline_without_values_is_empty():
     root = ElementTree.fromstring(plots.sparkline(np.full(5, np.nan)))
 
     assert len(root) == 0
+
+
+def test_history_plot_shows_disturbed_runs():
+    rows = [a_night(n, quality='{"duration": "disturbed"}' if n < 2 else "{}") for n in range(10)]
+    fig = plots.history_plot(build_history(pd.DataFrame(rows), metrics=["duration"]), 0)
+    sources = [r.data_source for r in fig.renderers if r.data_source.name == "runs"]
+
+    assert [len(source.data["x"]) for source in sources] == [8, 2]
+    assert set(sources[1].data["marker"]) == {"diamond"}
+    assert "disturbed runs" in [item.label.value for item in fig.legend[0].items]

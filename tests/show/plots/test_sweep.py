@@ -4,8 +4,11 @@ import math
 
 import pandas as pd
 import pytest
+from bokeh.models import Line
 
-from benchkit.show.plots.sweep import simulation_curves
+from benchkit.analysis.compare.compare_runs import compare
+from benchkit.show.plots.sweep import simulation_curves, sweep_plot
+from validation.arm_runs import arm_runs
 
 
 def table(**columns):
@@ -52,3 +55,20 @@ def test_simulation_curves_have_a_curve_per_other_setting():
     names = [item.label.value for item in fig.legend[0].items]
     assert names == ["work-stealing=False", "work-stealing=True"]
     assert fig.renderers[0].data_source.data["value"].tolist() == [3, 4]
+
+
+def has_line(fig):
+    return any(isinstance(renderer.glyph, Line) for renderer in fig.renderers)
+
+
+def test_curves_over_words_have_no_line():
+    assert has_line(first_figure(table(threads=[4, 1])))
+    assert not has_line(first_figure(table(**{"shuffle.method": ["p2p", "tasks"]})))
+
+    runs = {name: arm_runs(name, seed=seed, workloads=["x"]) for seed, name in enumerate("ABC")}
+    comparison = compare(runs["A"], {"B": runs["B"], "C": runs["C"]}, names=("A", ""))
+    for values, wanted in (([1, 2, 4], True), (["single", "batched", "none"], False)):
+        points = {arm: {"param.n": value} for arm, value in zip("ABC", values, strict=True)}
+        fig = sweep_plot(comparison, points, "param.n")
+        assert has_line(fig) == wanted
+        assert len(fig.renderers[0].data_source.data["x"]) == 3

@@ -16,7 +16,7 @@ from markupsafe import Markup
 from panel.viewable import Viewable
 
 from benchkit.analysis.run.baseline import is_simulated
-from benchkit.formatting import GIB, MISSING, OUTCOME_WORDS, ROWS_SHOWN, counted
+from benchkit.formatting import GIB, MISSING, OUTCOME_WORDS, ROWS_SHOWN, counted, run_limits
 from benchkit.measure.run_ids import is_id
 from benchkit.show.dashboard.components import tables
 from benchkit.show.dashboard.components.markup import (
@@ -44,7 +44,7 @@ _NUMBERS = {
 }
 _TEXTS = ("workload", "environment", "host", "dask")
 #: Columns of the index that the list reads.
-_COLUMNS = ("id", "started", "outcome", "simulated", "tags", *_TEXTS, *_NUMBERS)
+_COLUMNS = ("id", "started", "outcome", "quality", "simulated", "tags", *_TEXTS, *_NUMBERS)
 #: Columns that contain links; they have no filter.
 LINKS = ("open", "compare")
 #: Rows of the table: texts and links are made for all of them, although a page shows 20.
@@ -57,7 +57,7 @@ TYPING_MS = 120
 
 def first_page() -> Viewable:
     """Return the list of runs for the first page of a store."""
-    every = runs_table(["started", "outcome"])
+    every = runs_table(["started", "outcome", "quality"])
     if len(every) <= MAX_ROWS or pd.isna(every["started"].iloc[ROWS_SHOWN - 1]):
         return view({})
     since = every["started"].iloc[ROWS_SHOWN - 1]
@@ -248,13 +248,18 @@ def _column(frame: pd.DataFrame, name: str) -> pd.Series:
         return texts.fillna(MISSING).astype(object)
     if name == "outcome":
         simulated = np.where(is_simulated(frame), ", simulated", "")
-        return _each_once(frame["outcome"], outcome_text) + simulated
+        limits = _each_once(frame["quality"], _limits_text)
+        return _each_once(frame["outcome"], outcome_text) + limits + simulated
     if name == "tags":
         return _each_once(frame["tags"].fillna("{}"), _tags_text)
     for field, (title, divisor, digits) in _NUMBERS.items():
         if name == title:
             return (frame[field].astype(float) / divisor).round(digits)
     return _each_once(frame[name].fillna(MISSING), str)
+
+
+def _limits_text(quality: Any) -> str:
+    return "".join(f", {limit}" for limit in run_limits({"quality": quality}))
 
 
 def _tags_text(text: str) -> str:
@@ -301,6 +306,12 @@ def _outcomes(frame: pd.DataFrame) -> str:
     """Return the number of runs of each outcome as text, so that failures are visible."""
     counts = frame["outcome"].value_counts()
     names = {name: OUTCOME_WORDS.get(name, ("", name))[1] for name in counts.index if name != "ok"}
+    limits = _each_once(frame["quality"], _limits_text).value_counts()
+    limited = [f"{limits[text]} {text.removeprefix(', ')}" for text in limits.index if text]
     return ", ".join(
-        [f"{counts.get('ok', 0)} ok", *(f"{counts[name]} {text}" for name, text in names.items())]
+        [
+            f"{counts.get('ok', 0)} ok",
+            *(f"{counts[name]} {text}" for name, text in names.items()),
+            *limited,
+        ]
     )

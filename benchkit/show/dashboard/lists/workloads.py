@@ -20,6 +20,7 @@ from benchkit.formatting import (
     ROWS_SHOWN,
     counted,
     format_bytes,
+    format_outcome,
     format_quantity,
 )
 from benchkit.measure.workloads import Variant
@@ -282,7 +283,7 @@ def _runs(runs: pd.DataFrame, metric: str) -> list[Viewable]:
     rows = [
         [
             run_link(run),
-            span(outcome_text(run["outcome"]), tone_of_outcome(run["outcome"])),
+            span(format_outcome(run), tone_of_outcome(run["outcome"])),
             metric_text(run, metric),
             _environment_link(run),
             *(text_or_missing(run.get(field)) for field in ("host", "dask", "python")),

@@ -12,13 +12,13 @@ from panel.viewable import Viewable
 
 from benchkit.analysis.regression.history import SERIES_FIELDS, History
 from benchkit.analysis.regression.status import series_label
+from benchkit.formatting import format_outcome
 from benchkit.show.dashboard.components import tables
 from benchkit.show.dashboard.components.clicks import CLICK_HELP, open_on_run_click
 from benchkit.show.dashboard.components.mark_form import mark_series
 from benchkit.show.dashboard.components.markup import (
     metric_terms,
     metric_text,
-    outcome_text,
     run_link,
     text_or_missing,
 )
@@ -231,7 +231,7 @@ def _runs(history: History, series: dict[str, Any], metric: str) -> list[Viewabl
     rows = [
         [
             run_link(run),
-            outcome_text(run["outcome"]),
+            format_outcome(run),
             metric_text(run, metric),
             *(text_or_missing(run.get(name)) for name in ("dask", "distributed", "python")),
             "" if run["comparable"] else f"set aside: {run['reason']}",

@@ -43,9 +43,11 @@ def view(state: dict[str, str]) -> Viewable:
     metrics = shown_metrics()
     n_nights = len(all_nights().times)
     if not metrics or (n_nights < MIN_NIGHTS and not state.get("view")):
-        title = {"title": "Too few nights to compare"} if metrics else {}
-        has = f"This store has {counted(n_nights, 'night')}."
-        message = no_nights("what changed; below are the runs", before=has, **title)
+        few: dict[str, str] = {}
+        if metrics:  # runs without a night are of the day on which they started
+            has = f"This store has runs of {counted(n_nights, 'day')}; changes need {MIN_NIGHTS}."
+            few = {"title": "Too few nights to compare", "before": has}
+        message = no_nights("what changed; below are the runs", **few)
         return ui.column(message, runs.first_page())
     first, *others = (night_name(time) for time in reversed(all_nights().times))
     nights = {_minute(first): "", **{_minute(name): name for name in others}}
