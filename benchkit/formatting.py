@@ -24,7 +24,7 @@ OUTCOME_WORDS = {
 }
 #: Outcomes that are no failures.
 NO_FAILURE = ("ok", "skipped")
-#: Limits of a run that are shown beside its outcome -> what they mean.
+#: Limits of a run that are shown with its outcome -> what they mean.
 SHOWN_LIMITS = {
     "disturbed": "something else used the machine or the cluster",
     "unfinished": "tasks were left when the clock stopped",
@@ -55,7 +55,7 @@ def _three_digits(value: float) -> str:
 
 
 def run_limits(record: Mapping[str, Any]) -> list[str]:
-    """Return the limits of a run that are shown beside its outcome.
+    """Return the limits of a run that are shown with its outcome.
 
     Examples
     --------

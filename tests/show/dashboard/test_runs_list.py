@@ -162,7 +162,16 @@ def test_first_page_reads_only_its_columns(large_store, monkeypatch):
 
     overview.view({})
 
-    list_columns = {"id", "started", "workload", "environment", "host", "dask", "outcome"}
+    list_columns = {
+        "id",
+        "started",
+        "workload",
+        "environment",
+        "host",
+        "dask",
+        "outcome",
+        "quality",
+    }
     list_columns |= {"simulated", "tags", "duration", "memory_peak", "spilled_peak"}
     nights = {"id", "started", "tags", "experiment", "arm", "simulated", "comparable"}
     assert asked == list_columns | {"network_bytes", "n_tasks"} | nights
