@@ -43,7 +43,7 @@ WORSE, FAILED, TOO_FEW = 1, 3, 4
 @click.option("--budget", metavar="TIME", help="Measure as many blocks as fit: 20m, 1h30m, 5USD.")
 @click.option("--no-null", is_flag=True, help="Omit the null arm: the baseline measured twice.")
 @click.option("--sweep", "sweeps", multiple=True, metavar="KEY=V,V",
-              help="Add an arm per value: cluster.n_workers=2,4 or param.NAME=a,b.")  # fmt: skip
+              help="Arms: cluster.n_workers=2,4 or packages.dask=2026.7.1,2026.8.0.")  # fmt: skip
 @click.option("--null-only", is_flag=True, help="Measure only the baseline, twice: the noise.")
 @click.option("--metric", "metrics", multiple=True, metavar="NAME",
               help="Metric to compare, repeatable; or all.")  # fmt: skip
@@ -79,6 +79,7 @@ def ab(
       benchkit ab baseline no-stealing sched.tree array.basic_sum
       benchkit ab baseline release-2023.4.1 -k category:join --budget 20m
       benchkit ab baseline --sweep cluster.n_workers=2,4
+      benchkit ab baseline array.sum --sweep packages.dask=2024.11.2,2024.12.1
       benchkit ab baseline etl.group --sweep param.method=apply,sum
       benchkit ab baseline no-stealing -k profile:virtual --virtual workers=20
       benchkit ab --resume latest

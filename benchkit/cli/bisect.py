@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import shlex
 import sys
-from typing import TYPE_CHECKING
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -13,6 +16,7 @@ from benchkit.cli.rows import print_json
 from benchkit.interruption import interrupted_code
 
 if TYPE_CHECKING:
+    from benchkit.experiment.bisect.api import Target
     from benchkit.experiment.bisect.result import BisectionResult
     from benchkit.experiment.bisect.session import Bisection
 
@@ -23,7 +27,12 @@ GOOD, BAD, SKIP = 0, 1, 125
 
 
 @click.command()
-@click.argument("workload", required=False, shell_complete=complete_names("workloads"))
+@click.argument(
+    "names",
+    nargs=-1,
+    metavar="[OLD NEW] WORKLOAD",
+    shell_complete=complete_names("environments", "workloads"),
+)
 @click.option("--package", metavar="NAME", help="Releases of this package in the index.")
 @click.option("--git", "checkout", metavar="PATH", help="Commits of the package checked out here.")
 @click.option("--good", metavar="V", help="Release or commit before the change.")
@@ -47,7 +56,7 @@ GOOD, BAD, SKIP = 0, 1, 125
 @click.option("--resume", metavar="ID", help="Continue a bisection: its id, or latest.")
 @measuring("set", "virtual")
 def bisect(
-    workload: str | None,
+    names: tuple[str, ...],
     package: str | None,
     checkout: str | None,
     good: str | None,
@@ -72,8 +81,12 @@ def bisect(
     measurements can correct a wrong step. All other packages stay the same, and all runs are
     stored. Ctrl-C prints the result so far; --resume continues.
 
+    OLD and NEW are environments, or run:ID for that of a run: their packages change from OLD to
+    NEW one after the other, until the package is found, and then its release.
+
     \b
     Examples:
+      benchkit bisect release-2024.11.2 release-2024.12.1 array.basic_sum
       benchkit bisect array.basic_sum --package dask --good 2024.1.0 --bad 2026.8.0
       benchkit bisect shuffle.p2p --git ../distributed --good 2026.7.1 --bad main
       benchkit bisect graph.uneven --virtual workers=20 --package distributed
@@ -85,7 +98,12 @@ def bisect(
     With --git-step 0: like the good commit; 1: like the bad commit; 125: undecided.
     """
     from benchkit.errors import BenchkitError, UsageError
-    from benchkit.experiment.bisect.api import Target, plan_bisection, resume_bisection
+    from benchkit.experiment.bisect.api import (
+        Target,
+        narrow_bisection,
+        plan_bisection,
+        resume_bisection,
+    )
     from benchkit.experiment.bisect.candidates import find_candidates
     from benchkit.experiment.environment.lookup import as_environment
     from benchkit.experiment.run.stopping import parse_budget
@@ -93,14 +111,23 @@ def bisect(
     budget_s, budget_usd = parse_budget(budget) if budget else (None, None)
     if budget_usd is not None:
         raise UsageError(f"--budget {budget}: must be a time for a bisection, such as 20m or 1h30m")
+    how: dict[str, Any] = {
+        "arguments": {"command": shlex.join(sys.argv[1:])},
+        "deadline_s": deadline_s,
+        "virtual": options.virtual,
+        **options.how,
+    }
     if resume is not None:
-        if workload or package or checkout:
+        if names or package or checkout:
             raise UsageError(f"--resume {resume}: give no workload, --package or --git with it")
         bisection = resume_bisection(options.store, resume)
     else:
-        if workload is None:
-            raise UsageError("a workload to bisect is missing: see `benchkit list workloads`")
-        environment = as_environment(base, options.environment_folders)
+        if len(names) not in (1, 3):
+            raise UsageError(
+                "give one workload, or two environments and one workload: "
+                "see `benchkit list workloads`"
+            )
+        *ends, workload = names
         target = Target(
             workload,
             metric=metric,
@@ -109,42 +136,82 @@ def bisect(
             params=options.params,
             search={"confidence": confidence, "fewest": blocks, "max_repeats": max_repeats},
         )
-        bisection = plan_bisection(
-            target,
-            find_candidates(good, bad, environment, package=package, git=checkout, step=git_step),
-            environment,
-            ends=None if git_step else (),
-            arguments={"command": shlex.join(sys.argv[1:])},
-            deadline_s=deadline_s,
-            virtual=options.virtual,
-            **options.how,
-        )
-    interrupted = False
-    try:
-        _run(bisection, budget_s, options.quiet)
-    except KeyboardInterrupt:
-        interrupted = True
-        command = f"`benchkit bisect --resume {bisection.experiment.id[:13]}` continues"
-        text = command if bisection.experiment.is_stored else "nothing was measured"
-        click.echo(f"interrupted: {text}", err=True)
-    except BenchkitError as error:
-        if not git_step:
-            raise
-        click.echo(f"error: {error}", err=True)
-        sys.exit(SKIP)
-    result = bisection.result()
-    if bisection.out_of_budget and not options.quiet:
-        click.echo("stopped: budget used up", err=True)
+        if ends:
+            if package or checkout or good or bad or git_step:
+                raise UsageError(f"{' '.join(ends)}: two environments are the ends: give no other")
+            bisection = _between(ends, target, options, how)
+        else:
+            environment = as_environment(base, options.environment_folders)
+            found = find_candidates(
+                good, bad, environment, package=package, git=checkout, step=git_step
+            )
+            ends_known = None if git_step else ()
+            bisection = plan_bisection(target, found, environment, ends=ends_known, **how)
+    results, interrupted = [], False
+    while True:
+        began = time.monotonic()
+        try:
+            _run(bisection, budget_s, options.quiet)
+        except KeyboardInterrupt:
+            interrupted = True
+            command = f"`benchkit bisect --resume {bisection.experiment.id[:13]}` continues"
+            text = command if bisection.experiment.is_stored else "nothing was measured"
+            click.echo(f"interrupted: {text}", err=True)
+        except BenchkitError as error:
+            if not git_step:
+                raise
+            click.echo(f"error: {error}", err=True)
+            sys.exit(SKIP)
+        result = bisection.result()
+        results.append(result)
+        if bisection.out_of_budget and not options.quiet:
+            click.echo("stopped: budget used up", err=True)
+        if not options.as_json:
+            _print(result)
+        is_over = interrupted or bisection.out_of_budget or result.status != "found"
+        if budget_s is not None:
+            budget_s = max(budget_s - (time.monotonic() - began), 1.0)
+        following = None if is_over else narrow_bisection(bisection)
+        if following is None:
+            break
+        bisection = following
     if options.as_json:
-        print_json(result.to_records())
-    else:
-        _print(result)
+        print_json([row for result in results for row in result.to_records()])
     if interrupted:
         sys.exit(interrupted_code())
     if git_step:
-        sys.exit(_verdict(result))
-    if result.status != "found":
+        sys.exit(_verdict(results[-1]))
+    if results[0].status != "found":
         sys.exit(TOO_FEW)
+
+
+def _between(
+    ends: Sequence[str], target: Target, options: MeasurementOptions, how: Mapping[str, Any]
+) -> Bisection:
+    """Return the bisection of the packages that differ between two environments."""
+    from benchkit.cli.rows import open_store
+    from benchkit.experiment.bisect.api import plan_bisection
+    from benchkit.experiment.bisect.packages import (
+        base_of,
+        other_differences,
+        package_candidates,
+        read_end,
+    )
+    from benchkit.store.store import Store
+
+    recorded = any(name.startswith("run:") for name in ends)
+    store = open_store(options.store) if recorded else Store(options.store)
+    old, new = (read_end(name, options.environment_folders, store) for name in ends)
+    others = other_differences(old, new)
+    if others and not options.quiet:
+        click.echo(f"not searched, as in {ends[0]}: {', '.join(others)}", err=True)
+    return plan_bisection(
+        replace(target, base=ends[0]),
+        package_candidates(old, new),
+        base_of(old),
+        pinned={},
+        **how,
+    )
 
 
 def _run(bisection: Bisection, budget_s: float | None, quiet: bool) -> None:

@@ -67,6 +67,8 @@ def host_info() -> dict[str, Any]:
         "cores": os.cpu_count(),
         "python": platform.python_version(),
         "executable": os.path.basename(sys.executable),
+        # Set by GitHub's runners: a new image has another kernel and other libraries.
+        "image": " ".join(filter(None, map(os.environ.get, ("ImageOS", "ImageVersion")))),
     }
     try:
         import psutil

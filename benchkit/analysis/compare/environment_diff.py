@@ -41,8 +41,8 @@ _IGNORED = ("config",)
 
 def differences(baseline: Sequence[Any], contender: Sequence[Any]) -> pd.DataFrame:
     """Return the differences between two sets of runs."""
-    # returned: Columns `kind` (package, config, variable, cluster, count, outcome), `name`,
-    # `baseline` and `contender` as text. Packages are in the order of `package_rank`.
+    # returned: Columns `kind` (package, config, variable, cluster, machine, count or outcome),
+    # `name`, `baseline` and `contender` as text. Packages are in the order of `package_rank`.
     sides = [[getattr(run, "tree", run) for run in runs] for runs in (baseline, contender)]
     rows: list[tuple[str, str, str, str]] = []
     if all(sides):
@@ -57,6 +57,7 @@ def differences(baseline: Sequence[Any], contender: Sequence[Any]) -> pd.DataFra
                 unequal.sort(key=lambda row: package_rank(row[1], MISSING in row[2:]))
             rows += unequal
         rows += _unequal("cluster", _cluster(left), _cluster(right))
+        rows += _unequal("machine", _machine(left), _machine(right))
         rows += _counts(sides)
     return pd.DataFrame(rows, columns=["kind", "name", "baseline", "contender"])
 
@@ -85,6 +86,16 @@ def _cluster(attrs: Mapping[str, Any]) -> dict[str, str]:
     options |= description.get("kwargs") or {}
     options["host"] = attrs.get("host")
     return {name: str(value) for name, value in options.items() if value is not None}
+
+
+def _machine(attrs: Mapping[str, Any]) -> dict[str, str]:
+    """Return kernel, libc, processor and image of the machine of the client."""
+    info = decode_json(attrs.get("host_json"))
+    # platform.platform(): Linux-6.8.0-1021-azure-x86_64-with-glibc2.39
+    kernel, _, libc = str(info.get("system") or "").partition("-with-")
+    parts = {"kernel": kernel, "libc": libc, "processor": info.get("processor")}
+    parts["image"] = info.get("image")  # of a hosted runner
+    return {name: str(value) for name, value in parts.items() if value}
 
 
 def _unequal(

@@ -32,8 +32,8 @@ _REPOSITORIES = {
     "xarray": ("https://github.com/pydata/xarray", "v{}"),
     "zarr": ("https://github.com/zarr-developers/zarr-python", "v{}"),
 }
-#: Kinds of differences that define a build.
-_BUILD_KINDS = ("package", "config", "variable", "cluster")
+#: Kinds of differences between two builds, and between the machines that ran them.
+_BUILD_KINDS = ("package", "config", "variable", "cluster", "machine")
 #: Largest number of differences in the result; a new lock file can cause hundreds.
 MAX_CHANGES = 60
 

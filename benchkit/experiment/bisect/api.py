@@ -10,18 +10,19 @@ import hashlib
 import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
 from benchkit.analysis.metric_names import check_metrics
 from benchkit.errors import UsageError
-from benchkit.experiment.bisect.candidates import Candidate, find_candidates
-from benchkit.experiment.bisect.environments import CandidateEnvironments
+from benchkit.experiment.bisect.candidates import find_candidates
+from benchkit.experiment.bisect.packages import read_end, release_search
 from benchkit.experiment.bisect.replay import OUTCOME, PLAN_KEY, replay, runs_of
 from benchkit.experiment.bisect.result import BisectionResult
 from benchkit.experiment.bisect.search import Search
 from benchkit.experiment.bisect.session import Bisection
+from benchkit.experiment.environment.builds import Candidate, CandidateEnvironments
 from benchkit.experiment.environment.environment import CURRENT, Environment
 from benchkit.experiment.environment.lookup import as_environment
 from benchkit.experiment.paths import collect_workloads, folders_of
@@ -94,6 +95,7 @@ class Target:
     folders: Sequence[str | Path] = ()  # Folders of workload files
     environment_folders: Sequence[str | Path] = ()  # Folders of environment files
     params: Mapping[str, Any] = field(default_factory=dict)  # Values of workload parameters
+    base: str = ""  # Name by which the base is found again; "": its own
     # Options of `benchkit.experiment.bisect.search.Search`.
     search: Mapping[str, Any] = field(default_factory=dict)
 
@@ -137,7 +139,9 @@ def plan_bisection(
         "held": builds.pinned,
         "how": how,
         "ends": [list(pair) for pair in ends],
-        "base": str(base.path or base.name),
+        "base": target.base or str(base.path or base.name),
+        # The packages of a base that is no file: of a search between environments.
+        "packages": list(base.packages or ()) if target.base else None,
         "asked": target.workload,
         "folders": [str(path) for path in list_of(target.folders, "folders")],
         "environment_folders": [
@@ -222,20 +226,51 @@ def resume_bisection(store: Store | str | Path | None, experiment: str) -> Bisec
     run_store = store if isinstance(store, Store) else Store(store, create=False)
     plan = read_plan(run_store, experiment, having=PLAN_KEY)
     stored = plan["words"][PLAN_KEY]
-    names = ("metric", "folders", "environment_folders", "params", "search")
-    target = Target(stored["asked"], **{name: stored[name] for name in names})
+    target, options = _stored_options(plan)
+    if stored.get("packages") is None:
+        base = as_environment(stored["base"], target.environment_folders)
+    else:
+        target = replace(target, base=stored["base"])
+        end = read_end(stored["base"], target.environment_folders, run_store)
+        base = replace(end.environment, packages=tuple(stored["packages"]))
     return plan_bisection(
         target,
         [Candidate(**entry) for entry in stored["candidates"]],
-        as_environment(stored["base"], target.environment_folders),
+        base,
         store=run_store,
         pinned=stored["held"],
         ends=stored.get("ends", ()),
-        deadline_s=stored["deadline_s"],
-        arguments=plan["words"],
-        virtual=VirtualSpec.from_dict(plan["virtual"]) if plan.get("virtual") else None,
-        **{name: plan[name] for name in ("id", "tags", "scale", "capture")},
+        id=plan["id"],
+        **options,
     )
+
+
+def narrow_bisection(bisection: Bisection) -> Bisection | None:
+    """Return the search for the release of the package that a bisection found; None if none."""
+    more = release_search(bisection.builds, *bisection.search.between)
+    if more is None:
+        return None
+    store = bisection.experiment.store
+    plan = read_plan(store, bisection.experiment.id, having=PLAN_KEY)
+    target, options = _stored_options(plan)
+    base, releases = more
+    target = replace(target, base=plan["words"][PLAN_KEY]["base"])
+    return plan_bisection(target, releases, base, store=store, **options)
+
+
+def _stored_options(plan: Mapping[str, Any]) -> tuple[Target, dict[str, Any]]:
+    """Return the target of a stored bisection, and its options without those of its search."""
+    stored = plan["words"][PLAN_KEY]
+    names = ("metric", "folders", "environment_folders", "params", "search")
+    target = Target(stored["asked"], **{name: stored[name] for name in names})
+    options = {name: plan[name] for name in ("tags", "scale", "capture")}
+    virtual = VirtualSpec.from_dict(plan["virtual"]) if plan.get("virtual") else None
+    return target, {
+        **options,
+        "deadline_s": stored["deadline_s"],
+        "arguments": plan["words"],
+        "virtual": virtual,
+    }
 
 
 def _one_variant(target: Target, graphs: Sequence[Path]) -> Variant:

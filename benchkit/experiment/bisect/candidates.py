@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from importlib.metadata import distributions
 from pathlib import Path
 
@@ -18,25 +17,15 @@ from packaging.version import InvalidVersion, Version
 
 from benchkit.captured_process import run_captured
 from benchkit.errors import EnvironmentBuildError, UsageError, did_you_mean
+from benchkit.experiment.environment.builds import Candidate, pins_of
 from benchkit.experiment.environment.environment import Environment
 from benchkit.experiment.environment.install import newest_release
 from benchkit.experiment.environment.python import Interpreter, choose_python
-from benchkit.experiment.environment.requirements import DASK, parse_requirement, redacted
+from benchkit.experiment.environment.requirements import parse_requirement, redacted
 from benchkit.private_folder import private_folder
 
 #: Characters of a commit id in the name of an arm: short, and unique in Dask's history.
 SHA_LENGTH = 10
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """One build to search."""
-
-    name: str  # Name of the arm: a version, or the beginning of a commit id
-    title: str  # Text for messages
-    # Package name -> text after the name in a requirement: `==2024.5.0`, ` @ git+file:...`.
-    pins: Mapping[str, str]
-    sha: str = ""  # Full commit id; "" for a release
 
 
 def find_candidates(
@@ -107,9 +96,8 @@ def list_releases(package: str, good: str, bad: str, python: Interpreter) -> lis
                 f"{option} {version}: the index has no such release of {name} for Python "
                 f"{python.version}: {hint}"
             )
-    names = DASK if name in DASK else (name,)
     return [
-        Candidate(version, f"{name} {version}", dict.fromkeys(names, f"=={version}"))
+        Candidate(version, f"{name} {version}", pins_of(name, version))
         for version in reversed(versions)
     ]
 

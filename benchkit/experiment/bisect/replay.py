@@ -9,8 +9,8 @@ from typing import Any
 import pandas as pd
 
 from benchkit.analysis.metric_limits import newest_definitions
-from benchkit.experiment.bisect.candidates import Candidate
 from benchkit.experiment.bisect.search import Block, Search
+from benchkit.experiment.environment.builds import Candidate
 from benchkit.store.schema import METRICS
 from benchkit.store.store import Store
 

@@ -18,9 +18,9 @@ import pandas as pd
 from benchkit.analysis.compare.compare_runs import compare
 from benchkit.analysis.compare.environment_diff import differences
 from benchkit.errors import NotEnoughRuns
-from benchkit.experiment.bisect.candidates import Candidate
 from benchkit.experiment.bisect.replay import OUTCOME, PLAN_KEY, SKIPPED_FILE, replay, runs_of
 from benchkit.experiment.bisect.search import MIN_FINAL_BLOCKS, Search
+from benchkit.experiment.environment.builds import Candidate
 from benchkit.experiment.run.plan import read_plan
 from benchkit.formatting import counted, format_change
 from benchkit.store.store import Store

@@ -14,12 +14,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from benchkit.errors import BenchkitError, BisectionEndError
-from benchkit.experiment.bisect.candidates import Candidate
-from benchkit.experiment.bisect.environments import CandidateEnvironments
 from benchkit.experiment.bisect.replay import OUTCOME, SKIPPED_FILE, block_of, replay, runs_of
 from benchkit.experiment.bisect.result import BisectionResult
 from benchkit.experiment.bisect.search import Search
 from benchkit.experiment.environment.build import build
+from benchkit.experiment.environment.builds import Candidate, CandidateEnvironments
 from benchkit.experiment.run.events import Event, Finished
 from benchkit.experiment.run.experiment import Experiment
 from benchkit.experiment.run.plan import Arm, Measurement, block_order

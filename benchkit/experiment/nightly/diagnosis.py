@@ -16,6 +16,7 @@ from benchkit.analysis.regression.diagnosis import (
 from benchkit.analysis.regression.history import History
 from benchkit.analysis.regression.regression import FAILING
 from benchkit.errors import BenchkitError
+from benchkit.experiment.environment.requirements import DASK, OWN_NAMES
 from benchkit.experiment.nightly.confirm import GOOD, TONIGHT
 from benchkit.experiment.run.plan import NULL_ARM
 from benchkit.formatting import MISSING
@@ -38,7 +39,7 @@ def diagnose(store: Store, history: History, event: Mapping[str, Any]) -> dict[s
         facts["unreadable"] = unreadable
     if all(sides):
         facts |= diagnose_regression(event, *sides)
-        facts["bisect"] = bisect_command(event, facts["changed"])
+        facts["bisect"] = bisect_command(event, facts["changed"], facts["runs"])
     groups = _groups_of_reruns(store, event)
     if groups:
         explanation = [facts.get("explanation"), "In the re-runs:", f"{'; '.join(groups)}."]
@@ -74,8 +75,15 @@ def _readable_runs(store: Store, ids: Sequence[str], unreadable: list[str]) -> l
     return runs
 
 
-def bisect_command(event: Mapping[str, Any], changed: Sequence[Mapping[str, str]]) -> str:
+def bisect_command(
+    event: Mapping[str, Any],
+    changed: Sequence[Mapping[str, str]],
+    runs: Mapping[str, Sequence[str]] | None = None,
+) -> str:
     """Return the `benchkit bisect` command for a regression.
+
+    If releases of several packages changed, the environments of the runs before and after it are
+    searched.
 
     Examples
     --------
@@ -84,6 +92,14 @@ def bisect_command(event: Mapping[str, Any], changed: Sequence[Mapping[str, str]
     "benchkit bisect 'array.sum' --package dask --good 2026.7.1 --bad 2026.8.0"
     """
     packages = {change["name"]: change for change in changed if change["kind"] == "package"}
+    metric = "" if event["metric"] in ("duration", FAILING) else f" --metric {event['metric']}"
+    released = {DASK[0] if name in DASK else name for name in packages} - {"python", *OWN_NAMES}
+    sources = any(change["kind"] == "source" for change in changed)
+    versions = [change[end] for change in packages.values() for end in ("before", "after")]
+    if len(released) > 1 and not sources and not any("+" in version for version in versions):
+        if runs and all(runs.values()):
+            between = f"run:{runs['before'][-1]} run:{runs['after'][0]}"
+            return f"benchkit bisect {between} '{event['workload']}'{metric}"
     packages |= {change["name"]: change for change in changed if change["kind"] == "source"}
     for package in dict.fromkeys(("dask", "distributed", *packages)):
         if package not in packages:
@@ -97,6 +113,5 @@ def bisect_command(event: Mapping[str, Any], changed: Sequence[Mapping[str, str]
             where = f"--git PATH_OF_{package.upper()} --good {commits[0]} --bad {commits[1]}"
         else:
             where = f"--package {package} --good {ends[0]} --bad {ends[1]}"
-        metric = "" if event["metric"] in ("duration", FAILING) else f" --metric {event['metric']}"
         return f"benchkit bisect '{event['workload']}' {where}{metric}"
     return ""

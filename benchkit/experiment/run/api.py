@@ -18,7 +18,7 @@ from benchkit.experiment.paths import collect_workloads, folders_of
 from benchkit.experiment.run.events import finished_records
 from benchkit.experiment.run.experiment import Experiment
 from benchkit.experiment.run.plan import NULL_ARM, Arm, read_plan
-from benchkit.experiment.run.sweep import expand
+from benchkit.experiment.run.sweep import ARM_PARTS, expand
 from benchkit.experiment.virtual.inputs import GRAPHS
 from benchkit.experiment.virtual.process import VirtualSpec
 from benchkit.measure.arguments import check_count, check_mapping, list_of
@@ -133,7 +133,7 @@ class Selection:
     environment_folders: Sequence[str | Path] = ()
     null: bool = False  # Add the baseline once more, as the null arm
     # Add the baseline at each point of this grid: values by key, as `parse_sweeps` returns them. If
-    # it has parameters of workloads, the points are all arms, the first the baseline.
+    # it has parameters of workloads or packages, the points are all arms, the first the baseline.
     sweeps: Mapping[str, Sequence[Any]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -166,7 +166,8 @@ def plan_experiment(
     collection = collect_workloads(selection.folders, graphs)
     collection.require()
     selected = collection.select(selection.names, selection.select)
-    arms = _arms(selection)
+    requires = sorted({name for variant in selected for name in variant.workload.requires})
+    arms = _arms(selection, requires)
     swept = arms[0].params
     if swept:  # only workloads that have the parameters
         having = [item for item in selected if swept.keys() <= item.workload.parameters.keys()]
@@ -230,7 +231,7 @@ def resume_experiment(
 _SAME_NAMES = ("names", "folders", "params", "environments", "environment_folders", "null")
 
 
-def _arms(selection: Selection) -> list[Arm]:
+def _arms(selection: Selection, requires: Sequence[str] = ()) -> list[Arm]:
     if not selection.environments:
         raise UsageError("environments: is empty: name one, such as 'current'")
     arms = []
@@ -240,10 +241,14 @@ def _arms(selection: Selection) -> list[Arm]:
             raise UsageError(f"environment {NULL_ARM!r}: this name is reserved for the null arm")
         arms.append(Arm(environment.name, environment))
     if selection.sweeps:
-        grid = expand(arms[0].environment, selection.sweeps)
-        if grid[0].params and len(arms) > 1:
-            raise UsageError("a sweep of param takes one environment: its points are the arms")
-        arms = grid if grid[0].params else [*arms, *grid]
+        swept = {key.partition(".")[0] for key in selection.sweeps}
+        whole = [part for part in ARM_PARTS if part in swept]
+        if whole and len(arms) > 1:
+            raise UsageError(
+                f"a sweep of {whole[0]} takes one environment: its points are the arms"
+            )
+        grid = expand(arms[0].environment, selection.sweeps, requires)
+        arms = grid if whole else [*arms, *grid]
     null = replace(arms[0], name=NULL_ARM)
     return [*arms, null] if selection.null else arms
 

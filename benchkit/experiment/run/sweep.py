@@ -8,14 +8,18 @@ from dataclasses import replace
 from typing import Any
 
 import yaml
+from packaging.utils import canonicalize_name
 
 from benchkit.errors import UsageError, did_you_mean
+from benchkit.experiment.environment.builds import Candidate, CandidateEnvironments, pins_of
 from benchkit.experiment.environment.environment import Environment
 from benchkit.experiment.run.plan import Arm
 from benchkit.values import split_at_commas
 
 #: Parts of an environment that a sweep may set, and parameters of workloads.
-_PARTS = ("cluster", "dask", "param", "variables")
+_PARTS = ("cluster", "dask", "packages", "param", "variables")
+#: Parts whose points are all arms, the first the baseline.
+ARM_PARTS = ("packages", "param")
 
 
 def parse_sweeps(texts: Sequence[str]) -> dict[str, list[Any]]:
@@ -43,7 +47,7 @@ def parse_sweeps(texts: Sequence[str]) -> dict[str, list[Any]]:
 
 
 def _value(text: str, part: str) -> Any:
-    if part == "variables":
+    if part in ("packages", "variables"):  # 2024.10 is no number
         return text
     if text == "inf":  # as in Dask's own configuration; YAML writes `.inf`
         return float("inf")
@@ -53,22 +57,57 @@ def _value(text: str, part: str) -> Any:
         raise UsageError(f"--sweep: value {text!r} is not YAML") from error
 
 
-def expand(baseline: Environment, sweeps: Mapping[str, Sequence[Any]]) -> list[Arm]:
-    """Return an arm for each combination of values."""
+def expand(
+    baseline: Environment, sweeps: Mapping[str, Sequence[Any]], requires: Sequence[str] = ()
+) -> list[Arm]:
+    """Return an arm for each combination of values; `requires` are packages of the workloads."""
+    grid = [
+        dict(zip(sweeps, values, strict=True)) for values in itertools.product(*sweeps.values())
+    ]
+    builds = _builds(baseline, grid, requires)
     arms = []
-    for values in itertools.product(*sweeps.values()):
-        point = dict(zip(sweeps, values, strict=True))
+    for number, point in enumerate(grid):
+        environment = builds.environment(number) if builds else baseline
         parts: dict[str, Any] = {}
         for key, value in point.items():
             part, _, rest = key.partition(".")
-            if part == "param":
+            if part in ARM_PARTS:
                 continue
             keys = rest.split(".") if part == "dask" else [rest]
             parts[part] = _with_value(parts.get(part, getattr(baseline, part)), keys, value)
-        name = ",".join(f"{key.rpartition('.')[2]}={value}" for key, value in point.items())
+        name = _name(point)
         changed = {"name": name, "description": f"{baseline.name} with {name}", **parts}
-        arms.append(Arm(name, replace(baseline, **changed) if parts else baseline, point))
+        is_changed = bool(parts or builds)
+        arms.append(Arm(name, replace(environment, **changed) if is_changed else baseline, point))
     return arms
+
+
+def _name(point: Mapping[str, Any]) -> str:
+    """Return the name of the arm of a point."""
+    parts = [key.removeprefix("packages.") for key in point]
+    names = [part if f"packages.{part}" in point else part.rpartition(".")[2] for part in parts]
+    return ",".join(f"{name}={value}" for name, value in zip(names, point.values(), strict=True))
+
+
+def _builds(
+    baseline: Environment, grid: Sequence[Mapping[str, Any]], requires: Sequence[str]
+) -> CandidateEnvironments | None:
+    """Return the builds of the points; None if the sweep sets no package."""
+    candidates = []
+    for point in grid:
+        versions = {
+            canonicalize_name(key.removeprefix("packages.")): str(value)
+            for key, value in point.items()
+            if key.startswith("packages.")
+        }
+        pins = {name: pin for package, version in versions.items()
+                for name, pin in pins_of(package, version).items()}  # fmt: skip
+        # Dask and distributed are released together, but one of them may be set alone.
+        pins |= {name: f"=={version}" for name, version in versions.items()}
+        candidates.append(Candidate(_name(point), f"--sweep {_name(point)}", pins))
+    if not candidates or not candidates[0].pins:
+        return None
+    return CandidateEnvironments(baseline, candidates, requires)
 
 
 def _with_value(tree: Mapping[str, Any], keys: Sequence[str], value: Any) -> dict[str, Any]:

@@ -322,3 +322,22 @@ def test_with_causes_accepts_missing_run_files(runs):
 
     assert found.causes == []
     assert found.warnings[-1] == "cause unknown for 1 changed row: A-x.slow-0: damaged"
+
+
+def test_differences_name_kernel_libc_and_image_of_the_machine():
+    sides = []
+    for kernel, image in (
+        ("6.8.0-1021-azure", "ubuntu24 1"),
+        ("6.11.0", "ubuntu24 20261115"),
+    ):
+        run = run_tree({"a": (1, 0)}, 2.0)
+        host = {"system": f"Linux-{kernel}-x86_64-with-glibc2.39", "image": image, "load": 1.0}
+        run.attrs["host_json"] = json.dumps(host)
+        sides.append([run])
+
+    found = differences(*sides)
+    rows = found[found["kind"] == "machine"].set_index("name")
+
+    assert list(rows.index) == ["image", "kernel"]
+    assert rows.loc["kernel", "contender"] == "Linux-6.11.0-x86_64"
+    assert rows.loc["image", "baseline"] == "ubuntu24 1"

@@ -11,8 +11,8 @@ import benchkit
 from benchkit.analysis.effects import compare
 from benchkit.analysis.stats.confirmation import CONFIRMATION_LOOKS, judge_reruns
 from benchkit.experiment.bisect import session
-from benchkit.experiment.bisect.candidates import Candidate
 from benchkit.experiment.bisect.search import Search
+from benchkit.experiment.environment.builds import Candidate
 from benchkit.experiment.run.events import Finished
 from benchkit.experiment.run.plan import block_order, plan_measurements
 

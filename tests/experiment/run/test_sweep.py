@@ -1,7 +1,9 @@
 import pytest
 
 from benchkit.errors import UsageError
+from benchkit.experiment.environment import builds
 from benchkit.experiment.environment.environment import Environment
+from benchkit.experiment.run.api import Selection, plan_experiment
 from benchkit.experiment.run.sweep import expand, parse_sweeps
 
 
@@ -67,3 +69,35 @@ def test_parse_sweeps_keeps_lists_together():
     sweeps = parse_sweeps(["cluster.worker_vm_types=[a, b],[c]"])
 
     assert sweeps == {"cluster.worker_vm_types": [["a", "b"], ["c"]]}
+
+
+def test_expand_pins_releases_and_keeps_other_packages_equal(monkeypatch):
+    asked = []
+
+    def resolve(requirements, python, *, prefer, **_):
+        lines = [requirement.text for requirement in requirements]
+        asked.append((lines, prefer))
+        return "\n".join([*(line for line in lines if "==" in line), "numpy==2.1.0"]), None
+
+    monkeypatch.setattr(builds, "resolve", resolve)
+    base = Environment("base", packages=("dask[array]", "distributed", "zarr"))
+    sweeps = parse_sweeps(["packages.dask=2024.11.2,2024.12.1", "packages.Zarr=2.18.10"])
+
+    first, second = expand(base, sweeps)
+
+    assert first.name == first.environment.name == "dask=2024.11.2,Zarr=2.18.10"
+    assert first.environment.packages == (
+        *("dask[array]==2024.11.2", "distributed==2024.11.2", "zarr==2.18.10", "numpy==2.1.0"),
+    )
+    assert second.environment.packages[:2] == ("dask[array]==2024.12.1", "distributed==2024.12.1")
+    assert all(prefer["numpy"] == "2.1.0" for _, prefer in asked[-2:])
+
+
+def test_sweep_of_packages_has_no_other_arm(tmp_path, monkeypatch):
+    monkeypatch.setattr(builds, "resolve", lambda *_, **__: ("dask==2024.11.2", None))
+    with pytest.raises(UsageError, match="a sweep of packages takes one environment"):
+        plan_experiment(
+            Selection(["sched.tree"], environments=["baseline", "current"],
+                      sweeps={"packages.dask": ["2024.11.2"]}),
+            store=tmp_path,
+        )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Environments of a bisection: one per build, with all other packages equal if possible.
+"""Environments of builds, for bisections and sweeps: all other packages equal if possible.
 
 Old releases of Dask have no upper bounds on their dependencies: the newest versions would differ
 between builds, and a change in NumPy would look like one in Dask. So other packages are pinned.
@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 
 from packaging.requirements import Requirement as PackagingRequirement
 
 from benchkit.errors import InvalidEnvironmentError
-from benchkit.experiment.bisect.candidates import Candidate
 from benchkit.experiment.environment.build import preferred_versions
 from benchkit.experiment.environment.environment import Environment
 from benchkit.experiment.environment.install import resolve
@@ -26,6 +25,25 @@ from benchkit.private_folder import private_folder
 
 #: Packages of an environment that lists none, in addition to those the workload requires.
 DEFAULT_PACKAGES = ("dask[array,dataframe]", "distributed", "pyarrow", "xarray")
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One build to search."""
+
+    name: str  # Name of the arm: a version, or the beginning of a commit id
+    title: str  # Text for messages
+    # Package name -> text after the name in a requirement: `==2024.5.0`, ` @ git+file:...`.
+    pins: Mapping[str, str]
+    sha: str = ""  # Full commit id; "" for a release
+    environment: str = ""  # Name of its environment; "": package and name
+    package: str = ""  # The package in which it differs from the build before it, if only one
+
+
+def pins_of(package: str, version: str) -> dict[str, str]:
+    """Return the pins of a release; Dask and distributed are released together."""
+    names = DASK if package in DASK else (package,)
+    return dict.fromkeys(names, f"=={version}")
 
 
 class CandidateEnvironments:
@@ -52,15 +70,15 @@ class CandidateEnvironments:
         candidate = self.candidates[position]
         lock = self._resolve(candidate, prefer=self.pinned)
         package, pin = next(iter(candidate.pins.items()))
+        sign = "==" if pin.startswith("==") else "@"
         return replace(
             self.base,
-            name=f"{package}=={candidate.name}" if pin.startswith("==") else
-                 f"{package}@{candidate.name}",
+            name=candidate.environment or f"{package}{sign}{candidate.name}",
             description=f"{candidate.title}; everything else as in {self.base.name}",
             packages=tuple(lock.split("\n")) if lock else (),
             path=None,
             origins={},
-        )  # fmt: skip
+        )
 
     def _choose_versions(self) -> dict[str, str]:
         """Return the versions of the good end, changed only where the bad end requires it."""
