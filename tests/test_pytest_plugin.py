@@ -1,14 +1,12 @@
 """Tests of other projects become runs with `pytest --benchkit`."""
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import dask
 import pytest
 from distributed import Client, LocalCluster
+from helpers.commands import run_forked, run_python
 
 from benchkit.store.store import Store
 
@@ -195,21 +193,24 @@ clusters:
 """
 
 
-def run(folder, text, *options):
+#: Of a pytest that loads no other plugin, in a workflow.
+VARIABLES = {
+    "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+    "GITHUB_SERVER_URL": "https://forge.example",
+    "GITHUB_REPOSITORY": "team/suite",
+    "GITHUB_RUN_ID": "7",
+}
+
+
+def run(folder, text, *options, python=run_forked):
     (folder / "test_suite.py").write_text(text)
-    environment = {
-        **os.environ,
-        "PYTHONPATH": str(ROOT),
-        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
-        "GITHUB_SERVER_URL": "https://forge.example",
-        "GITHUB_REPOSITORY": "team/suite",
-        "GITHUB_RUN_ID": "7",
-    }
-    command = [sys.executable, "-m", "pytest", "-p", "benchkit.pytest_plugin", "--strict-markers"]
-    return subprocess.run(
-        [*command, *options],
-        cwd=folder, env=environment, capture_output=True, text=True, timeout=600,
-    )  # fmt: skip
+    words = ("pytest", "-p", "benchkit.pytest_plugin", "--strict-markers", *options)
+    return python(words, folder, **VARIABLES)
+
+
+def new_python(words, folder, **variables):
+    """Run a module in a new interpreter, which has imported nothing."""
+    return run_python(["-m", *words], folder, **variables)
 
 
 @pytest.mark.slow
@@ -232,7 +233,7 @@ def test_plugin_keeps_marked_tests_and_blocks_as_runs(tmp_path):
 
 
 def test_plugin_without_option_records_and_imports_nothing(tmp_path):
-    done = run(tmp_path, LAZY)
+    done = run(tmp_path, LAZY, python=new_python)
 
     assert "1 passed" in done.stdout, done.stdout
     assert [path.name for path in tmp_path.iterdir() if "store" in path.name] == []

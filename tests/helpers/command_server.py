@@ -1,4 +1,4 @@
-"""Run commands of benchkit in forks of one process that has imported what they import.
+"""Run modules and scripts in forks of one process that has imported what benchkit imports.
 
 A command imports for 2 s of processor time; a fork of this process needs none of it. It is a
 process of its own as after `python -m benchkit`: working folder, variables, output, exit code.
@@ -28,7 +28,7 @@ class CommandServer:
         self._process: subprocess.Popen[str] | None = None
 
     def start(self, words: list[str], folder: str, variables: dict[str, str], output: str) -> int:
-        """Start `python -m` with arguments; return the id of the process."""
+        """Start a module, or a script with its path, and arguments; return the process's id."""
         with self._lock:
             if self._process is None or self._process.poll() is not None:
                 self._process = subprocess.Popen(
@@ -139,9 +139,11 @@ def main() -> None:
     request = _serve()
     if request is not None:
         _become(request)
-        module, *words = request["words"]
-        sys.argv = [module, *words]
-        runpy.run_module(module, run_name="__main__", alter_sys=True)
+        name, *_ = sys.argv = request["words"]
+        if name.endswith(".py"):
+            runpy.run_path(name, run_name="__main__")
+        else:
+            runpy.run_module(name, run_name="__main__", alter_sys=True)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import psutil
 import pytest
@@ -25,6 +25,13 @@ _SERVER = CommandServer()
 
 
 def run_benchkit(
+    words: Sequence[str | Path], folder: Path, **options: Any
+) -> subprocess.CompletedProcess[str]:
+    """Run a command of benchkit by `run_forked`."""
+    return run_forked(["benchkit", *words], folder, **options)
+
+
+def run_forked(
     words: Sequence[str | Path],
     folder: Path,
     *,
@@ -32,10 +39,14 @@ def run_benchkit(
     server: CommandServer = _SERVER,
     **variables: str,
 ) -> subprocess.CompletedProcess[str]:
-    """Run a command of benchkit in a folder, in a process that need not import it first."""
+    """Run a module or a script of a folder, in a process that need not import benchkit first."""
+    command = list(map(str, words))
+    is_script = command[0].endswith(".py")
     if not hasattr(os, "fork"):
-        return run_python(["-m", "benchkit", *words], folder, timeout_s=timeout_s, **variables)
-    command = ["benchkit", *map(str, words)]
+        how = command if is_script else ["-m", *command]
+        return run_python(how, folder, timeout_s=timeout_s, **variables)
+    if is_script:
+        command[0] = str(folder / command[0])  # workers import it by its path
     with tempfile.TemporaryDirectory() as output:
         pid = server.start(command, str(folder), _environment(variables), output)
         code = server.wait(pid, timeout_s)
