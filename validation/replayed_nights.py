@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.lib.stride_tricks import sliding_window_view
 
 from validation.synthetic_runs import make_run
 
@@ -57,10 +58,12 @@ def quiet_noise(n_series: int, seed: int = 0) -> np.ndarray:
 def _is_quiet(window: np.ndarray) -> bool:
     """Return whether the noise is usual, and no 15-night level or 4 nights in a row deviate."""
     noise = 1.4826 * np.median(np.abs(window))
-    levels = np.array([np.median(window[i : i + 15]) for i in range(len(window) - 14)])
+    if not 0.001 < noise < 0.02:
+        return False
+    levels = np.median(sliding_window_view(window, 15), axis=-1)
     moves = np.abs(levels[15:] - levels[:-15]).max()
     off = np.convolve(np.abs(window) > max(0.03, 3 * noise), np.ones(4), "valid").max()
-    return bool(0.001 < noise < 0.02 and moves < max(0.02, 1.2 * noise) and off < 4)
+    return bool(moves < max(0.02, 1.2 * noise) and off < 4)
 
 
 def nights(plan: Plan) -> Iterator[tuple[pd.Timestamp, list[Any]]]:
