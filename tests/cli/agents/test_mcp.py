@@ -9,6 +9,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from helpers.commands import run_benchkit
 from helpers.event_loops import run_in_thread
 
 import benchkit
@@ -301,23 +302,16 @@ def test_mcp_wrong_question_gets_one_clear_line(session, name, message):
     assert len(text) < 1000
 
 
-def mcp(*arguments):
-    return subprocess.run(
-        [sys.executable, "-m", "benchkit", "mcp", *arguments],
-        stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=280,
-    )  # fmt: skip
-
-
 def test_mcp_ends_when_stdin_is_closed(tmp_path):
     Store(tmp_path / "store").add(make_run(groups=False))
 
-    done = mcp("--store", str(tmp_path / "store"))
+    done = run_benchkit(["mcp", "--store", "store"], tmp_path)
 
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
 def test_mcp_refuses_a_missing_store(tmp_path):
-    done = mcp("--store", str(tmp_path / "none"))
+    done = run_benchkit(["mcp", "--store", "none"], tmp_path)
 
     assert done.returncode == 2
     assert done.stdout == ""
@@ -356,8 +350,8 @@ def wait_for(condition, timeout_s=60):
 
 
 def computing(server: psutil.Process) -> list[psutil.Process]:
-    """Return the processes of a server in which a query runs: DuckDB's threads take CPU time."""
-    return [child for child in server.children() if child.cpu_times().user > 4]
+    """Return the processes of a server in which a query runs: longer than it imports."""
+    return [child for child in server.children() if child.cpu_times().user > 2]
 
 
 @pytest.mark.slow
