@@ -88,10 +88,14 @@ class Marks:
         machine, a new version of the workload.
     excluded : sequence
         Times of nights to ignore.
+    mended : sequence of pairs
+        First time, and time after the last, of confirmed faults of the code that were mended. Their
+        nights are in no later reference: they are no habit of the machine.
     """
 
     restarts: Sequence[Any] = ()
     excluded: Sequence[Any] = ()
+    mended: Sequence[tuple[Any, Any]] = ()
 
 
 @dataclass(frozen=True)
@@ -192,7 +196,7 @@ def detect_many(
     [(-1, 20)]
     """
     rows = _Rows.of(values, times, marks)
-    return rows.changes(scan(rows.y, options))
+    return rows.changes(scan(rows.y, rows.mended, options))
 
 
 def detect_nights(
@@ -204,7 +208,7 @@ def detect_nights(
 ) -> Detection:
     """Find the changes of level in many series, and judge their last night."""
     rows = _Rows.of(values, times, marks)
-    events, reference = scan_nights(rows.y, rows.before_latest, options)
+    events, reference = scan_nights(rows.y, rows.mended, rows.before_latest, options)
     return Detection(rows.changes(events), rows.latest_night(reference, options))
 
 
@@ -225,6 +229,7 @@ class _Rows:
 
     y: NDArray[np.float64]  # (rows, nights) logarithms, NaN after the last
     night: NDArray[np.int64]  # (rows, nights) position in the series
+    mended: NDArray[np.bool_]  # (rows, nights) whether a mark calls the night a mended fault
     length: NDArray[np.int64]  # (rows,)
     series: NDArray[np.int64]  # (rows,)
     n_series: int
@@ -251,6 +256,7 @@ class _Rows:
 
         valid = np.isfinite(values) & (values >= 0)
         segment = np.zeros((n_series, n_nights), int)
+        mended = np.zeros((n_series, n_nights), bool)
         for row, mark in enumerate(marks or ()):
             if mark is None:
                 continue
@@ -258,11 +264,17 @@ class _Rows:
                 segment[row] += nights >= time
             if len(mark.excluded):
                 valid[row] &= ~np.isin(nights, np.asarray(mark.excluded, nights.dtype))
-        return cls._packed(values, valid, segment)
+            for first, stop in mark.mended:
+                mended[row] |= (nights >= first) & (nights < stop)
+        return cls._packed(values, valid, segment, mended)
 
     @classmethod
     def _packed(
-        cls, values: NDArray[np.float64], valid: NDArray[np.bool_], segment: NDArray[np.int64]
+        cls,
+        values: NDArray[np.float64],
+        valid: NDArray[np.bool_],
+        segment: NDArray[np.int64],
+        mended: NDArray[np.bool_],
     ) -> _Rows:
         """Move the valid nights to the left, each segment in its own row."""
         n_series, n_nights = values.shape
@@ -276,10 +288,12 @@ class _Rows:
         # Valid nights are in order of series, segments (these have ascending times) and nights.
         inside = np.arange(length.max(initial=0)) < length[:, None]
         y, night = np.full(inside.shape, np.nan), np.zeros(inside.shape, int)
+        known = np.zeros(inside.shape, bool)
         with np.errstate(divide="ignore"):
             y[inside] = np.maximum(np.log(values[valid]), LOG_OF_ZERO)
         night[inside] = np.broadcast_to(np.arange(n_nights), valid.shape)[valid]
-        return cls(y, night, length, rows // n_segments, n_series, n_nights)
+        known[inside] = mended[valid]
+        return cls(y, night, known, length, rows // n_segments, n_series, n_nights)
 
     def changes(self, events: Events) -> list[list[ChangePoint]]:
         """Return the changes of each series, in order of detection."""

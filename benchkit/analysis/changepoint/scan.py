@@ -35,6 +35,7 @@ from benchkit.analysis.options import DetectionOptions
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+Flags = NDArray[np.bool_]
 
 #: Standard error of a median of two to five nights of normal noise, relative to that of a mean.
 MEDIAN_ERROR = 1.1
@@ -45,8 +46,12 @@ RECENT_NIGHTS = MIN_REFERENCE_NIGHTS + REFRESH_NIGHTS + MIN_NIGHTS
 #: Smallest distance from the level of a recent change, in noise units, that ends it.
 END_UNITS = 4.0
 #: Smallest number of nights of a reverted change that are left out of references. Fewer nights are
-#: no more than the tail of the noise, which a reference must contain.
-MIN_LEFT_OUT = 7
+#: the tail of the noise, which a reference must contain: with 3, a tenth more alarms in series with
+#: modes that last several nights. With 7, of two bugs of five nights the second is not found.
+MIN_LEFT_OUT = 5
+#: So many reverted changes within a reference are a habit of the series and remain in it; shorter
+#: ones than `MIN_LEFT_OUT` count twice. With 2, two bugs that were mended hide all later ones.
+HABIT_CHANGES = 3
 #: Nights at the end of a series in which a slow change is looked for.
 DRIFT_NIGHTS = 8
 #: Nights processed together; any value gives the same events.
@@ -102,18 +107,18 @@ class _State:
     start_before: Ints  # First night of the reference before the recent change
     recent_from: Ints  # First night of the recent change
     recent_until: Ints  # First night on which the change is no longer recent
-    reverted_from: Ints  # First night of the last reverted change
-    reverted_until: Ints  # Night after its last
     level_before: Floats  # Level before the recent change, NaN without a recent change
     level_after: Floats  # Level of the recent change
     noise: Floats  # Noise before the recent change
+    # Of each row the reverted changes within a reference: first night, and night after the last.
+    reverted: list[list[tuple[int, int]]] = field(default_factory=list)
 
     @classmethod
     def initial(cls, n_rows: int) -> _State:
         """Return the state before the first night."""
-        positions = np.zeros((7, n_rows), int)
-        positions[-1] = -MAX_REFERENCE_NIGHTS - 1  # never
-        return cls(*positions, *np.full((3, n_rows), np.nan))
+        state = cls(*np.zeros((5, n_rows), int), *np.full((3, n_rows), np.nan))
+        state.reverted = [[] for _ in range(n_rows)]
+        return state
 
 
 @dataclass
@@ -123,6 +128,7 @@ class _Replay:
     # (rows, nights), logarithms of the values, without gaps: NaN only after the nights of a row.
     y: Floats
     clean: Floats  # (rows, nights), the same without the nights of changes that reverted
+    mended: Flags  # (rows, nights), nights of known faults of the code that were mended
     # (rows, blocks), level before each block of `REFRESH_NIGHTS` nights; NaN where it is not known.
     centre: Floats
     state: _State  # Positions and levels of each row
@@ -130,11 +136,11 @@ class _Replay:
     found: list[Events] = field(default_factory=list)  # in order of detection
 
     @classmethod
-    def of(cls, y: Floats, options: DetectionOptions) -> _Replay:
+    def of(cls, y: Floats, mended: Flags, options: DetectionOptions) -> _Replay:
         """Return the replay of all nights."""
         n_rows, n_nights = y.shape
         centre = np.full((n_rows, n_nights // REFRESH_NIGHTS + 1), np.nan)
-        replay = cls(y, y.copy(), centre, _State.initial(n_rows), options)
+        replay = cls(y, y.copy(), mended, centre, _State.initial(n_rows), options)
         replay._advance()
         return replay
 
@@ -171,7 +177,7 @@ class _Replay:
         if alarms.row.size:
             _record(clean, centre, alarms, state, self.found)
         if end_row.size:
-            _record_end(y, clean, end_row, end_night, state, self.found)
+            _record_end(y, clean, self.mended, end_row, end_night, state, self.found)
         return np.union1d(alarms.row, end_row)
 
     @property
@@ -195,21 +201,24 @@ class _Replay:
         )
 
 
-def scan(y: Floats, options: DetectionOptions) -> Events:
+def scan(y: Floats, mended: Flags, options: DetectionOptions) -> Events:
     """Return the changes of level in many series."""
     # y: (rows, nights), logarithms of the values, without gaps: NaN only after the last night of a
     # row.
-    return _Replay.of(y, options).events
+    # mended: (rows, nights), nights of known faults of the code that were mended.
+    return _Replay.of(y, mended, options).events
 
 
-def scan_nights(y: Floats, stop: Ints, options: DetectionOptions) -> tuple[Events, LatestReference]:
+def scan_nights(
+    y: Floats, mended: Flags, stop: Ints, options: DetectionOptions
+) -> tuple[Events, LatestReference]:
     """Return the changes of level, and the reference of each row before night `stop`."""
-    replay = _Replay.of(y, options)
+    replay = _Replay.of(y, mended, options)
     events, latest = replay.events, replay.latest_reference(stop)
     # A change that is detected later moves the reference: replay these rows without later nights.
     late = np.unique(events.row[events.detected_at >= stop[events.row]])
     before = np.where(np.arange(y.shape[1]) < stop[late, None], y[late], np.nan)
-    early = _Replay.of(before, options).latest_reference(stop[late])
+    early = _Replay.of(before, mended[late], options).latest_reference(stop[late])
     for column in fields(latest):
         getattr(latest, column.name)[late] = getattr(early, column.name)
     return events, latest
@@ -303,7 +312,13 @@ def _record(
 
 
 def _record_end(
-    y: Floats, clean: Floats, row: Ints, night: Ints, state: _State, events: list[Events]
+    y: Floats,
+    clean: Floats,
+    mended: Flags,
+    row: Ints,
+    night: Ints,
+    state: _State,
+    events: list[Events],
 ) -> None:
     """Record that recent changes reverted, which restores the reference, or went on."""
     first, recent_level = night - MIN_NIGHTS + 1, state.level_after[row]
@@ -316,7 +331,7 @@ def _record_end(
     reverted = np.abs(after - original) < step / 2
     # A step that is small relative to the change is a part of it: the change may still revert.
     new = ~reverted & (np.abs(after - recent_level) >= step / 2)
-    _leave_out(y, clean, row[reverted], index[reverted], state)
+    _leave_out(y, clean, mended, row[reverted], index[reverted], state)
     state.start_before[row] = np.where(new, state.start[row], state.start_before[row])
     state.recent_from[row] = np.where(new, index, state.recent_from[row])
     state.level_before[row] = np.where(reverted, np.nan, np.where(new, before, original))
@@ -326,17 +341,23 @@ def _record_end(
     state.next_night[row] = night + 1
 
 
-def _leave_out(y: Floats, clean: Floats, row: Ints, end: Ints, state: _State) -> None:
+def _leave_out(
+    y: Floats, clean: Floats, mended: Flags, row: Ints, end: Ints, state: _State
+) -> None:
     """Leave the nights of changes that reverted before night `end` out of the reference."""
-    first = state.recent_from[row]
-    for at, begin, stop in zip(row, first, end, strict=True):
-        last_begin, last_stop = state.reverted_from[at], state.reverted_until[at]
-        # What happened twice within a reference is the habit of the series: both stay in it.
-        if begin - last_stop <= MAX_REFERENCE_NIGHTS:
-            clean[at, last_begin:last_stop] = y[at, last_begin:last_stop]
-        elif stop - begin >= MIN_LEFT_OUT:
+    for at, begin, stop in zip(row, state.recent_from[row], end, strict=True):
+        if mended[at, begin:stop].mean() > 0.5:
             clean[at, begin:stop] = np.nan
-        state.reverted_from[at], state.reverted_until[at] = begin, stop
+            continue
+        recent = [each for each in state.reverted[at] if begin - each[1] <= MAX_REFERENCE_NIGHTS]
+        state.reverted[at] = [*recent, (begin, stop)]
+        n_nights = np.array([last - first for first, last in state.reverted[at]])
+        is_habit = (1 + (n_nights < MIN_LEFT_OUT)).sum() >= HABIT_CHANGES
+        for first, last in state.reverted[at]:
+            if is_habit:
+                clean[at, first:last] = y[at, first:last]
+            elif last - first >= MIN_LEFT_OUT:
+                clean[at, first:last] = np.nan
 
 
 def _reference(clean: Floats, start: Ints, end: Ints) -> tuple[Floats, Floats]:

@@ -8,7 +8,7 @@ accepted change) starts a segment. The table `History.runs` includes failed and 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -26,6 +26,7 @@ from benchkit.analysis.changepoints import (
 from benchkit.analysis.metric_limits import newest_definitions
 from benchkit.analysis.metric_names import check_metrics, define_own_metrics
 from benchkit.analysis.regression.nights import future_nights, nightly_runs
+from benchkit.analysis.regression.regression import Regression, series_name
 from benchkit.analysis.regression.segments import find_segments
 from benchkit.analysis.run.baseline import COMPARABLE_FIELDS, SERIES_FIELDS
 from benchkit.formatting import ROWS_SHOWN, counted, format_change, format_quantity
@@ -65,6 +66,8 @@ class History:
         Starts of segments: ``key``, ``night``, ``metric`` (empty: all) and ``reason``.
     future : tuple of str
         Ids of runs that are left out, because their night is in the future.
+    mended : mapping of tuple to sequence of pairs
+        Name of a series -> first night and night of recovery of its confirmed regressions.
 
     Examples
     --------
@@ -79,24 +82,32 @@ class History:
     runs: pd.DataFrame
     segments: pd.DataFrame
     future: tuple[str, ...] = ()
+    mended: Mapping[tuple[str, ...], Sequence[tuple[str, str]]] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.series)
 
     @cached_property
     def restarts(self) -> list[Marks | None]:
-        """Starts of segments of each series, as marks for the detector."""
+        """Starts of segments and mended faults of each series, as marks for the detector."""
         nights: dict[int, list[tuple[str, int]]] = {}
         for row in self.segments.itertuples():
             nights.setdefault(row.key, []).append((row.metric, row.night))
         restarts: list[Marks | None] = []
-        for row in self.series.itertuples():
+        for row, about in zip(
+            self.series.itertuples(), self.series.to_dict("records"), strict=True
+        ):
             times = [
                 self.times[night]
                 for metric, night in nights.get(row.key, ())
                 if metric in ("", row.metric)
             ]
-            restarts.append(Marks(restarts=sorted(times)) if times else None)
+            spans = [
+                (np.datetime64(first), np.datetime64(stop))
+                for first, stop in self.mended.get(series_name(about), ())
+            ]
+            has_marks = times or spans
+            restarts.append(Marks(restarts=sorted(times), mended=spans) if has_marks else None)
         return restarts
 
     @cached_property
@@ -141,6 +152,26 @@ class History:
             runs=self.runs[self.runs["night"] < stop],
             segments=self.segments[self.segments["night"] < stop],
         )
+
+    def with_mended(self, regressions: Iterable[Regression]) -> History:
+        """Return the history whose detector knows which confirmed regressions recovered.
+
+        Parameters
+        ----------
+        regressions : iterable of Regression
+            Regressions of the ledger, in any state.
+
+        Returns
+        -------
+        History
+            In which a confirmed fault that was mended is no habit of its series.
+        """
+        mended: dict[tuple[str, ...], list[tuple[str, str]]] = {}
+        for each in regressions:
+            if each.confirmed and each.state == "recovered" and each.closed is not None:
+                spans = mended.setdefault(series_name(each.about), [])
+                spans.append((each.night, each.closed))
+        return replace(self, mended=mended) if mended else self
 
     def matching(self, about: Mapping[str, Any]) -> NDArray[np.bool_]:
         """Return which series have certain values of their fields.

@@ -71,6 +71,7 @@ def judge_night(
     night = night_name(history.times[-1])
     unjudged = _unjudged_groups(history, events)
     ledger = read_ledger(events, marks)
+    history = history.with_mended(ledger)
     active = {
         series_name(regression.about): regression
         for regression in ledger

@@ -128,10 +128,9 @@ def series_statuses(
         return []
     night = night_name(history.times[-1])
     past_events = [event for event in events if str(event.get("seen") or "") <= night]
-    regressions = {
-        series_name(regression.about): regression
-        for regression in reversed(read_ledger(past_events, marks))
-    }
+    ledger = read_ledger(past_events, marks)
+    history = history.with_mended(ledger)
+    regressions = {series_name(regression.about): regression for regression in reversed(ledger)}
     kinds: dict[tuple[str, ...], set[str]] = {}
     for event in past_events:
         if event.get("seen") == night and event.get("metric"):

@@ -21,8 +21,9 @@ from validation.nightly_series import (
 )
 
 #: Kind of noise -> largest rate of alarms per series-night, both directions; 0.0003 for the others.
-#: Autocorrelated noise resembles changes of level, and long-lasting modes are changes of level.
-ALLOWED = {bursts: 0.002, bimodal: 0.001, wandering: 0.002, sticky: 0.014}
+#: Autocorrelated noise resembles changes of level, and long-lasting modes are changes of level: two
+#: of five nights or more may also be two mended bugs.
+ALLOWED = {bursts: 0.002, bimodal: 0.001, wandering: 0.002, sticky: 0.018}
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.__name__)

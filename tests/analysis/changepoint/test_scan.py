@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from benchkit.analysis.changepoint import rule, scan
-from benchkit.analysis.changepoints import detect_many
+from benchkit.analysis.changepoints import Marks, detect_many, latest_night
 from validation.nightly_series import NIGHTS, SHAPES, bursts, lognormal, with_step
 
 
@@ -112,7 +112,45 @@ def test_scan_reverts_to_home_after_small_step_within_change(rng):
     assert np.mean([directions == [1] for directions in late]) >= 0.97
 
 
-def test_scan_keeps_changes_that_revert_twice_in_reference(rng):
+@pytest.mark.parametrize(
+    ("bug", "n_nights", "apart", "step"), [(2, 8, 15, 1.15), (1.3, 5, 15, 1.1), (1.5, 12, 20, 2.5)]
+)
+def test_scan_detects_step_after_two_mended_bugs(bug, n_nights, apart, step, rng):
+    values = lognormal(rng, 200)
+    for first in (20, 20 + n_nights + apart):
+        values[:, first : first + n_nights] *= bug
+    start = 20 + 2 * (n_nights + apart)
+    values[:, start:] *= step
+
+    found = detect_many(values)
+
+    hits = [
+        any(abs(c.index - start) <= 1 and c.detected_at <= start + 2 for c in changes)
+        for changes in found
+    ]
+    assert np.mean(hits) >= 0.95
+    assert (latest_night(values[:, : start + 1]).candidate == 1).mean() >= 0.95
+
+
+@pytest.mark.parametrize(("bug", "n_nights", "n_bugs"), [(1.3, 3, 3), (2, 8, 4)])
+def test_scan_leaves_known_mended_faults_out_of_references(bug, n_nights, n_bugs, rng):
+    values = lognormal(rng, 100)
+    spans = [(30 + 15 * number, 30 + 15 * number + n_nights) for number in range(n_bugs)]
+    for first, stop in spans:
+        values[:, first:stop] *= bug
+    values[:, 95:] *= 1.1
+
+    def share_found(mended):
+        found = detect_many(values, marks=[Marks(mended=mended)] * 100)
+        return np.mean(
+            [any(c.index >= 94 and c.detected_at <= 98 for c in changes) for changes in found]
+        )
+
+    assert share_found(spans) >= 0.95
+    assert share_found([]) <= 0.05  # a habit of the series, for all that the nights show
+
+
+def test_scan_keeps_changes_that_revert_three_times_in_reference(rng):
     values = lognormal(rng, 200)
     for first in (30, 50, 70):
         values[:, first : first + 8] *= 1.15

@@ -312,3 +312,23 @@ def test_judge_places_jump_on_its_first_night():
     assert event["night"][:10] == str(FIRST + pd.Timedelta(days=N - 2))[:10]
     # The estimated first night may be late: the last good build is from some nights before it.
     assert event["good_until"][:10] <= str(FIRST + pd.Timedelta(days=N - 2 - MARGIN_NIGHTS))[:10]
+
+
+def test_judge_detects_step_after_mended_and_confirmed_regressions():
+    values = noise(1)
+    faults = [(20, 24), (28, 32), (36, 40), (44, 48)]
+    for first, stop in faults:
+        values[first:stop] *= 1.3
+    values[57:] *= 1.15
+    rows = [run_record(night, duration=value) for night, value in enumerate(values)]
+    history = build_history(pd.DataFrame(rows), metrics=["duration"])
+    about = history.series.iloc[0].to_dict()
+    events = []
+    for first, stop in faults:
+        fact = {**about, "regression": str(first), "night": str(history.times[first])[:19]}
+        opened = {"kind": "opened", "confirmed": True, "cause": "code", "reason": "", "ratio": 1.3}
+        events.append({**fact, **opened, "seen": fact["night"]})
+        events.append({**fact, "kind": "recovered", "seen": str(history.times[stop + 2])[:19]})
+
+    assert kinds(judge_night(history, events).proposed) == ["opened"]
+    assert kinds(judge_night(history, [{**e, "confirmed": None} for e in events]).proposed) == []
