@@ -9,11 +9,12 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
+from uuid import uuid4
 
 from benchkit.errors import AlreadyStored, StoreError
 from benchkit.measure.recording import file_system_time
-from benchkit.store.storage import Files, unfinished_files
-from benchkit.whole_file import drafted, make_folder, sync_folder
+from benchkit.store.storage import Batch, Files, unfinished_files
+from benchkit.whole_file import drafted, make_folder, publish, sync_files, sync_folder
 
 #: Age in s after which an unfinished write is abandoned; a write takes seconds.
 STALE_AFTER_S = 24 * 3600
@@ -49,6 +50,9 @@ class LocalFiles(Files):
     def create(self, name: str, data: bytes) -> None:
         self._write(name, data, replace=False)
 
+    def batch(self) -> Batch:
+        return _LocalBatch(self)
+
     def replace(self, name: str, data: bytes) -> None:
         self._write(name, data, replace=True)
 
@@ -62,9 +66,7 @@ class LocalFiles(Files):
         except FileExistsError as error:
             raise AlreadyStored(name) from error
         except OSError as error:
-            raise StoreError(
-                f"{final}: could not be written: {error.strerror or error}; no partial file remains"
-            ) from error
+            raise _not_written(final, error) from error
 
     def read(self, name: str) -> bytes:
         return (self.root / name).read_bytes()
@@ -122,3 +124,55 @@ class LocalFiles(Files):
         with suppress(FileNotFoundError):
             return (self.root / name).stat().st_size
         return 0
+
+
+class _LocalBatch(Batch):
+    """Files that are flushed to disk together: to flush one takes 5 to 40 ms."""
+
+    files: LocalFiles
+
+    def __init__(self, files: LocalFiles) -> None:
+        super().__init__(files)
+        self._drafts: dict[str, Path] = {}
+
+    def add(self, name: str, data: bytes) -> None:
+        if name in self._drafts or self.files.exists(name):
+            return
+        folder = self.files.root / "tmp"
+        draft = folder / f".{Path(name).name[:20]}-{uuid4().hex}"
+        try:
+            make_folder(folder)
+            try:
+                draft.write_bytes(data)
+            except BaseException:
+                draft.unlink(missing_ok=True)
+                raise
+        except OSError as error:
+            raise _not_written(self.files.root / name, error) from error
+        self._drafts[name] = draft
+
+    def publish(self) -> Sequence[str]:
+        drafts, self._drafts = self._drafts, {}
+        created = []
+        try:
+            sync_files(drafts.values())
+            for name, draft in drafts.items():
+                final = self.files.root / name
+                with suppress(FileExistsError):  # of another writer
+                    make_folder(final.parent)
+                    publish(draft, final, replace=False, durable=False)
+                    created.append(name)
+            for folder in {(self.files.root / name).parent for name in created}:
+                sync_folder(folder)
+        except OSError as error:
+            raise _not_written(self.files.root, error) from error
+        finally:
+            if len(created) < len(drafts):
+                for draft in drafts.values():
+                    draft.unlink(missing_ok=True)
+        return created
+
+
+def _not_written(path: Path, error: OSError) -> StoreError:
+    reason = error.strerror or error
+    return StoreError(f"{path}: could not be written: {reason}; no partial file remains")

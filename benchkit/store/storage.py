@@ -15,12 +15,13 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from datetime import datetime, timezone
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, TypeVar
 
-from benchkit.errors import StoreError, UnreadableRun
+from benchkit.errors import AlreadyStored, StoreError, UnreadableRun
 from benchkit.measure.run_ids import id_time
 
 #: Workspace with the recordings that are not runs yet.
@@ -68,6 +69,10 @@ class Files(ABC):
     @abstractmethod
     def create(self, name: str, data: bytes) -> None:
         """Write a new file durably and atomically; never replace an existing file."""
+
+    def batch(self) -> Batch:
+        """Return what writes many new files."""
+        return Batch(self)
 
     @abstractmethod
     def replace(self, name: str, data: bytes) -> None:
@@ -147,6 +152,24 @@ class Files(ABC):
     @abstractmethod
     def rescue(self) -> None:
         """Publish the workspaces of experiments that were killed on this machine."""
+
+
+class Batch:
+    """New files that are complete after `publish`; here each by itself, as in a bucket."""
+
+    def __init__(self, files: Files) -> None:
+        self.files, self._created = files, list[str]()
+
+    def add(self, name: str, data: bytes) -> None:
+        """Add a file, unless it exists."""
+        with suppress(AlreadyStored):
+            self.files.create(name, data)
+            self._created.append(name)
+
+    def publish(self) -> Sequence[str]:
+        """Return the names of the added files that exist now and did not before."""
+        created, self._created = self._created, []
+        return created
 
 
 def unfinished_files(names: Iterable[str]) -> Sequence[str]:

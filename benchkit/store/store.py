@@ -26,6 +26,7 @@ from benchkit.errors import (
     did_you_mean,
 )
 from benchkit.formatting import counted, format_bytes
+from benchkit.interruption import uninterrupted
 from benchkit.measure.arguments import check_text, list_of
 from benchkit.measure.run_ids import is_id
 from benchkit.store.arrow import order_by_time, plain_array, table_to_frame
@@ -64,6 +65,8 @@ if TYPE_CHECKING:
 
 #: Runs added between checks whether to compact the index; listing it takes 0.3 ms.
 _COMPACTION_CHECK_EVERY_RUNS = 64
+#: Runs of `add_many` between two flushes, each of which takes up to some seconds.
+_BATCH_RUNS = 5_000
 #: Minimum length of an abbreviated id.
 SHORTEST_ID = 4
 
@@ -490,9 +493,9 @@ class Store:
         return run_id
 
     def add_many(self, trees: Iterable[xr.DataTree]) -> int:
-        """Store many runs: write each file durably, then one index segment for all.
+        """Store many runs; the files of some thousand are flushed to disk together.
 
-        Runs written before an error or Ctrl-C stay in the store and in the index.
+        Runs given before an error or Ctrl-C stay in the store and in the index.
 
         Parameters
         ----------
@@ -514,20 +517,30 @@ class Store:
         from benchkit.store.runfile import encode_run
 
         self.create()
-        records, existing = [], []
+        batch, n_added = self.files.batch(), 0
+        records: dict[str, dict[str, Any]] = {}  # by the name of the file
+
+        def publish() -> int:
+            with uninterrupted():
+                created = batch.publish()
+                self.is_new = False
+                self.index.add_many([records.pop(name) for name in created])
+                self.index.add_unlisted(record["id"] for record in records.values())
+                records.clear()
+            return len(created)
+
         try:
             for tree in trees:
                 run_id, record, data = encode_run(tree)
-                try:
-                    self.files.create(run_name(run_id), data)
-                    records.append(index_record(record, data))
-                except AlreadyStored:
-                    existing.append(run_id)
+                name = run_name(run_id)
+                if name not in records:
+                    batch.add(name, data)
+                    records[name] = index_record(record, data)
+                if len(records) == _BATCH_RUNS:
+                    n_added += publish()
         finally:
-            self.is_new = False
-            self.index.add_many(records)
-            self.index.add_unlisted(existing)
-        return len(records)
+            n_added += publish()
+        return n_added
 
     def add_event(self, kind: str, **facts: Any) -> dict[str, Any]:
         """Append an event to the ledger of regressions.

@@ -2,9 +2,11 @@
 
 import itertools
 import json
+import os
 import pickle
 import random
 import shutil
+import sys
 import threading
 from hashlib import sha256
 
@@ -258,6 +260,32 @@ def test_add_many_lists_runs_of_an_interrupted_call(store, make_run):
 
     assert set(store.ids()) == {run.attrs["id"] for run in runs}
     assert store.check(repair=False) == CheckReport(runs=2)
+
+
+def test_add_many_flushes_files_of_a_folder_together(tmp_path, make_run, monkeypatch):
+    store = Store(tmp_path / "store")
+    store.add(make_run(groups=False))
+    n_flushed = 0
+    fsync, sync = os.fsync, os.sync
+
+    def counted(function):
+        def flush(*descriptor):
+            nonlocal n_flushed
+            n_flushed += 1
+            return function(*descriptor)
+
+        return flush
+
+    monkeypatch.setattr(os, "fsync", counted(fsync))
+    monkeypatch.setattr(os, "sync", counted(sync))
+    monkeypatch.setattr(sys, "platform", "linux")
+    runs = [make_run(groups=False) for _ in range(20)]
+    assert store.add_many([*runs, runs[0]]) == 20
+
+    assert n_flushed < 10
+    assert store.add_many(runs) == 0
+    assert not list((store.path / "tmp").iterdir())
+    assert store.check(repair=False).healthy
 
 
 def test_copy_lists_runs_of_an_interrupted_copy(filled, tmp_path):

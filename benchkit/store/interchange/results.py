@@ -16,9 +16,11 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timezone
 from functools import lru_cache
-from itertools import product
+from itertools import chain, product
 from pathlib import Path
 from typing import Any
+
+import xarray as xr
 
 from benchkit.errors import InvalidImportError
 from benchkit.measure.errors import error_summary
@@ -61,46 +63,63 @@ def import_results(
     paths = sorted(path.rglob("*.json")) if path.is_dir() else [path]
     problems: Counter[str] = Counter()
     read = lru_cache(maxsize=16)(_read_json)  # descriptions, of which many results have one
-    records: dict[str, dict[str, Any]] = {}
-    for file in paths:
-        try:
-            content = _read_json(file)
-        except InvalidImportError as error:
-            if not path.is_dir():
-                raise
-            problems[f"{error}: skipped"] += 1
-            continue
+    seen: set[str] = set()  # ids of the results
+
+    def runs() -> Iterator[xr.DataTree]:
+        for number, file in enumerate(paths):
+            for record in _records(file, path.is_dir(), read, host, problems):
+                is_new = record["id"] not in seen and record["id"] not in store
+                seen.add(record["id"])
+                if is_new:
+                    yield run_tree(record)
+            if progress is not None:
+                progress(number + 1, len(paths))
+
+    new = runs()
+    first = next(new, None)  # before the store is created
+    if not seen:
+        raise InvalidImportError(f"{path}: no results: give the results of asv, or a benchmark.db")
+    report = ImportReport()
+    report.added = store.add_many(chain([first], new)) if first is not None else 0
+    report.rows = len(seen)
+    report.odd = [f"{n} x {text}" for text, n in sorted(problems.items())]
+    return report
+
+
+def _records(
+    file: Path,
+    in_folder: bool,
+    read: Callable[[Path], Any],
+    host: str | None,
+    problems: Counter[str],
+) -> list[dict[str, Any]]:
+    """Return the records of a file; in a folder, a file that cannot be read is a problem."""
+    try:
+        content = _read_json(file)
         if _is(content, "benchmarks", list):
-            found = _pytest_records(content, host)
-        elif _is(content, "results", dict):
+            return list(_pytest_records(content, host))
+        if _is(content, "results", dict):
             try:
                 described = _described(file, read)
             except InvalidImportError:
-                if not path.is_dir():
+                if not in_folder:
                     raise
-                described = {"machine": {}}  # the loop reports the damaged file itself
-            found = _asv_records(content, described, host)
-        elif path.is_dir():
-            if file.name not in _ASV_DESCRIPTIONS:
-                problems["file without results of asv or pytest-benchmark: skipped"] += 1
-            continue
-        else:
+                described = {"machine": {}}  # the damaged file is a problem of its own
+            return list(_asv_records(content, described, host))
+        if not in_folder:
             raise InvalidImportError(f"{file}: contains no results of asv or pytest-benchmark")
-        try:
-            records |= {record["id"]: record for record in found}
-        except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
-            problem = f"{file}: a result cannot be read: {error_summary(error)}"
-            if not path.is_dir():
-                raise InvalidImportError(problem) from error
-            problems[f"{problem}: skipped"] += 1
-    if not records:
-        raise InvalidImportError(f"{path}: no results: give the results of asv, or a benchmark.db")
-    new = (run_tree(record) for run_id, record in records.items() if run_id not in store)
-    report = ImportReport(len(records), store.add_many(new))
-    report.odd = [f"{n} x {text}" for text, n in sorted(problems.items())]
-    if progress is not None:
-        progress(len(records), len(records))
-    return report
+        if file.name not in _ASV_DESCRIPTIONS:
+            problems["file without results of asv or pytest-benchmark: skipped"] += 1
+    except InvalidImportError as error:
+        if not in_folder:
+            raise
+        problems[f"{error}: skipped"] += 1
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+        problem = f"{file}: a result cannot be read: {error_summary(error)}"
+        if not in_folder:
+            raise InvalidImportError(problem) from error
+        problems[f"{problem}: skipped"] += 1
+    return []
 
 
 def _refuse_host(host: str | None, path: Path) -> None:

@@ -6,6 +6,7 @@ import pandas as pd
 import pytest
 
 from benchkit.errors import InvalidImportError, UsageError
+from benchkit.store import runfile
 from benchkit.store.interchange.coiled import TABLES, import_sqlite
 from benchkit.store.interchange.export import export_runs
 from benchkit.store.store import Store
@@ -183,25 +184,24 @@ def test_import_and_export_reject_invalid_files(store, tmp_path):
     assert len(store) == 0
 
 
-def test_import_that_fails_keeps_and_lists_written_runs(store, database):
+def test_import_that_fails_keeps_and_lists_written_runs(store, database, monkeypatch):
     class StopNow(Exception):
         pass
 
-    written = []
-    encode = store.files.create
+    n_written, encode = 0, runfile.encode_run
 
-    def create(name, data):
-        if name.startswith("runs/"):
-            written.append(name)
-            if len(written) == 4:
-                raise StopNow
-        encode(name, data)
+    def encode_three(tree):
+        nonlocal n_written
+        n_written += 1
+        if n_written == 4:
+            raise StopNow
+        return encode(tree)
 
-    store.files.create = create
+    monkeypatch.setattr(runfile, "encode_run", encode_three)
     with pytest.raises(StopNow):
         import_sqlite(store, database)
 
     assert len(store) == 3
-    store.files.create = encode
+    monkeypatch.undo()
     assert import_sqlite(store, database).added == 5
     assert store.check().healthy
