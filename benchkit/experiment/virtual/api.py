@@ -169,9 +169,11 @@ def _delays(model: Model) -> tuple[float, float]:
 def model_of(given: Workflow) -> Model:
     """Return constants with the bandwidth and the delays that a run shows."""
     model = Model()
-    known, other = _delays(model)
-    network = 2 * model.latency
-    scale = (given.handoff + max(0.0, given.dispatch - network)) / (known + other)
+    handoff, dispatch = _delays(model)
+    if given.handoff < given.dispatch:
+        scale = given.handoff / handoff
+    else:  # no task waited for a thread
+        scale = (given.dispatch - 2 * model.latency) / dispatch
     bandwidth = min(given.bandwidth, MAX_BANDWIDTH)
     return replace(model, scale=float(np.clip(scale, *SCALES)), bandwidth=bandwidth)
 
