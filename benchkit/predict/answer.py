@@ -103,6 +103,7 @@ class Answer:
     error: float | None = None
     note: str = ""  # What was not recorded and makes intervals wide, or limits the duration
     runs: list[Run] = field(default_factory=list)  # Simulated runs
+    disturbed: tuple[str, ...] = ()  # That other processes slowed the run
 
     def to_records(self) -> list[dict[str, Any]]:
         """Return a flat object per change, for ``--json``."""
@@ -111,6 +112,7 @@ class Answer:
             "measured": self.duration,
             "replay_error": self.error,
             "note": self.note,
+            "disturbed": " ".join(self.disturbed),
         }
         records = [{**common, **vars(each), **each.more} for each in self.predictions]
         return [{name: row[name] for name in row if name != "more"} for row in records]
@@ -152,10 +154,11 @@ class Answer:
         return "; ".join(parts)
 
     def __repr__(self) -> str:
-        return f"{self.to_table().to_text()}\n{self.sentence}"
+        return "\n".join([*self.disturbed, self.to_table().to_text(), self.sentence])
 
     def _repr_html_(self) -> str:
-        return f"{self.to_table().to_html()}<p>{self.sentence}</p>"
+        above = "".join(f"<p>{text}</p>" for text in self.disturbed)
+        return f"{above}{self.to_table().to_html()}<p>{self.sentence}</p>"
 
 
 #: Further value of a prediction -> title of its column, and how it is shown.

@@ -77,7 +77,8 @@ def _by_value(numbers: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
     """Yield each value, and its places."""
     order = np.argsort(numbers, kind="stable")
     values, first = np.unique(numbers[order], return_index=True)
-    yield from zip(values.tolist(), np.split(order, first[1:]), strict=True)
+    if len(values):
+        yield from zip(values.tolist(), np.split(order, first[1:]), strict=True)
 
 
 def _grown(

@@ -11,6 +11,7 @@ from benchkit.formatting import counted, format_quantity
 from benchkit.predict.answer import Answer, Base, Prediction
 from benchkit.predict.change import Change, changes
 from benchkit.predict.contention import stretch_of_tasks
+from benchkit.predict.disturbance import disturbance
 from benchkit.predict.refusals import UnsupportedRun
 from benchkit.predict.replay import Schedule, replay
 from benchkit.predict.workflow import Gate, Workflow, distributed_options
@@ -240,4 +241,11 @@ def what_if(run: Run, **options: Any) -> Answer:
     others = any(change.threads not in (None, model.shape.threads) for change in chosen)
     if others and model.computing and model.given.contention.gil_is_unknown:
         notes.append(GIL_UNKNOWN)
-    return Answer(predictions, run.id, model.duration, model.error, "; ".join(notes))
+    return Answer(
+        predictions,
+        run.id,
+        model.duration,
+        model.error,
+        "; ".join(notes),
+        disturbed=disturbance(run),
+    )

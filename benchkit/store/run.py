@@ -609,6 +609,23 @@ class Run:
         """
         return self._accessor("diagnose")
 
+    @property
+    def duration_corrected(self) -> Any:
+        """Duration that this run would have had without other processes on its machine.
+
+        Seconds with an interval (``seconds``, ``low``, ``high``): the graph is replayed without the
+        waits for a processor of its threads. The duration itself if others used no more than half
+        a core.
+
+        Raises
+        ------
+        NotRecorded
+            The run has no task graph, or was recorded before format 3.
+        UsageError
+            The replay does not hold for this run.
+        """
+        return self._accessor("duration_corrected")
+
     def whatif(self, **changes: Any) -> Any:
         """Predict the duration of this run after a change, by a replay of its graph.
 

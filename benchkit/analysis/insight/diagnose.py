@@ -12,6 +12,7 @@ from benchkit.analysis.insight.limits import Limits
 from benchkit.analysis.insight.rules import RULES
 from benchkit.analysis.insight.rules.causes import large_causes
 from benchkit.formatting import counted, format_quantity, short_group
+from benchkit.predict.disturbance import disturbance
 from benchkit.store.run import Run
 from benchkit.table import Table
 from benchkit.text import html_text
@@ -46,8 +47,10 @@ class Diagnosis:
 
     @property
     def conclusion(self) -> list[str]:
-        """Where the time went, what bounds it and what computed; empty without task graph."""
-        return [*self.disturbed, *self.limits.sentences, *self.computed] if self.limits else []
+        """That the run was disturbed, where the time went, what bounds it and what computed."""
+        # Without a task graph it is not known where the time went.
+        sentences = self.limits.sentences if self.limits else []
+        return [*self.disturbed, *sentences, *self.computed]
 
     def to_records(self) -> list[dict[str, Any]]:
         """Return a flat object per finding, for ``--json``."""
@@ -58,6 +61,7 @@ class Diagnosis:
                 **asdict(found),
                 "settings": dict(found.settings or {}),
                 "share": found.seconds / self.duration if self.duration else None,
+                "disturbed": " ".join(self.disturbed),
                 "prove": self.proof(found),
             }
             for found in self.findings
@@ -165,19 +169,9 @@ def diagnose(run: Run) -> Diagnosis:
         duration=case.duration,
         limits=case.limits if has_data else None,
         findings=_share(sorted(found, key=lambda finding: -finding.seconds), case),
-        disturbed=_disturbance(case),
+        disturbed=disturbance(run),
         computed=_computed(case) if has_data else (),
     )
-
-
-def _disturbance(case: Case) -> tuple[str, ...]:
-    """Return a sentence if other processes slowed the run, and by how much if that is known."""
-    if not case.is_disturbed:
-        return ()
-    waited = case.blamed("no processor")
-    by = f", {format_quantity(waited, 's')} without a processor" if waited else ""
-    text = f"The run was disturbed{by}: other processes used {case.other_cores:g} processor cores."
-    return (text,)
 
 
 def _computed(case: Case) -> tuple[str, ...]:

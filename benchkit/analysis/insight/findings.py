@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, wraps
@@ -18,6 +17,7 @@ from benchkit.analysis.insight.limits import Limits, run_limits, seconds_covered
 from benchkit.errors import NotRecorded, UsageError
 from benchkit.predict.answer import Prediction
 from benchkit.predict.contention import MAX_WAITS, Contention, is_new_heartbeat
+from benchkit.predict.disturbance import MIN_OTHER_CORES, other_cores
 from benchkit.predict.whatif import WhatIf
 from benchkit.store.run import Run
 
@@ -119,11 +119,7 @@ class Case:
     @cached_property
     def other_cores(self) -> float:
         """Processor cores of the workers' machines that other processes used, as the run notes."""
-        for text in self.run.quality()["text"]:
-            found = re.search(r"processes other than workers.{0,40} used ([\d.]+) cores", text)
-            if found:
-                return float(found[1])
-        return 0.0
+        return other_cores(self.run)
 
     def task_seconds(self, activity: str) -> float | None:
         """Return the seconds that tasks spent on an activity."""
@@ -183,7 +179,7 @@ class Case:
     @property
     def is_disturbed(self) -> bool:
         """Whether other processes used so much that processes of the cluster had to wait."""
-        return self.other_cores > 0.5
+        return self.other_cores > MIN_OTHER_CORES
 
     def blamed(self, *causes: str, window: tuple[float, float] | None = None) -> float:
         """Return the seconds that some causes took, also without a processor."""

@@ -65,6 +65,8 @@ def _show(answer: Answer, *, as_json: bool) -> None:
     if as_json:
         print_json(answer.to_records())
     else:
+        for line in answer.disturbed:
+            click.echo(f"{line}\n")
         click.echo(answer.to_table().to_text())
         click.echo(f"\n{answer.sentence}" if answer.sentence else "")
 
