@@ -181,7 +181,9 @@ def _build_uv(
 
     def make(prefix: Path) -> Path:
         report(f"installing {counted(len(lock.splitlines()), 'package')}")
-        return install(lock, requirements, python, folder=scratch, prefix=prefix, where=where)
+        path = install(lock, requirements, python, folder=scratch, prefix=prefix, where=where)
+        cache.link_bytecode(prefix, python.version)
+        return path
 
     return _make(name, make, where, report, sources=sources, as_of=day.isoformat() if day else "")
 

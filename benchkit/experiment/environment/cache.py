@@ -101,6 +101,25 @@ def publish(built: Built, settings: Mapping[str, Any]) -> Built:
     return built
 
 
+def link_bytecode(prefix: Path, python_version: str) -> None:
+    """Link the compiled modules of the newest environment whose sources are the same files.
+
+    uv links the files of a package from its cache. Compiling Dask and ipykernel takes 2 s.
+    """
+    alike = [built.prefix for built in list_built() if built.python_version == python_version]
+    for folder, _, names in os.walk(alike[-1]) if alike else ():
+        if os.path.basename(folder) != "__pycache__":
+            continue
+        theirs = Path(folder).parent
+        ours = prefix / theirs.relative_to(alike[-1])
+        for name in names:
+            source = name.partition(".")[0] + ".py"
+            with suppress(OSError):  # is not there, or is there already
+                if os.path.samefile(theirs / source, ours / source):
+                    (ours / "__pycache__").mkdir(exist_ok=True)
+                    os.link(os.path.join(folder, name), ours / "__pycache__" / name)
+
+
 @contextmanager
 def draft_folder(name: str) -> Iterator[Path]:
     """Yield a folder that is removed at the end unless a manifest names it."""

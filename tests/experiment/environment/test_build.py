@@ -2,6 +2,7 @@
 
 import json
 import os
+import py_compile
 import signal
 import subprocess
 import sys
@@ -15,9 +16,10 @@ import pytest
 import yaml
 
 from benchkit.errors import EnvironmentBuildError, InvalidEnvironmentError
+from benchkit.experiment.environment import cache as environment_cache
 from benchkit.experiment.environment import python
 from benchkit.experiment.environment.build import build, find_build
-from benchkit.experiment.environment.cache import find_built, list_built, remove
+from benchkit.experiment.environment.cache import find_built, link_bytecode, list_built, remove
 from benchkit.experiment.environment.install import resolve
 from benchkit.experiment.environment.lookup import find_environment
 from benchkit.experiment.environment.measure_copy import measured_folder
@@ -150,6 +152,27 @@ def test_find_built_ignores_incomplete_environment(cache, write):
 
     assert list_built() == []
     assert find_built("0123456789abcdef") is None
+
+
+def test_bytecode_of_the_same_files_is_linked(tmp_path, monkeypatch):
+    first, second = tmp_path / "first", tmp_path / "second"
+    for folder in (first, second):
+        (folder / "lib").mkdir(parents=True)
+        (folder / "lib" / "changed.py").write_text(f"NAME = {folder.name!r}")
+    (first / "lib" / "same.py").write_text("NAME = 1")
+    (second / "lib" / "same.py").hardlink_to(first / "lib" / "same.py")
+    for name in ("changed", "same"):
+        py_compile.compile(str(first / "lib" / f"{name}.py"))
+    there = SimpleNamespace(prefix=first, python_version="3.11.7")
+    monkeypatch.setattr(environment_cache, "list_built", lambda: [there])
+
+    link_bytecode(second, "3.12.1")
+    assert not list(second.rglob("*.pyc"))
+    link_bytecode(second, "3.11.7")
+    (linked,) = second.rglob("*.pyc")
+
+    assert linked.name.startswith("same.")
+    assert linked.samefile(first / linked.relative_to(second))
 
 
 def test_measured_folder_contains_only_what_measures():
