@@ -14,6 +14,8 @@ from benchkit.store.store import Store
 from validation.ended_commands import AB, BISECT, NIGHTLY, ROOT, RUN, SECRET, EndedCommand
 from validation.synthetic_runs import make_run
 
+#: Small runs, whose copy takes a second.
+N_COPIED = 200
 CODES = {SIGTERM: 143, SIGHUP: 129, SIGINT: 130, SIGKILL: -9}
 
 
@@ -133,7 +135,7 @@ def test_signal_ends_report_without_a_half_written_page(start, tmp_path):
 
 def test_signal_ends_copy_which_another_completes(start, tmp_path):
     store, other = Store(tmp_path / "store"), tmp_path / "other"
-    store.add_many(make_run(seed=seed) for seed in range(60))
+    store.add_many(make_run(groups=False) for _ in range(N_COPIED))
     command = start(("store", "copy", "store", "other"))
     end = time.monotonic() + 120
     while not list(other.glob("runs/*/*.nc")) and time.monotonic() < end:
@@ -145,10 +147,10 @@ def test_signal_ends_copy_which_another_completes(start, tmp_path):
     assert command.remains() == {}
     assert list(other.glob("tmp/*")) == []
     n_copied = len(list(other.glob("runs/*/*.nc")))
-    assert 0 < n_copied < 60
-    assert store.copy(other) >= 60 - n_copied
+    assert 0 < n_copied < N_COPIED
+    assert store.copy(other) >= N_COPIED - n_copied
     assert Store(other).check().healthy
-    assert len(Store(other)) == 60
+    assert len(Store(other)) == N_COPIED
 
 
 def test_signal_ends_import_and_the_process_that_reads_its_files(start, tmp_path):
