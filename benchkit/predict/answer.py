@@ -51,6 +51,7 @@ class Base:
     shape: ClusterShape  # The run's cluster
     computing: float = 0.0  # Share of the tasks' seconds in which they use a processor
     notes: tuple[str, ...] = ()  # What to know of the run
+    price: float | None = None  # Of a worker for a second, where the run knows it
 
     @classmethod
     def of(cls, run: Run, workflow: Workflow, replayed: float, computing: float) -> Base:
@@ -58,7 +59,10 @@ class Base:
         duration = run.metrics["duration"]
         disturbed = "disturbed" in run.quality()["kind"].to_list()
         notes = (*[DISTURBED] * disturbed, *[SIMULATED] * run.simulated)
-        base = cls(duration, replayed, workflow.shape, computing, notes)
+        price = None
+        if run.metrics.get("worker_seconds"):
+            price = run.metrics.get("cost", np.nan) / run.metrics["worker_seconds"]
+        base = cls(duration, replayed, workflow.shape, computing, notes, price)
         if abs(base.error) > MAX_ERROR:
             raise UsageError(
                 f"run {run.id[:13]}: the replay of the run itself takes "
@@ -87,8 +91,15 @@ class Base:
             float(low * np.exp(-reach)),
             float(high * np.exp(reach)),
             middle / self.duration,
-            {"workers": shape.workers, "threads": shape.threads},
+            self.more(shape, middle),
         )
+
+    def more(self, shape: ClusterShape, seconds: float) -> dict[str, Any]:
+        """Return the size of a cluster, and what a duration costs there."""
+        worker_s = shape.workers * seconds
+        cost = {} if self.price is None or np.isnan(self.price) else {"cost": self.price * worker_s}
+        size = {"workers": shape.workers, "threads": shape.threads}
+        return {**size, "worker_seconds": worker_s, **cost}
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,6 +174,8 @@ class Answer:
 
 #: Further value of a prediction -> title of its column, and how it is shown.
 _SHOWN: dict[str, tuple[str, Any]] = {
+    "worker_seconds": ("worker time", lambda value: format_quantity(value, "s")),
+    "cost": ("cost", lambda value: f"${value:.3g}"),
     "transfer_bytes": ("transferred", lambda value: format_quantity(value, "B")),
     "memory_peak": ("peak memory", lambda value: format_quantity(value, "B")),
     "n_steals": ("steals", lambda value: f"{value:.0f}"),

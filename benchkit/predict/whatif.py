@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import numpy as np
+from dask.utils import parse_timedelta
 
+from benchkit.errors import UsageError
 from benchkit.formatting import counted, format_quantity
 from benchkit.predict.answer import Answer, Base, Prediction
 from benchkit.predict.change import Change, changes
@@ -32,6 +36,8 @@ SETTLED = 0.002
 #: Share of the tasks' seconds, or of the run if that is longer, in which tasks wait for spilled
 #: data, above which it matters.
 MAX_DISK = 0.02
+#: Largest number of workers that is tried for a time.
+MAX_WORKERS = 1024
 #: Part of the memory beyond which results are spilled that a prediction may fill: the peaks of
 #: workers differ, and a run predicted at 94 % took twice as long, because it spilled.
 MEMORY_MARGIN = 0.75
@@ -212,13 +218,16 @@ def _highest(samples: Any, name: str) -> float:
     return float(np.nan_to_num(samples[name].values).max(initial=0.0)) if name in samples else 0.0
 
 
-def what_if(run: Run, **options: Any) -> Answer:
+def what_if(run: Run, *, within: float | str | None = None, **options: Any) -> Answer:
     """Return the durations that changes of a run would bring.
 
     Parameters
     ----------
     run : Run
         A run with a task graph.
+    within : float or str, optional
+        Seconds, or a text such as ``"2min"``: predict the smallest number of workers with which the
+        run ends in this time.
     **options
         Fields of a `Change`; lists of values are combined.
 
@@ -234,10 +243,16 @@ def what_if(run: Run, **options: Any) -> Answer:
     UsageError
         The model does not hold for this run, or an argument is out of range.
     """
-    model = WhatIf(run)
     chosen = list(changes(**options))
-    predictions = [model.predict(**vars(change)) for change in chosen]
+    model = WhatIf(run)
     notes = [*model.known.notes]
+    if within is None:
+        predictions = [model.predict(**vars(change)) for change in chosen]
+    else:
+        limit = _seconds_of(within)
+        predictions = [_fewest_workers(model, change, limit) for change in chosen]
+        if any(each.seconds > limit for each in predictions):
+            notes.append(f"no number of workers ends it in {format_quantity(limit, 's')}")
     others = any(change.threads not in (None, model.shape.threads) for change in chosen)
     if others and model.computing and model.given.contention.gil_is_unknown:
         notes.append(GIL_UNKNOWN)
@@ -249,3 +264,41 @@ def what_if(run: Run, **options: Any) -> Answer:
         "; ".join(notes),
         disturbed=disturbance(run),
     )
+
+
+def _seconds_of(within: float | str) -> float:
+    try:
+        seconds = float(parse_timedelta(within))
+    except (KeyError, ValueError):
+        seconds = 0.0
+    if not 0 < seconds < np.inf:
+        raise UsageError(f"within {within!r}: must be a time, such as 60s or 2min")
+    return seconds
+
+
+def _fewest_workers(model: WhatIf, change: Change, limit: float) -> Prediction:
+    """Return the prediction with the fewest workers that end in time, or else the fastest one."""
+    if change.workers is not None:
+        raise UsageError("within: it finds the number of workers: omit workers")
+
+    @cache
+    def with_workers(number: int) -> Prediction | None:
+        try:
+            return model.predict(**{**vars(change), "workers": number})
+        except UnsupportedRun:  # the results do not fit so few workers
+            return None
+
+    def is_in_time(number: int) -> bool:
+        found = with_workers(number)
+        return found is not None and found.seconds <= limit
+
+    most = 1
+    while most < MAX_WORKERS and not is_in_time(most):
+        most *= 2
+    if not is_in_time(most):
+        known = [found for n in range(most.bit_length()) if (found := with_workers(2**n))]
+        if known:
+            return min(known, key=lambda found: found.seconds)
+        return model.predict(**{**vars(change), "workers": most})  # refuses with the reason
+    fewest = bisect_left(range(most), True, max(1, most // 2), key=is_in_time)
+    return model.predict(**{**vars(change), "workers": fewest})

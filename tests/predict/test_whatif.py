@@ -370,3 +370,29 @@ def test_tasks_start_in_the_order_of_their_priorities(tmp_path):
     run = graph_run(tmp_path, tasks, duration=6, options={5: {"priority": 9}, 0: {"priority": -1}})
 
     assert np.argsort(WhatIf(run).base.start).tolist() == [5, 1, 2, 3, 4, 0]
+
+
+@pytest.mark.parametrize(("within", "workers"), [(9, 1), ("2.5s", 4), (2.2, 4), (1.0001, 8)])
+def test_fewest_workers_that_end_in_time_are_found(tmp_path, within, workers):
+    run = eight_tasks(tmp_path)
+    run.tree["worker_seconds"], run.tree["cost"] = 8.0, 0.8
+
+    answer = what_if(run, within=within)
+
+    [found] = answer.predictions
+    assert found.more["workers"] == workers
+    assert found.seconds == pytest.approx(8 / workers)
+    assert found.more["cost"] == pytest.approx(0.8)
+    assert not answer.note
+
+
+def test_time_that_no_number_of_workers_reaches_gives_the_fastest(tmp_path):
+    answer = what_if(eight_tasks(tmp_path), within="500ms")
+
+    assert answer.predictions[0].more["workers"] == 8
+    assert answer.note == "no number of workers ends it in 500 ms"
+    for within in ("soon", 0, -1):
+        with pytest.raises(UsageError, match="must be a time, such as 60s or 2min"):
+            what_if(eight_tasks(tmp_path / str(within)), within=within)
+    with pytest.raises(UsageError, match="it finds the number of workers: omit workers"):
+        what_if(eight_tasks(tmp_path / "both"), within=1, workers=2)

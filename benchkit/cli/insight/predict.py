@@ -74,6 +74,9 @@ def _show(answer: Answer, *, as_json: bool) -> None:
 @click.command()
 @click.argument("run", default="latest")
 @_changes
+@click.option(
+    "--within", metavar="TIME", help="Fewest workers that end it in this time, such as 60s."
+)
 @common("store", "json")
 def whatif(run: str, store: str | None, as_json: bool, **changes: Any) -> None:
     """Predict the duration of a run after a change, in milliseconds.
@@ -86,6 +89,7 @@ def whatif(run: str, store: str | None, as_json: bool, **changes: Any) -> None:
     Examples:
       benchkit whatif latest --workers 4,8,16
       benchkit whatif latest --group "sum=0.5" --transfers 0
+      benchkit whatif latest --within 60s --memory 2GiB
     """
     from benchkit.predict.whatif import what_if
 

@@ -197,6 +197,7 @@ def _prediction(
     more = {
         "workers": spec.shape.workers,
         "threads": spec.shape.threads,
+        **found.more,
         "bandwidth": spec.model.bandwidth,
         **swept,
         **{name: metrics[name].median() for name in ("transfer_bytes", "memory_peak", "n_steals")},
