@@ -61,6 +61,10 @@ class NightSeries:
     statuses: Sequence[SeriesStatus]  # Most severe first
     owners: Mapping[str, str]  # Workload -> owner, if it declares one
 
+    def owner(self, status: SeriesStatus) -> str:
+        """Return the owner of the workload of a series, else an empty text."""
+        return self.owners.get(str(status.about["workload"]), "")
+
     @classmethod
     def judge(
         cls,
@@ -143,7 +147,7 @@ def _series_row(row: SeriesRow, cells: Sequence[Cell]) -> Row:
 
 def status_row(data: NightSeries, status: SeriesStatus, cells: Sequence[Cell] = ()) -> Row:
     """Return the row of a series, which filters compare; failed ones have any size."""
-    about, owner = status.about, data.owners.get(str(status.about["workload"]), "")
+    about, owner = status.about, data.owner(status)
     size = np.inf if status.state == "failed" else abs(status.ratio - 1)
     words = f"{about['workload']} {series_label(about)} {status.label} {owner}"
     return Row(cells, words, float(np.nan_to_num(size)), status.state in QUIET)
