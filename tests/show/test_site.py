@@ -117,6 +117,7 @@ def test_pages_of_regressions_name_the_owner(site):
 
     assert re.search("who should look</td><td[^>]*>array team", regression)
     assert rows(site, "regressions.html", "array team open")
+    assert rows(site, "index.html", "array team regressed, new")
 
 
 def test_site_makes_no_requests_and_links_exist(site):

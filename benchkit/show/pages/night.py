@@ -293,6 +293,7 @@ SERIES = (
            "both builds again"),
     Column("in noise units", _units, "the change in standard deviations of the noise of the "
            "series: 1 is common, 3 is rare"),
+    Column("who should look", lambda row: row.data.owner(row.status)),
     Column("nights", spark, "the last nights; a stroke is a new level, a cross a night without "
            "result"),
 )  # fmt: skip
