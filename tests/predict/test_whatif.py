@@ -314,6 +314,19 @@ def test_results_are_spilled_beyond_the_share_that_was_configured(tmp_path, opti
             WhatIf(run).predict(workers=1)
 
 
+def test_whatif_takes_and_lists_groups_without_hashes(tmp_path):
+    hashes = ("7bef5ed9ad2f23052d2d0a8feab6ee16", "0" * 32)
+    tasks = [MadeTask(f"sum-{hashes[n]}-0", n, n + 1) for n in range(2)]
+    model = WhatIf(graph_run(tmp_path, tasks, duration=2))
+
+    assert model.predict(groups={"sum": 0}).seconds < 0.01  # both groups
+    assert model.predict(groups={"sum #2": 0}).seconds == pytest.approx(1)
+    with pytest.raises(UsageError, match="'sun': the run has none; did you mean 'sum'"):
+        model.predict(groups={"sun": 0})
+    with pytest.raises(UsageError, match=r"'x': the run has none; it has sum$"):
+        model.predict(groups={"x": 0})
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

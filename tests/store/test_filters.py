@@ -154,5 +154,14 @@ def test_check_names_suggests_nearest_name():
         check_names(table, {"varianx": "A"}, fields)
 
 
+@pytest.mark.parametrize("wanted", ["bad", ["ok", "bad"]])
+def test_check_names_refuses_an_outcome_that_does_not_exist(wanted):
+    table = records_to_table([{"id": "a", "outcome": "ok"}])
+
+    check_names(table, {"outcome": ["ok", "time*"]}, ["outcome"])
+    with pytest.raises(UsageError, match="no outcome named 'bad': outcomes are ok, wrong_answer"):
+        check_names(table, {"outcome": wanted}, ["outcome"])
+
+
 def test_check_names_accepts_any_name_in_empty_store():
     assert check_names(records_to_table([]), {"variant": "A"}, ["environment"]) is None

@@ -128,6 +128,8 @@ def test_damaged_run_is_left_out_and_named(runs):
         ("", "one SELECT statement"),
         ("SELECT * FROM read_csv('/etc/passwd')", "disabled by configuration"),
         ("SELECT * FROM read_text('/etc/passwd'), tasks", "disabled by configuration"),
+        ("SELECT * FROM task", r"^query: no table 'task': did you mean 'tasks'\?$"),
+        ("SELECT * FROM nothing", "^query: no table 'nothing': tables are runs, tasks, "),
         ("SELECT nothing FROM tasks", 'column "nothing" not found'),
     ],
 )

@@ -89,9 +89,11 @@ def list_releases(package: str, good: str, bad: str, python: Interpreter) -> lis
         if Version(version) not in map(Version, versions):
             near = ", ".join(versions[:3] if option == "--bad" else versions[-3:])
             hint = f"near it are {near}"
-            if not versions:  # the name may be mistyped
+            if not versions:
+                hint = "it has none between the two"
                 installed = [str(item.name) for item in distributions()]
-                hint = did_you_mean(name, installed, "it has none between the two")
+                if name not in installed:  # mistyped, and there is such a package
+                    hint = did_you_mean(name, installed, hint)
             raise UsageError(
                 f"{option} {version}: the index has no such release of {name} for Python "
                 f"{python.version}: {hint}"

@@ -15,11 +15,13 @@ from benchkit.experiment.environment.python import choose_python
             r"--package dsk: the index has no release for Python [\d.]+: did you mean 'dask'\?",
         ),
         ("dask", "--bad 2024.8.0: the index has no such release of dask .* it has none between"),
+        # A package of that name exists.
+        ("bokhe", r"--bad 2024.8.0: the index has no such release of bokhe .* mean 'bokeh'\?"),
     ],
 )
 def test_list_releases_names_package_similar_to_unknown_one(package, message, monkeypatch):
     def newest_release(requirement, python, **where):
-        return "2026.8.0" if requirement == "dask" else None
+        return "2026.8.0" if requirement in ("dask", "bokhe") else None
 
     monkeypatch.setattr(candidates, "newest_release", newest_release)
 

@@ -56,6 +56,8 @@ def test_read_plan_accepts_beginning_of_id(tmp_path):
     assert read_plan(store, "latest")["id"] == "01ab"
     assert read_plan(store, "latest", n_arms=2)["id"] == "01aa"
     assert len(read_plan(store, "01ab")["plan"]) == 2
+    with pytest.raises(UsageError, match=r"none of 2 experiments in .* has 3 arms: `benchkit ab`"):
+        read_plan(store, "latest", n_arms=3)
     with pytest.raises(UsageError, match="2 experiments of that id"):
         read_plan(store, "01")
     with pytest.raises(UsageError, match="no experiment of that id"):
