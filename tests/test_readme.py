@@ -11,6 +11,13 @@ from helpers.commands import run_forked
 from validation import s3_server
 
 ROOT = Path(__file__).parent.parent
+#: README, and pages whose code needs a bucket, papermill or a script of its own.
+PAGES = (
+    "README.md",
+    "docs/guides/measure.md",
+    "docs/guides/environments.md",
+    "docs/reference/settings.md",
+)
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
@@ -50,7 +57,7 @@ OWN_CODE = "interleave"
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "body",
-    [body for body in blocks("README.md", "python") if OWN_CODE not in body],
+    [body for page in PAGES for body in blocks(page, "python") if OWN_CODE not in body],
     ids=lambda body: body.split("\n")[1],
 )
 def test_readme_python_runs(folder, body):
@@ -80,7 +87,9 @@ def _as_script(body):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("body", [b for b in blocks("README.md", "console") if "$ " in b])
+@pytest.mark.parametrize(
+    "body", [b for page in PAGES for b in blocks(page, "console") if "$ " in b]
+)
 def test_readme_commands_run(folder, body, request, monkeypatch):
     if "s3://" in body:
         bucket, url = re.search(r"s3://([\w-]+)", body)[1], request.getfixturevalue("s3_emulator")
@@ -105,6 +114,16 @@ def test_contributing_workload_runs(folder):
 
     assert done.returncode == 0, done.stdout + done.stderr[-2000:]
     assert done.stdout.count(" ok ") == 2
+
+
+def test_readme_is_short():
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").split()) <= 1200
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/tutorial.md", "docs/guides/engines.md"])
+def test_pages_promise_no_release(page):
+    text = (ROOT / page).read_text(encoding="utf-8")
+    assert "pip install 'dask-benchkit" not in text
 
 
 def test_readme_first_commands_create_environment():

@@ -43,8 +43,8 @@ def test_completion_of_words(words, choices):
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion_script_is_documented_and_valid(shell):
-    readme = (Path(__file__).parents[2] / "README.md").read_text()
-    assert f"{shell}_source" in readme
+    page = (Path(__file__).parents[2] / "docs/guides/measure.md").read_text()
+    assert f"{shell}_source" in page
     script = complete(f"{shell}_source").stdout
 
     assert re.search(rf"_BENCHKIT_COMPLETE={shell}_complete", script)

@@ -173,8 +173,8 @@ def test_commands_read_the_file_and_the_variable_of_dask(tmp_path):
     )
 
 
-def test_readme_has_a_row_for_each_setting():
-    text = (Path(__file__).parents[2] / "README.md").read_text()
+def test_docs_have_a_row_for_each_setting():
+    text = (Path(__file__).parents[2] / "docs/reference/settings.md").read_text()
     rows = {
         (key, variable)
         for key, variable in re.findall(r"^\| `([a-z-]+)` \|(?: `(BENCHKIT_\w+)`)? \|", text, re.M)

@@ -164,7 +164,8 @@ def regression_page(regression: Regression, owner: str, figure: Figure | None = 
             {side: ", ".join(map(str, runs[side])) for side in ("before", "after")
              if runs.get(side)})),
         Section("What happened since?", _facts_rows(
-            [(_minute(str(event["seen"])), _event(event)) for event in regression.events])),
+            [(_minute(str(event["seen"])), _event(event)) for event in regression.events],
+            ("night", "event"))),
     ]  # fmt: skip
     return Page(regression.title, [], [each for each in sections if each.has_content])
 
@@ -188,8 +189,10 @@ def _facts(rows: Mapping[str, Cell]) -> Table:
     return _facts_rows(list(rows.items()))
 
 
-def _facts_rows(rows: Sequence[tuple[str, Cell]]) -> Table:
-    return Table(["property", "value"], [Row(row) for row in rows])
+def _facts_rows(
+    rows: Sequence[tuple[str, Cell]], columns: Sequence[str] = ("property", "value")
+) -> Table:
+    return Table(columns, [Row(row) for row in rows])
 
 
 def _properties(regression: Regression, owner: str) -> dict[str, Cell]:

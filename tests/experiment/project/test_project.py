@@ -79,7 +79,8 @@ def test_workflow_steps_of_a_project_measure_and_write_a_site(tmp_path):
         for script in scripts
     ]  # fmt: skip
 
-    assert install == "python -m pip install -q 'dask-benchkit[show]'"
+    assert install == 'python -m pip install -q "$BENCHKIT_PACKAGE"'
+    assert "vars.BENCHKIT_PACKAGE" in job["env"]["BENCHKIT_PACKAGE"]
     assert [run.returncode for run in done] == [0, 0], [run.stderr for run in done]
     runs = Store(tmp_path / "benchkit-store").runs()
     assert sorted(runs["workload"]) == ["own.sums[method=batched]", "own.sums[method=single]"]
