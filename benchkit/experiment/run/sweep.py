@@ -14,10 +14,11 @@ from benchkit.errors import UsageError, did_you_mean
 from benchkit.experiment.environment.builds import Candidate, CandidateEnvironments, pins_of
 from benchkit.experiment.environment.environment import Environment
 from benchkit.experiment.run.plan import Arm
+from benchkit.measure.engines import ENGINES
 from benchkit.values import split_at_commas
 
 #: Parts of an environment that a sweep may set, and parameters of workloads.
-_PARTS = ("cluster", "dask", "packages", "param", "variables")
+_PARTS = ("cluster", "dask", "engine", "packages", "param", "variables")
 #: Parts whose points are all arms, the first the baseline.
 ARM_PARTS = ("packages", "param")
 
@@ -38,7 +39,11 @@ def parse_sweeps(texts: Sequence[str]) -> dict[str, list[Any]]:
             hint = did_you_mean(part, _PARTS, f"use {', '.join(_PARTS)}")
             raise UsageError(f"--sweep {text!r}: cannot set {part!r}: {hint}")
         pieces = split_at_commas(values)
-        if not dot or not rest or not equals or not all(pieces):
+        if part == "engine":
+            wrong = [piece for piece in pieces if piece not in ENGINES]
+            if dot or not equals or wrong:
+                raise UsageError(f"--sweep {text!r}: must be engine={','.join(ENGINES)} or some")
+        elif not rest or not equals or not all(pieces):
             raise UsageError(f"--sweep {text!r}: must be PART.NAME=VALUE,VALUE,...")
         if key.strip() in sweeps:
             raise UsageError(f"--sweep {text!r}: {key.strip()} is given twice")
@@ -72,6 +77,9 @@ def expand(
         for key, value in point.items():
             part, _, rest = key.partition(".")
             if part in ARM_PARTS:
+                continue
+            if part == "engine":
+                parts[part] = value
                 continue
             keys = rest.split(".") if part == "dask" else [rest]
             parts[part] = _with_value(parts.get(part, getattr(baseline, part)), keys, value)

@@ -37,6 +37,12 @@ def test_expand_combines_all_values():
     assert base.cluster["n_workers"] == 2
 
 
+def test_expand_sets_the_engine():
+    (arm,) = expand(Environment("base"), parse_sweeps(["engine=threads"]))
+
+    assert (arm.name, arm.environment.engine) == ("engine=threads", "threads")
+
+
 def test_expand_leaves_environment_as_it_is_for_parameters():
     base = Environment("base", cluster={"n_workers": 2})
     plain, mixed = (
@@ -54,6 +60,8 @@ def test_expand_leaves_environment_as_it_is_for_parameters():
     ("text", "message"),
     [
         ("clster.n_workers=2", "cannot set 'clster': did you mean 'cluster'?"),
+        ("engine=frosky", "must be engine=dask,frisky,threads,synchronous or some"),
+        ("engine.name=frisky", "must be engine=dask"),
         ("cluster=2", "must be PART.NAME=VALUE"),
         ("cluster.n_workers=[2", r"value '\[2' is not YAML"),
         ("cluster.n_workers=", "must be PART.NAME=VALUE"),
