@@ -60,7 +60,6 @@ def used_patterns(package: Path) -> tuple[list[UsedPattern], list[str]]:
     A pattern is seen if it is written with literals and module-level names only, or if it is, or is
     in a container that is, the value of a module-level name.
     """
-    # Parsing and walking all files would be half of the time in which pytest collects the tests.
     nodes = {
         ".".join(path.relative_to(package.parent).with_suffix("").parts): list(_nodes(text))
         for path in sorted(package.rglob("*.py"))
