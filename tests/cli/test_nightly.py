@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from click.testing import CliRunner
 from helpers.commands import run_benchkit
-from helpers.git_package import PROJECT, WORKLOAD, git
+from helpers.git_package import WORKLOAD, commit_package
 from helpers.github_server import GitHubServer
 
 from benchkit.cli.main import benchkit as main
@@ -47,14 +47,10 @@ def repeat_nights(folder, n_nights):
 def project(tmp_path_factory):
     """Return a folder with a repository, workloads that use it, and an environment of its tip."""
     folder = tmp_path_factory.mktemp("nightly")
-    for name in ("w", "e", "naplib/naplib"):
-        (folder / name).mkdir(parents=True)
+    for name in ("w", "e"):
+        (folder / name).mkdir()
     (folder / "w" / "own.py").write_text(WORKLOAD)
-    (folder / "naplib" / "pyproject.toml").write_text(PROJECT)
-    (folder / "naplib" / "naplib" / "__init__.py").write_text("FACTOR = 1.0\n")
-    git(folder / "naplib", "init", "-q", "-b", "main")
-    git(folder / "naplib", "add", ".")
-    git(folder / "naplib", "commit", "-qm", "one")
+    commit_package(folder / "naplib", "FACTOR = 1.0\n", "one")
     cluster = "cluster: {n_workers: 1, threads_per_worker: 1, processes: false}\n"
     (folder / "e" / "tip.yaml").write_text(
         f"packages: [dask, distributed, 'naplib @ git+{(folder / 'naplib').as_uri()}@main']\n"
@@ -92,8 +88,7 @@ def test_nightly_confirms_planted_slowdown_in_one_night(project):
     assert "2 runs, 0 of them failed" in first.stdout
     repeat_nights(project, 14)
 
-    (project / "naplib" / "naplib" / "__init__.py").write_text("FACTOR = 2.0\n")
-    git(project / "naplib", "commit", "-qam", "two")
+    commit_package(project / "naplib", "FACTOR = 2.0\n", "two")
     step = project / "step.md"
     arguments = ["-e", "tip", "--night", NIGHT.format(21), "--issues", "github", "--output", "out"]
     server = GitHubServer("night-token")

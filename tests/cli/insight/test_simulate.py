@@ -1,10 +1,9 @@
 import json
-import subprocess
 
 import pytest
 from click.testing import CliRunner
 from helpers.commands import run_benchkit
-from helpers.git_package import PROJECT, git
+from helpers.git_package import commit_package
 
 from benchkit.cli.main import benchkit as main
 from benchkit.store.store import Store
@@ -14,12 +13,7 @@ PLANTED = """
 from distributed.scheduler import SchedulerState
 SchedulerState.worker_objective = lambda self, ts, ws: (-len(ws.processing), -ws.nbytes)
 """
-#: Imports the package at the start of Python. Debian's Python has a `sitecustomize` of its own.
-FILES = """
-[tool.hatch.build.targets.wheel.force-include]
-"naplib.pth" = "naplib.pth"
-"""
-N_COMMITS, SLOW = 6, 4
+N_COMMITS, SLOW = 4, 2
 TREE = "graph.tree[n=256,seconds=0.05,workers=4]"
 STENCIL = "graph.stencil[n=40,seconds=0.05,workers=4]"
 
@@ -118,23 +112,15 @@ def test_ab_virtual_finds_the_effect_of_a_setting(folder):
 @pytest.mark.environment
 @pytest.mark.timeout(600)
 def test_bisect_virtual_finds_a_planted_regression(tmp_path):
-    package = tmp_path / "naplib"
-    (package / "naplib").mkdir(parents=True)
-    (tmp_path / "e").mkdir()
+    for name in ("e", "naplib"):
+        (tmp_path / name).mkdir()
     (tmp_path / "e" / "plain.yaml").write_text("packages: [dask, distributed]\n")
-    git(package, "init", "-q", "-b", "main")
+    # Imports the package at the start of Python. Debian's Python has a `sitecustomize` of its own.
+    (tmp_path / "naplib" / "naplib.pth").write_text("import naplib\n")
     shas = []
     for number in range(N_COMMITS):
-        (package / "pyproject.toml").write_text(PROJECT + FILES)
         code = f"COMMIT = {number}\n" + (PLANTED if number >= SLOW else "")
-        (package / "naplib" / "__init__.py").write_text(code)
-        (package / "naplib.pth").write_text("import naplib\n")
-        git(package, "add", ".")
-        git(package, "commit", "-qm", f"commit {number}")
-        log = subprocess.run(
-            ["git", "rev-parse", "HEAD"], cwd=package, check=True, capture_output=True, text=True
-        )
-        shas.append(log.stdout.strip())
+        shas.append(commit_package(tmp_path / "naplib", code, f"commit {number}"))
 
     done = benchkit(
         tmp_path, "bisect", STENCIL, "--virtual", "workers=4", "--git", "naplib",
