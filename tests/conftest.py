@@ -1,6 +1,7 @@
 """Fixtures of several test folders: a real run, a real browser, a folder for screenshots."""
 
 import gc
+import inspect
 import multiprocessing
 import os
 import shutil
@@ -8,11 +9,13 @@ import signal
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from functools import partialmethod
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import pytest
+from click.testing import CliRunner, Result
 from hypothesis import settings
 
 from validation import hosts, s3_server
@@ -30,6 +33,11 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 # A background job of a script inherits that SIGINT is ignored, and so does what tests start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# click 8.1 has no `stderr` of a result unless it is asked for, and then no `output` of both.
+if "mix_stderr" in inspect.signature(CliRunner).parameters:
+    CliRunner.__init__ = partialmethod(CliRunner.__init__, mix_stderr=False)
+    Result.output = property(lambda result: result.stdout + result.stderr)
 
 #: A test with one of these markers or fixtures starts a browser, a server, a cluster of several
 #: machines or a virtual environment, and has the marker `slow`.

@@ -188,7 +188,7 @@ def test_query_writes_no_file_beyond_its_memory(runs, tmp_path, monkeypatch):
 
 
 def test_query_of_many_rows_keeps_order_and_types(runs):
-    sql = "select range n, if(range > 200000, null, 1) one, 'x' text from range({})"
+    sql = "select range n, if(range > 200000, null, 1) as one, 'x' as text from range({})"
     frame = runs.query(sql.format(250_000))
 
     assert frame["n"].tolist() == list(range(250_000))
