@@ -17,6 +17,8 @@ from benchkit.predict.workflow import Workflow
 from benchkit.simulation.model import MAX_SIZE, ClusterShape
 from benchkit.store.task_graph import TaskGraph
 
+#: Largest share of the time in which a scheduler computes: waits for it do not become infinite.
+MAX_BUSY = 0.95
 #: Largest cluster to predict.
 MAX_THREADS = 100_000
 
@@ -31,6 +33,7 @@ class Change:
     # Bandwidth of each worker's link: B/s, or a text such as 200MB/s or 2x (a factor).
     bandwidth: float | str | None = None
     transfers: float | None = None  # Factor of the seconds of transfers; 0: they are free
+    scheduler: float | None = None  # Factor of the seconds for which the scheduler computes
     groups: Mapping[str, float] = field(default_factory=dict)  # Factors of the durations of tasks
     no_spill: bool = False  # No task waits for spilled data
 
@@ -39,7 +42,11 @@ class Change:
             number = getattr(self, name)
             if number is not None and (int(number) != number or not 0 < number <= MAX_SIZE):
                 raise UsageError(f"{name} {number:g}: must be a whole number from 1 to {MAX_SIZE}")
-        for name, factor in (("transfers", self.transfers), *self.groups.items()):
+        for name, factor in (
+            ("transfers", self.transfers),
+            ("scheduler", self.scheduler),
+            *self.groups.items(),
+        ):
             if factor is not None and not 0 <= factor < inf:
                 raise UsageError(f"{name} {factor:g}: the factor must be a number, 0 or larger")
         self.bandwidth_of(1.0)
@@ -97,7 +104,8 @@ class Change:
         if self.transfers is not None:
             bandwidth = bandwidth / self.transfers if self.transfers else np.inf
             latency *= self.transfers
-        return replace(before, seconds=seconds, bandwidth=bandwidth, latency=latency)
+        after = replace(before, seconds=seconds, bandwidth=bandwidth, latency=latency)
+        return after if self.scheduler is None else _with_scheduler(after, self.scheduler)
 
     def __str__(self) -> str:
         parts = []
@@ -111,6 +119,23 @@ class Change:
                 is_size = entry.name == "memory" and not isinstance(value, str)
                 parts.append(f"{option} {format_bytes(value) if is_size else value}")
         return " ".join(parts) or "no change"
+
+
+def _with_scheduler(before: Workflow, factor: float) -> Workflow:
+    """Return the workflow with a scheduler that computes for this many times as long."""
+    seconds, busy = before.scheduler
+    if not seconds:
+        raise UsageError("scheduler: how long the scheduler computed was not recorded in this run")
+
+    def way(factor: float) -> float:  # a message also waits for those before it
+        return factor * seconds / (1 - min(MAX_BUSY, factor * busy))
+
+    gates = [
+        gate._replace(seconds=gate.received + factor * (gate.seconds - gate.received))
+        for gate in before.gates
+    ]
+    dispatch = max(0.0, before.dispatch + way(factor) - way(1.0))
+    return replace(before, dispatch=dispatch, gates=gates)
 
 
 def changes(**options: Any) -> Iterator[Change]:

@@ -53,6 +53,9 @@ class Workflow:
     fetched: bool = True  # Whether transfers were measured, or bandwidth and latency are assumed
     # Seconds between two looks for workers without tasks; infinite: nothing is stolen.
     steal_interval: float = np.inf
+    # Processor seconds of the scheduler for each task, and the share of the run in which it
+    # computed; 0: unknown.
+    scheduler: tuple[float, float] = (0.0, 0.0)
     saturation: float = SATURATION  # Tasks per thread that a worker gets while root tasks wait
     # Numbers of the workers that may run a task, where not all may.
     allowed: dict[int, list[int]] = field(default_factory=dict)
@@ -70,6 +73,7 @@ class Workflow:
         saturation, steal_interval = _scheduling(run)
         handoff, dispatch = delays(run, graph, saturation)
         stop = np.where(ran, graph.stop, -np.inf)
+        cpu = run.metrics.get("scheduler_cpu_time", 0.0)
         priority = {node: given.get("priority", 0) for node, given in graph.options.items()}
         return cls(
             graph=graph,
@@ -84,6 +88,7 @@ class Workflow:
             disk=disk,
             contention=Contention.of(run),
             fetched=fetched,
+            scheduler=(cpu / int(ran.sum()), cpu / run.metrics["duration"]),
             steal_interval=steal_interval,
             saturation=saturation,
             allowed=dict(_allowed(run, graph)),

@@ -409,3 +409,18 @@ def test_time_that_no_number_of_workers_reaches_gives_the_fastest(tmp_path):
             what_if(eight_tasks(tmp_path / str(within)), within=within)
     with pytest.raises(UsageError, match="it finds the number of workers: omit workers"):
         what_if(eight_tasks(tmp_path / "both"), within=1, workers=2)
+
+
+def test_faster_scheduler_shortens_the_way_of_each_task_and_of_graphs(tmp_path):
+    """A task waits 40 ms for its dependency's message, of which the scheduler computes 10."""
+    tasks = [MadeTask(f"a-{n}", 1 + n * 1.04, 2 + n * 1.04, [f"a-{n - 1}"] if n else ())
+             for n in range(10)]  # fmt: skip
+    run = graph_run(tmp_path, tasks, duration=11.36, submissions=[(1.0, 10)])
+    with pytest.raises(UsageError, match="how long the scheduler computed was not recorded"):
+        WhatIf(run).predict(scheduler=0.1)
+    run.tree["scheduler_cpu_time"] = 0.1
+
+    found = [WhatIf(run).predict(scheduler=factor).seconds for factor in (1.0, 0.1)]
+
+    # Of a second, 0.3 s are in the scheduler until the first task; then nine ways.
+    assert found[0] - found[1] == pytest.approx(0.9 * (0.3 + 9 * 0.01), rel=0.15)

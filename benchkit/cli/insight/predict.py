@@ -47,6 +47,8 @@ _CHANGES = [
                  help="Bandwidth of each worker's link: a factor such as 2x, or 200MB/s."),
     click.option("--transfers", metavar="FACTOR", type=float,
                  help="Factor of the seconds of transfers; 0: they are free."),
+    click.option("--scheduler", metavar="FACTOR", type=float,
+                 help="Factor of the seconds for which the scheduler computes, such as 0.1."),
     click.option("--group", "groups", metavar="GROUP=FACTOR", multiple=True,
                  callback=_group_factors,
                  help="Factor of the durations of a task group or prefix; repeatable."),

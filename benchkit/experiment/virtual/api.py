@@ -39,6 +39,10 @@ from benchkit.store.store import Store
 #: Between which factors a run can change the cost of event loops; a bandwidth that JSON can write.
 SCALES = (0.05, 50.0)
 MAX_BANDWIDTH = 1e15
+#: Constants that are seconds of the scheduler alone.
+SCHEDULER_COSTS = (
+    "scheduler_call", "scheduler_transition", "balance_per_worker", "update_per_task",
+)  # fmt: skip
 #: Share of the time in which the scheduler is busy above which it limits the duration.
 SCHEDULER_BINDS = 0.7
 
@@ -144,12 +148,18 @@ def _job(
         shape, constants = change.shape_of(ClusterShape()), model or Model()
     else:
         shape = change.shape_of(replayed.shape)
-        given = replayed.on(change.applied(replayed.given), shape)
+        # Of the scheduler, each handler has its own cost here.
+        given = replayed.on(replace(change, scheduler=None).applied(replayed.given), shape)
         graph = given.virtual_graph(replayed.run, np.maximum(given.seconds - given.disk, 0.0))
-        if model is None:
-            return graph, VirtualSpec(shape, model_of(given), config=config)
-        constants = model
-    constants = replace(constants, bandwidth=change.bandwidth_of(constants.bandwidth))
+        constants = model or model_of(given)
+    if model is not None or replayed is None:
+        constants = replace(constants, bandwidth=change.bandwidth_of(constants.bandwidth))
+    if change.scheduler is not None:
+        costs = {name: change.scheduler * getattr(constants, name) for name in SCHEDULER_COSTS}
+        constants = replace(constants, **costs)
+        for submission in graph.submissions:
+            if submission.handling_s is not None:
+                submission.handling_s *= change.scheduler
     return graph, VirtualSpec(shape, constants, config=config)
 
 
