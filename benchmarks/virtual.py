@@ -3,8 +3,6 @@
 ``graphs``: synthetic graphs of sleeping tasks on a LocalCluster, in one process (`shared`) or in
 one process per worker, simulated with the constants of `Model` as they are.
 ``policies``: the same with two or more settings or releases of Dask, in one process.
-``workloads --runs STORE``: workloads that ``whatif.py --kind catalogue`` measured: each run is
-replayed, and the runs of one worker with one thread predict the others.
 ``scale``: seconds of CPU and memory of 100,000 tasks on 1,000 workers.
 ``--write-docs`` writes the table of a part into docs/virtual-cluster.md. Run it alone: load
 falsifies the measured side.
@@ -13,7 +11,6 @@ falsifies the measured side.
 import argparse
 import json
 import logging
-import os
 import subprocess
 import sys
 import tempfile
@@ -24,22 +21,18 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-import dask
 import numpy as np
 
 import benchkit
-from benchkit.errors import BenchkitError
 from benchkit.experiment.environment.build import build
 from benchkit.experiment.environment.environment import Environment
-from benchkit.experiment.virtual.api import Simulator, model_of
+from benchkit.experiment.virtual.api import Simulator
 from benchkit.experiment.virtual.inputs import GRAPHS
 from benchkit.experiment.virtual.process import VirtualSpec
-from benchkit.predict.workflow import Workflow
-from benchkit.simulation.cluster import VirtualCluster, simulate_graph
+from benchkit.simulation.cluster import simulate_graph
 from benchkit.simulation.model import ClusterShape
 from benchkit.simulation.synthetic import make_graph
 
-from validation.kept_runs import median_run, runs_by_shape, same_graph
 from validation.docs_tables import show_table
 
 #: Part -> columns of its table.
@@ -49,10 +42,6 @@ TABLES = {
         "MB simulated", "steals measured", "steals simulated",
     ),
     "policies": ("change", "graph", "cluster", "metric", "measured", "simulated"),
-    "workloads": (
-        "workload", "2x1 s", "replayed", "from 1x1", "1x1 s", "replayed", "1x2 s", "replayed",
-        "from 1x1",
-    ),
 }  # fmt: skip
 DRAWS = 3
 SATURATION = "distributed.scheduler.worker-saturation"
@@ -191,70 +180,6 @@ def compare(
         "steals measured": span([run.n_steals for run in runs], 0),
         "steals simulated": span([cluster.counts["steals"] for cluster in simulated], 0),
     }
-
-
-def kept_rows(store: Path) -> Iterator[dict[str, Any]]:
-    """Yield a row per workload and shape: its replay, and its prediction from one worker."""
-    by_workload = runs_by_shape(store)
-    for workload, by_shape in by_workload.items():
-        for shape, runs in by_shape.items():
-            row: dict[str, Any] = {
-                "workload": workload,
-                "cluster": f"{shape[0]}x{shape[1]}",
-                "measured": span([run.duration for run in runs], 2),
-            }
-            try:
-                replays = [_simulate(run, run, draw) for draw, run in enumerate(runs)]
-                row["replayed"] = span([cluster.duration for cluster in replays], 2)
-                pairs = zip(replays, runs, strict=True)
-                row["error"] = float(np.median([c.duration / r.duration - 1 for c, r in pairs]))
-                bytes_moved = [sum(row[1] for row in c.transfers.values()) for c in replays]
-                row["MB measured"] = span([run.transfer_bytes / 1e6 for run in runs], 0)
-                row["MB replayed"] = span([value / 1e6 for value in bytes_moved], 0)
-                known = median_run(by_shape[1, 1]) if by_shape.get((1, 1)) else None
-                if known and shape != (1, 1) and same_graph(known, runs[0]):
-                    draws = [_simulate(known, runs[0], draw) for draw in range(DRAWS)]
-                    predicted = [cluster.duration for cluster in draws]
-                    measured = np.median([run.duration for run in runs])
-                    row["from 1x1"] = float(np.median(predicted) / measured - 1)
-            except BenchkitError as error:
-                row["refused"] = str(error).partition(": ")[2]
-            yield row
-
-
-def _simulate(run: benchkit.Run, on: benchkit.Run, draw: int) -> VirtualCluster:
-    """Return the simulation of the graph of a run on the cluster of another run."""
-    given, shape = Workflow.of(run), Workflow.of(on).shape
-    graph = given.virtual_graph(run, given.seconds - given.disk)
-    return simulate_graph(graph, shape, model_of(given), draw=draw)
-
-
-def kept_cells(rows: list[dict[str, Any]]) -> Iterator[list[str]]:
-    """Yield the cells of a workload: seconds, and errors by shape."""
-    shown = [row for row in rows if "refused" not in row]
-    shapes = [title.removesuffix(" s") for title in TABLES["workloads"] if title.endswith(" s")]
-    for workload in dict.fromkeys(row["workload"] for row in shown):
-        cells = [workload]
-        by_shape = {row["cluster"]: row for row in shown if row["workload"] == workload}
-        for shape in shapes:
-            row = by_shape.get(shape, {})
-            names = ["error", *(["from 1x1"] if shape != "1x1" else [])]
-            cells.append(row.get("measured", ""))
-            cells += [f"{row[name]:+.0%}" if name in row else "" for name in names]
-        yield cells
-
-
-def kept_summary(rows: list[dict[str, Any]]) -> str:
-    """Return the errors of all workloads, and what was refused."""
-    lines = []
-    for title, words in (("error", "replays"), ("from 1x1", "predictions from 1x1")):
-        errors = np.abs([row[title] for row in rows if title in row and "refused" not in row])
-        if len(errors):
-            lines.append(f"{len(errors)} {words}: {summary(errors)}.")
-    refused = [f"{row['workload']} on {row['cluster']}" for row in rows if "refused" in row]
-    if refused:
-        lines.append(f"Refused: {', '.join(refused)}.")
-    return "\n\n".join([*lines, f"Dask {dask.__version__}, {os.cpu_count()} cores."])
 
 
 def summary(errors: np.ndarray) -> str:
@@ -432,7 +357,6 @@ def main() -> None:
     parser.add_argument("-k", default="", help="only cases whose name contains this text")
     parser.add_argument("--write-docs", action="store_true", help="write the table into the page")
     parser.add_argument("--json", type=Path, help="keep rows in this file, skip those in it")
-    parser.add_argument("--runs", type=Path, help="store with measured workloads")
     given = parser.parse_args()
     if given.write_docs and given.k:
         parser.error("--write-docs needs a whole measurement: omit -k")
@@ -440,12 +364,7 @@ def main() -> None:
         return measure_scale()
     kept, below = KeptRows(given.json), ""
     cells: list[list[str]]
-    if given.part == "workloads":
-        if given.runs is None:
-            parser.error("workloads: --runs STORE is missing")
-        rows = list(kept_rows(given.runs))
-        cells, below = list(kept_cells(rows)), kept_summary(rows)
-    elif given.part == "graphs":
+    if given.part == "graphs":
         measure_graphs(kept, given.k, given.n)
         rows = [{**row, "error": f"{row['error']:+.1%}"} for row in kept.rows]
         cells, below = [list(row.values()) for row in rows], graphs_summary(kept.rows)

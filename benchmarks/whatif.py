@@ -1,4 +1,7 @@
-"""Compare predictions of `benchkit whatif` with reality: ``python benchmarks/whatif.py --store S``.
+"""Compare predictions with reality: ``python benchmarks/whatif.py --store S``.
+
+Both engines predict from the same runs: the replay of `benchkit whatif`, and with ``--simulate``
+Dask's own scheduler, as `benchkit simulate` (one draw).
 
 Prints results, asserts nothing. ``--kind sleeping`` runs graphs of sleeping tasks on clusters of
 several shapes; 1 x 1 and 2 x 1 predict the others, and planted speed-ups (a group sleeps half as
@@ -13,6 +16,7 @@ tables into docs/explanation/insight.md.
 """
 
 import argparse
+import logging
 import random
 import sys
 import time
@@ -31,7 +35,12 @@ import pandas as pd
 from distributed import Client, LocalCluster
 
 import benchkit
-from benchkit.predict.whatif import WhatIf
+from benchkit.experiment.virtual.api import simulation_job
+from benchkit.predict.answer import Base, Prediction
+from benchkit.predict.change import Change
+from benchkit.predict.whatif import Replayed, WhatIf
+from benchkit.simulation.cluster import simulate_graph
+from benchkit.simulation.model import ClusterShape
 from benchkit.errors import BenchkitError
 from benchkit.store.build.run_from_recording import run_from_recording
 
@@ -51,10 +60,10 @@ from validation.docs_tables import show_table
 #: Name -> columns of a table.
 TABLES = {
     "goal": (
-        "", "workloads", "predictions", "median", "90 % within", "a perfect model",
+        "engine", "", "workloads", "predictions", "median", "90 % within", "a perfect model",
         "inside of the interval",
     ),
-    "pairs": ("from, to", "predictions", "median", "90 % within", "mean"),
+    "pairs": ("engine", "from, to", "predictions", "median", "90 % within", "mean"),
 }  # fmt: skip
 
 #: Repeats of shorter runs that compute differ by more than predictions err: a second summary leaves
@@ -161,7 +170,28 @@ def measure_catalogue(store: Path, repeats: int, end: float) -> None:
                 failed.add(name)
 
 
-def predict(stores: list[Path], gilknocker: bool) -> pd.DataFrame:
+class Simulated(Replayed):
+    """Predictions of one run by Dask's own scheduler, in this process."""
+
+    def __init__(self, run: benchkit.Run) -> None:
+        super().__init__(run)
+        self.known = Base.of(run, self.given, self._simulate(Change())[0], self.computing)
+
+    def predict(self, **options: Any) -> Prediction:
+        """Return what a change brings."""
+        change = Change(**options)
+        seconds, shape = self._simulate(change)
+        return self.known.predict(str(change), shape, [seconds] * 3)
+
+    def _simulate(self, change: Change) -> tuple[float, ClusterShape]:
+        graph, spec = simulation_job(None, self, None, change, {})
+        return simulate_graph(graph, spec.shape, spec.model).duration, spec.shape
+
+
+ENGINES = {"replay": WhatIf, "simulation": Simulated}
+
+
+def predict(stores: list[Path], gilknocker: bool, engine: str) -> pd.DataFrame:
     """Return the error of each prediction with that of a perfect model, and print it."""
     kept = {name: runs for store in stores for name, runs in runs_by_shape(store).items()}
     for run in (run for by_shape in kept.values() for runs in by_shape.values() for run in runs):
@@ -180,7 +210,7 @@ def predict(stores: list[Path], gilknocker: bool) -> pd.DataFrame:
         known = [shape for shape in by_shape if not sleeps or shape in KNOWN]
         for base in known if not workload.endswith(HALF) else []:
             try:
-                models = [WhatIf(run) for run in by_shape[base]]
+                models = [ENGINES[engine](run) for run in by_shape[base]]
             except BenchkitError as error:
                 print(f"{workload} {base}: {error}")
                 continue
@@ -198,6 +228,7 @@ def predict(stores: list[Path], gilknocker: bool) -> pd.DataFrame:
                 )
                 measured = float(np.median(seconds[workload][shape]))
                 rows.append({
+                    "engine": engine,
                     "workload": workload,
                     "kind": "sleeping" if sleeps else "computing",
                     "pair": f"{base[0]}x{base[1]} -> {shape[0]}x{shape[1]}",
@@ -230,15 +261,15 @@ def show_errors(frame: pd.DataFrame, *, write: bool) -> None:
     """Print the errors of the pairs of shapes with a goal, and of those with other threads."""
     has_goal = (frame["kind"] == "sleeping") | frame["pair"].isin(GOAL_PAIRS)
     goal = frame[has_goal]
-    parts = {"all": goal} | {
-        "sleeping" if kind == "sleeping" else f"{kind}, {known}": part
-        for (kind, known), part in goal.groupby(["kind", "set"])
+    parts = {(engine, "all"): part for engine, part in goal.groupby("engine", sort=False)} | {
+        (engine, "sleeping" if kind == "sleeping" else f"{kind}, {known}"): part
+        for (engine, kind, known), part in goal.groupby(["engine", "kind", "set"])
     }
     rows = []
-    for name, part in parts.items():
+    for (engine, name), part in sorted(parts.items()):
         cells = _errors(part)
         least = f"{cells['perfect']}, {cells['perfect within']}"
-        rows.append([name, part["workload"].nunique(), len(part), cells["median"],
+        rows.append([engine, name, part["workload"].nunique(), len(part), cells["median"],
                      cells["within"], least, f"{100 * part['inside'].mean():.0f} %"])  # fmt: skip
     show_table(__file__, "goal", TABLES["goal"], rows, write=write)
     others = frame[~has_goal]
@@ -247,8 +278,8 @@ def show_errors(frame: pd.DataFrame, *, write: bool) -> None:
     least = _errors(others)
     print(f"other threads, a perfect model: {least['perfect']}, {least['perfect within']}")
     pairs = [
-        [pair.replace("x", " x "), len(part), cells["median"], cells["within"], cells["mean"]]
-        for pair, part in others.groupby("pair")
+        [engine, pair.replace("x", " x "), len(part), *map(cells.get, ("median", "within", "mean"))]
+        for (engine, pair), part in others.groupby(["engine", "pair"])
         for cells in [_errors(part)]
     ]
     show_table(__file__, "pairs", TABLES["pairs"], pairs, write=write)
@@ -294,8 +325,10 @@ def main() -> None:
     parser.add_argument(
         "--without-gilknocker", action="store_true", help="as if it had not been installed"
     )
+    parser.add_argument("--simulate", action="store_true", help="predict by simulation, too")
     parser.add_argument("--write-docs", action="store_true", help="write the tables into the page")
     given = parser.parse_args()
+    logging.disable(logging.WARNING)  # of the simulated schedulers
     warnings.filterwarnings("ignore", message=r"(?s)\s*Port \d+ is already in use")
     end = time.monotonic() + 60 * given.minutes
     if given.kind == "sleeping":
@@ -304,7 +337,9 @@ def main() -> None:
         measure_collections(given.store[0], given.repeats, end)
     elif given.kind == "catalogue":
         measure_catalogue(given.store[0], given.repeats, end)
-    frame = predict(given.store, not given.without_gilknocker)
+    engines = list(ENGINES)[: 1 + given.simulate]
+    frames = [predict(given.store, not given.without_gilknocker, each) for each in engines]
+    frame = pd.concat(frames, ignore_index=True)
     if len(frame):
         show_errors(frame, write=given.write_docs)
 

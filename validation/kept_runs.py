@@ -6,7 +6,7 @@ from pathlib import Path
 
 import benchkit
 
-__all__ = ["CATALOGUE", "MEMORY", "measure_workload", "median_run", "runs_by_shape", "same_graph"]
+__all__ = ["CATALOGUE", "MEMORY", "measure_workload", "runs_by_shape", "same_graph"]
 
 Shape = tuple[int, int]
 #: Workloads whose tasks compute; none of them shuffles by P2P, which cannot be predicted.
@@ -63,11 +63,6 @@ def runs_by_shape(store: Path) -> dict[str, dict[Shape, list[benchkit.Run]]]:
         shape = workers.sizes["worker"], int(workers["nthreads"].values[0])
         found.setdefault(row.workload, {}).setdefault(shape, []).append(run)
     return found
-
-
-def median_run(runs: list[benchkit.Run]) -> benchkit.Run:
-    """Return the run with the median duration, the shorter one of two."""
-    return sorted(runs, key=lambda run: run.duration)[(len(runs) - 1) // 2]
 
 
 def same_graph(run: benchkit.Run, other: benchkit.Run) -> bool:

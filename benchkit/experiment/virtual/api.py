@@ -110,13 +110,13 @@ def simulate(
     points = [(change, all_, swept) for change in chosen for all_, swept in settings]
     replayed = Replayed(run) if isinstance(run, Run) else None
     graph = run if isinstance(run, VirtualGraph) else None
-    jobs = [_job(graph, replayed, model, *point[:2]) for point in points]
+    jobs = [simulation_job(graph, replayed, model, *point[:2]) for point in points]
     simulator = Simulator(build(environment), environment, store)
     _check_config(list(settings[0][0]), environment, simulator.built)
     base = None
     if replayed is not None:
         # In the environment as it is: `config` is part of the prediction.
-        job = _job(None, replayed, model, Change(), {})
+        job = simulation_job(None, replayed, model, Change(), {})
         replays = simulator.run([(*job, draw) for draw in range(draws)], keep=False)
         again = float(np.median([each.duration for each in replays]))
         base = Base.of(replayed.run, replayed.given, again, replayed.computing)
@@ -133,7 +133,7 @@ def simulate(
     return Answer(predictions, replayed.run.id, base.duration, base.error, "; ".join(notes), runs)
 
 
-def _job(
+def simulation_job(
     graph: VirtualGraph | None,
     replayed: Replayed | None,
     model: Model | None,
