@@ -108,7 +108,7 @@ def store_copy(source: str, destination: str, as_json: bool) -> None:
 @click.argument("path", metavar="PATH")
 @click.option(
     "--host", metavar="NAME",
-    help="One name for all machines of asv or pytest-benchmark: hosted runners have many.",
+    help="One name for all machines of the results: hosted runners have many.",
 )  # fmt: skip
 @common("quiet", "store", "json")
 def store_import(
@@ -116,10 +116,12 @@ def store_import(
 ) -> None:
     """Import results of other benchmark tools.
 
-    From coiled/benchmarks, asv or pytest-benchmark; also runs without a digest.
+    From coiled/benchmarks, asv, pytest-benchmark, CodSpeed or github-action-benchmark; also runs
+    without a digest.
 
-    PATH is a benchmark.db, a JSON file of pytest-benchmark, the folder of asv's results, a run file
-    that another program wrote (.nc), or a store of a benchkit before digests.
+    PATH is a benchmark.db, a JSON file of pytest-benchmark or CodSpeed, the folder of asv's
+    results, the data.js of github-action-benchmark, a run file that another program wrote (.nc), or
+    a store of a benchkit before digests.
     Results that were imported before are skipped, so a later copy adds only new ones. All columns
     of a benchmark.db are kept: `benchkit store export` writes them again. The time of a result of
     asv is that of its commit; when it was measured is the tag `measured`.

@@ -44,7 +44,7 @@ def export_runs(
         "csv": lambda selected, draft: selected.to_csv(draft, index=False),
         "junit": write_junit,
         "openmetrics": write_openmetrics,
-        "pytest-benchmark": write_pytest_benchmark,
+        "pytest-benchmark": lambda selected, draft: write_pytest_benchmark(store, selected, draft),
         "asv": write_asv,
     }
     write = writers[_format(Path(path), form, STORE_FORMATS)]

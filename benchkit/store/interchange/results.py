@@ -1,8 +1,8 @@
-"""Import results: coiled/benchmarks (SQLite), asv and pytest-benchmark (JSON), runs (NetCDF).
+"""Import results: coiled/benchmarks (SQLite), asv and others (JSON), runs (NetCDF).
 
-A result of asv or pytest-benchmark becomes one run with its median. Its samples were taken in one
-process, so they are no independent runs; the number of samples is a tag. The same result always
-gives the same run id, so a second import adds nothing.
+A result becomes one run with its median. Its samples were taken in one process, so they are no
+independent runs; the number of samples is a tag. The same result always gives the same run id, so a
+second import adds nothing.
 
 The time of a run from asv is that of its commit: asv measures ranges of commits later and in any
 order. When it was measured is a tag.
@@ -11,7 +11,6 @@ order. When it was measured is a tag.
 from __future__ import annotations
 
 import json
-import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timezone
@@ -24,15 +23,15 @@ import xarray as xr
 
 from benchkit.errors import InvalidImportError
 from benchkit.measure.errors import error_summary
-from benchkit.measure.run_ids import derived_id
 from benchkit.store.interchange.coiled import (
     ImportReport,
     import_sqlite,
-    parse_time,
     run_tree,
-    workload_of_test,
 )
+from benchkit.store.interchange.github_action import github_action_records
 from benchkit.store.interchange.netcdf import import_netcdf
+from benchkit.store.interchange.pytest_benchmark import ORIGINAL, pytest_records
+from benchkit.store.interchange.result_record import result_record
 from benchkit.store.store import Store
 
 #: Prefix of an asv benchmark -> metric; other benchmarks become extra metrics.
@@ -57,10 +56,12 @@ def import_results(
     if path.suffix == ".nc" or (path / "store.json").exists():
         _refuse_host(host, path)
         return import_netcdf(store, path, progress=progress)
-    if not path.is_dir() and path.suffix != ".json":
+    if not path.is_dir() and path.suffix not in (".json", ".js"):
         _refuse_host(host, path)
         return import_sqlite(store, path, progress=progress)
-    paths = sorted(path.rglob("*.json")) if path.is_dir() else [path]
+    paths = [path]
+    if path.is_dir():
+        paths = sorted(p for p in path.rglob("*.js*") if p.suffix == ".json" or p.name == "data.js")
     problems: Counter[str] = Counter()
     read = lru_cache(maxsize=16)(_read_json)  # descriptions, of which many results have one
     seen: set[str] = set()  # ids of the results
@@ -71,7 +72,8 @@ def import_results(
                 is_new = record["id"] not in seen and record["id"] not in store
                 seen.add(record["id"])
                 if is_new:
-                    yield run_tree(record)
+                    original = record.pop(ORIGINAL, None)
+                    yield run_tree(record, **({ORIGINAL: original} if original else {}))
             if progress is not None:
                 progress(number + 1, len(paths))
 
@@ -97,7 +99,9 @@ def _records(
     try:
         content = _read_json(file)
         if _is(content, "benchmarks", list):
-            return list(_pytest_records(content, host))
+            return list(pytest_records(content, host, file, problems))
+        if _is(content, "entries", dict):
+            return list(github_action_records(content, host, problems))
         if _is(content, "results", dict):
             try:
                 described = _described(file, read)
@@ -107,9 +111,9 @@ def _records(
                 described = {"machine": {}}  # the damaged file is a problem of its own
             return list(_asv_records(content, described, host))
         if not in_folder:
-            raise InvalidImportError(f"{file}: contains no results of asv or pytest-benchmark")
+            raise InvalidImportError(f"{file}: contains no results of a known tool")
         if file.name not in _ASV_DESCRIPTIONS:
-            problems["file without results of asv or pytest-benchmark: skipped"] += 1
+            problems["file without results of a known tool: skipped"] += 1
     except InvalidImportError as error:
         if not in_folder:
             raise
@@ -124,7 +128,7 @@ def _records(
 
 def _refuse_host(host: str | None, path: Path) -> None:
     if host and path.exists():
-        raise InvalidImportError(f"{path}: --host is for results of asv and pytest-benchmark")
+        raise InvalidImportError(f"{path}: --host is for results in JSON files")
 
 
 def _described(file: Path, read: Callable[[Path], Any]) -> Mapping[str, Any]:
@@ -143,7 +147,11 @@ def _read_json(path: Path) -> Any:
     if path.exists() and not path.is_file():  # reading a pipe would wait for ever
         raise InvalidImportError(f"{path}: not a file")
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        # github-action-benchmark writes a script that assigns an object.
+        return json.loads(
+            text.partition("=")[2].rstrip().rstrip(";") if path.suffix == ".js" else text
+        )
     except OSError as error:
         raise InvalidImportError(f"{path}: cannot be read: {error.strerror}") from error
     except (ValueError, RecursionError) as error:
@@ -152,27 +160,6 @@ def _read_json(path: Path) -> Any:
 
 def _is(content: Any, key: str, kind: type) -> bool:
     return isinstance(content, dict) and isinstance(content.get(key), kind)
-
-
-def _pytest_records(content: Mapping[str, Any], host: str | None) -> Iterator[dict[str, Any]]:
-    machine, commit = content.get("machine_info") or {}, content.get("commit_info") or {}
-    started = parse_time(content.get("datetime"))
-    if started is None:
-        raise ValueError(f"datetime={content.get('datetime')!r} is not a time")
-    for benchmark in content["benchmarks"]:
-        path, _, name = str(benchmark["fullname"]).partition("::")
-        stats = benchmark["stats"]
-        yield _record(
-            "pytest-benchmark",
-            workload_of_test(path, name or str(benchmark["name"])),
-            started,
-            benchmark.get("params") or {},
-            {"duration": stats["median"] if "median" in stats else stats["mean"]},
-            n_samples=stats.get("rounds"),
-            host=host or machine.get("node"),
-            python=machine.get("python_version"),
-            git_commit=commit.get("id"),
-        )
 
 
 def _asv_records(
@@ -196,7 +183,7 @@ def _asv_records(
             value = results[index] if index < len(results) else None
             taken = samples[index] if index < len(samples) else None
             names = about.get("param_names") or [f"param{n + 1}" for n in range(len(case))]
-            yield _record(
+            yield result_record(
                 "asv",
                 f"{name}[{','.join(case)}]" if case else name,
                 date,
@@ -225,47 +212,3 @@ def _asv_rows(content: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, An
             row = values if isinstance(values, Mapping) else {"result": [values]}
             started = content.get("started_at") or {}
             yield name, {**row, "started_at": started.get(name)}
-
-
-def _record(
-    tool: str,
-    workload: str,
-    started: datetime,
-    params: Mapping[str, Any],
-    metrics: Mapping[str, float | None],
-    *,
-    n_samples: int | None,
-    units: str = "1",
-    tags: Mapping[str, str] | None = None,
-    **fields: Any,
-) -> dict[str, Any]:
-    ((metric, value),) = metrics.items()
-    outcome = "failed" if value is None else "skipped" if math.isnan(value) else "ok"
-    is_ours = metric in ("duration", "memory_peak")
-    samples = {"n_samples": str(n_samples)} if n_samples else {}
-    identity = [tool, workload, *(fields.get(name) for name in ("environment", "host"))]
-    record = {
-        "id": derived_id(
-            started.timestamp(), json.dumps([*identity, fields.get("git_commit")], default=str)
-        ),
-        "workload": workload,
-        "category": workload.partition(".")[0],
-        "params": json.dumps(params, default=str),
-        "version": 1,
-        "environment": tool,
-        "tags": json.dumps({"imported": tool, **samples, **(tags or {})}),
-        "started": started.isoformat(timespec="microseconds"),
-        "outcome": outcome,
-        "capture": "off",
-        "scale": 1.0,
-        "host": "unknown",
-        "cluster": "unknown",
-        **{name: str(field) for name, field in fields.items() if field},
-    }
-    if not is_ours:  # of asv: the lower, the better
-        record["own_metrics"] = json.dumps({metric: {"units": units, "better": "lower"}})
-    if outcome == "ok":
-        record[metric] = float(value or 0.0)
-    if outcome != "ok":
-        record["error"] = f"{outcome} in {tool}"
-    return record

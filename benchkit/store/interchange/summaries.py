@@ -16,13 +16,20 @@ import numpy as np
 import pandas as pd
 
 from benchkit.errors import UsageError
+from benchkit.store.interchange.pytest_benchmark import ORIGINAL
+from benchkit.store.runfile import read_attribute
+from benchkit.store.storage import run_name
+from benchkit.store.store import Store
 
 _SERIES = ["workload", "environment", "host", "cluster"]
 _BUILD = ["git_commit", "packages_hash"]
 
 
-def write_pytest_benchmark(runs: pd.DataFrame, path: Path) -> None:
-    """Write the durations of the latest build of each workload as pytest-benchmark does."""
+def write_pytest_benchmark(store: Store, runs: pd.DataFrame, path: Path) -> None:
+    """Write the durations of the latest build of each workload as pytest-benchmark does.
+
+    A single run that was imported is written as the entry that it came from.
+    """
     groups = _latest_builds(runs)
     latest = max((group.iloc[-1] for group in groups), key=lambda row: row["started"])
     content = {
@@ -36,9 +43,16 @@ def write_pytest_benchmark(runs: pd.DataFrame, path: Path) -> None:
             "cpu": {},
         },
         "commit_info": {"id": _text(latest["git_commit"]) or "unknown", "dirty": False},
-        "benchmarks": [_pytest_result(group) for group in groups],
+        "benchmarks": [_original(store, group) or _pytest_result(group) for group in groups],
     }
     path.write_text(json.dumps(content, indent=1), encoding="utf-8")
+
+
+def _original(store: Store, group: pd.DataFrame) -> dict[str, Any] | None:
+    if len(group) > 1 or "imported" not in json.loads(group["tags"].iloc[-1]):
+        return None
+    text = read_attribute(store.files.path(run_name(group["id"].iloc[-1])), ORIGINAL)
+    return json.loads(text) if text else None
 
 
 def _pytest_result(group: pd.DataFrame) -> dict[str, Any]:

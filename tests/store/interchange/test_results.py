@@ -78,7 +78,100 @@ def test_pytest_results_become_runs_with_median(store, folder):
     assert json.loads(first["params"]) == {"n": 1}
     assert first["started"] == pd.Timestamp("2026-11-20T02:00:00.5", tz="UTC")
     assert (first["host"], first["python"], first["git_commit"]) == ("big", "3.11.7", "c0ffee")
-    assert json.loads(first["tags"]) == {"imported": "pytest-benchmark", "n_samples": "5"}
+    tags = {"imported": "pytest-benchmark", "n_samples": "5", "tool_version": "5.1.0"}
+    assert json.loads(first["tags"]) == tags
+
+
+#: An entry as pytest-benchmark 5 writes it.
+FULL = {
+    "group": "sums", "name": "test_sum", "fullname": "tests/test_array.py::test_sum",
+    "params": None, "param": None, "extra_info": {"rows": 5, "host": "inner"},
+    "options": {"timer": "perf_counter", "min_rounds": 5},
+    "stats": {"min": 0.1, "max": 0.3, "mean": 0.2, "median": 0.125, "rounds": 5, "iterations": 2,
+              "ops": 5.0, "data": [0.1, 0.3]},
+}  # fmt: skip
+
+
+def test_entry_of_pytest_benchmark_is_kept_and_exported_again(store, tmp_path):
+    (tmp_path / "in.json").write_text(json.dumps({**PYTEST, "benchmarks": [FULL]}))
+    import_results(store, tmp_path / "in.json")
+    export_runs(store, tmp_path / "out.json", form="pytest-benchmark")
+
+    [run] = store.runs(group="sums", rows="5", iterations="2", info_host="inner")["id"]
+    assert json.loads(json.loads(store.open(run).tree.attrs["tags"])["options"]) == FULL["options"]
+    [entry] = json.loads((tmp_path / "out.json").read_text())["benchmarks"]
+    stats = {name: value for name, value in FULL["stats"].items() if name != "data"}
+    assert entry == {**FULL, "stats": stats}
+
+
+@pytest.mark.parametrize(("change", "reason"), [
+    ({"fullname": "tests/test_array.py::test_sum_memory"}, "memory of test_sum"),
+    ({"fullname": "a.py::test_b", "extra_info": {"unit": "MB"}}, "unit MB"),
+    ({"fullname": "a.py::test_b", "stats": {**FULL["stats"], "mean": 3e2}}, "ops is not 1 / mean"),
+])  # fmt: skip
+def test_entry_that_holds_no_seconds_is_refused_by_name(store, tmp_path, change, reason):
+    content = {**PYTEST, "benchmarks": [FULL, {**FULL, **change}]}
+    (tmp_path / "in.json").write_text(json.dumps(content))
+
+    report = import_results(store, tmp_path / "in.json")
+
+    assert report.added == 1
+    assert report.odd == [f"1 x {change['fullname']}: not in seconds ({reason}): skipped"]
+
+
+CODSPEED = {
+    "creator": {"name": "pytest-codspeed", "version": "4.0.0", "pid": 7},
+    "python": {
+        "sysconfig": {"py_version": "3.12.1"}, "dependencies": [{"name": "dask", "version": "1.2"}]
+    },
+    "instrument": {"type": "walltime", "clock_info": {}},
+    "benchmarks": [
+        {"name": "test_sum", "uri": "tests/test_array.py::test_sum", "config": {"max_rounds": 9},
+         "stats": {"median_ns": 2.5e8, "mean_ns": 3e8, "rounds": 9, "iter_per_round": 4}},
+    ],
+}  # fmt: skip
+
+
+def test_results_of_codspeed_become_runs(store, tmp_path):
+    (tmp_path / "results_1760000000000.json").write_text(json.dumps(CODSPEED))
+    other = {**CODSPEED, "instrument": {"type": "valgrind"}}
+    (tmp_path / "results_1760000000001.json").write_text(json.dumps(other))
+
+    report = import_results(store, tmp_path)
+
+    [run] = store.runs(iterations="4", tool_version="4.0.0").to_dict("records")
+    assert (run["workload"], run["duration"]) == ("tests.array.sum", 0.25)
+    assert (run["python"], run["dask"]) == ("3.12.1", "1.2")
+    assert run["started"] == pd.Timestamp(1760000000000, unit="ms", tz="UTC")
+    assert report.odd[0].endswith("CodSpeed measured valgrind, not walltime: skipped")
+
+
+def test_history_of_github_action_benchmark_becomes_runs(store, tmp_path):
+    commit = {"id": "c0ffee", "timestamp": "2024-12-02T19:13:50-05:00"}
+    benches = [
+        {"name": "tests/test_a.py::test_f[1]", "value": 4.0, "unit": "iter/sec",
+         "range": "stddev: 0.1", "extra": "mean: 250 msec\nrounds: 5"},
+        {"name": "BenchmarkFib", "value": 500, "unit": "ms/op"},
+        {"name": "cache hits", "value": 7, "unit": "Percent"},
+        {"name": "broken", "value": None, "unit": "s"},
+    ]  # fmt: skip
+    entry = {"commit": commit, "date": 1760000000000, "benches": benches}
+    history = {"entries": {"Suite": [{**entry, "tool": "customBiggerIsBetter"}]}}
+    (tmp_path / "data.js").write_text(f"window.BENCHMARK_DATA = {json.dumps(history)}")
+
+    report = import_results(store, tmp_path / "data.js")
+
+    runs = store.runs(environment="Suite").set_index("workload")
+    assert runs["duration"].dropna().to_dict() == {"tests.a.f[1]": 0.25, "BenchmarkFib": 0.5}
+    assert runs.loc["cache hits", "cache_hits"] == 7
+    assert (METRICS["cache_hits"].units, METRICS["cache_hits"].better) == ("Percent", "higher")
+    assert set(runs["started"]) == {pd.Timestamp("2024-12-03T00:13:50", tz="UTC")}
+    assert json.loads(runs.loc["tests.a.f[1]", "tags"]) == {
+        "measured": "2025-10-09T08:53:20+00:00", "range": "stddev: 0.1", "n_samples": "5",
+        "tool": "customBiggerIsBetter", "imported": "github-action-benchmark",
+    }  # fmt: skip
+    assert report.odd == ["1 x broken: None is no value: skipped"]
+    assert import_results(store, tmp_path).added == 0
 
 
 def test_asv_results_become_one_run_per_case(store, folder):
@@ -210,7 +303,7 @@ def test_import_of_folder_twice_adds_nothing(store, folder):
 
     assert (first.rows, first.added) == (9, 9)
     assert (second.rows, second.added) == (9, 0)
-    assert first.odd == ["1 x file without results of asv or pytest-benchmark: skipped"]
+    assert first.odd == ["1 x file without results of a known tool: skipped"]
 
 
 def test_imported_results_can_be_exported(store, folder, tmp_path):
@@ -221,7 +314,7 @@ def test_imported_results_can_be_exported(store, folder, tmp_path):
 
 @pytest.mark.parametrize(("name", "text", "problem"), [
     ("a.json", "{", r"a\.json: not JSON"),
-    ("a.json", "{}", r"a\.json: contains no results of asv or pytest-benchmark"),
+    ("a.json", "{}", r"a\.json: contains no results of a known tool"),
     ("a.json", "[]", r"a\.json: contains no results"),
     ("a.json", '{"benchmarks": [{}]}', r"a\.json: a result cannot be read: ValueError: datetime"),
     ("a.json", '{"results": {"a": {}}, "date": 1}', "cannot be read: KeyError: 'result'"),
@@ -247,7 +340,7 @@ def test_import_refuses_other_files_and_adds_nothing(tmp_path, name, text, probl
 
 
 @pytest.mark.parametrize(("name", "problem"), [
-    ("there.db", "there.db: --host is for results of asv"),
+    ("there.db", "there.db: --host is for results in JSON"),
     ("missing.db", "missing.db: no such file"),
 ])  # fmt: skip
 def test_host_is_refused_where_it_has_no_meaning(store, tmp_path, name, problem):
