@@ -1,6 +1,8 @@
 """Print what `benchkit ab` says of planted changes: ``python benchmarks/planted.py PART``.
 
 ``planted.py metrics [--workloads 20] [--blocks 5]``: the verdicts of a report.
+``planted.py work [--workloads 4] [--planted 2] [--blocks 5] [--neighbours 16]``: whether +10 % of
+the work of tasks or of the scheduler is found, by CPU seconds and by the duration.
 ``planted.py groups [--workloads 20] [--planted 6] [--blocks 5]``: how many groups are found; in
 pieces, which continue where the last one ended and add up the complete reports, with ``--folder DIR
 --seconds 280``. What is planted: `validation/planted_arms.py`.
@@ -17,10 +19,11 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from benchkit.analysis.compare.compare_runs import compare_experiment
+from benchkit.analysis.compare.headline import WORK_METRICS
 from benchkit.analysis.compare.run_groups import with_composition
 from benchkit.experiment.run.experiment import Experiment
 from benchkit.show.reports.experiment_summary import explain_changes
-from validation.planted_arms import GROUPS, METRICS, measure_planted
+from validation.planted_arms import GROUPS, METRICS, WORK, measure_planted
 
 
 def print_verdicts(folder: Path, given: argparse.Namespace) -> None:
@@ -44,6 +47,41 @@ def print_verdicts(folder: Path, given: argparse.Namespace) -> None:
     for row in explain_changes(experiment.store, runs, report):
         print(f"{row.workload}: {row.explanation.sentence}")
     print(f"{len(runs)} runs in {time.monotonic() - began:.0f} s")
+
+
+def print_work(folder: Path, given: argparse.Namespace) -> None:
+    """Measure both arms with busy neighbours, and print which planted work is found."""
+    experiment, _ = measure_planted(
+        folder,
+        WORK.format(workloads=given.workloads, planted=given.planted),
+        f"{{MORE: '{given.more}', BURN: '{given.burn}'}}",
+        blocks=given.blocks,
+        quiet=given.quiet_machine,
+        budget_s=given.seconds,
+        n_neighbours=given.neighbours,
+    )
+    report = compare_experiment(experiment.store.runs(), experiment.id)
+    report = with_composition(report, experiment.store.load)
+    print(report.to_table(all_rows=True))
+    print(report.sentence)
+    frame = report.frame
+    number = frame["workload"].str.extract(r"n=(\d+)", expand=False).astype(int)
+    planted = number < given.planted
+    own = (
+        frame["workload"]
+        .str.startswith("own.tasks")
+        .map({True: "cpu_time", False: "scheduler_cpu_time"})
+    )
+    is_work = frame["metric"].isin(WORK_METRICS)
+    for title, rows in (
+        ("work, in the process that has more", planted & (frame["metric"] == own)),
+        ("duration", planted & (frame["metric"] == "duration")),
+        ("false: work of unchanged workloads", ~planted & is_work),
+        ("false: duration of unchanged workloads", ~planted & (frame["metric"] == "duration")),
+    ):
+        called = frame[rows]["changed"]
+        noise = frame[rows]["noise"].median()
+        print(f"{title}: {called.sum()} of {len(called)}; noise of a run {noise:.1%}")
 
 
 def print_groups(folder: Path, given: argparse.Namespace) -> None:
@@ -107,10 +145,12 @@ def print_scores(reports: Sequence[dict[str, int]]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("part", choices=["metrics", "groups"])
+    parser.add_argument("part", choices=["metrics", "work", "groups"])
     parser.add_argument("--workloads", type=int, default=20)
     parser.add_argument("--planted", type=int, default=6)
     parser.add_argument("--more", type=float, default=0.10, help="size of the planted changes")
+    parser.add_argument("--burn", type=float, default=1e-4, help="s of the scheduler for a task")
+    parser.add_argument("--neighbours", type=int, default=1, help="busy processes")
     parser.add_argument("--blocks", type=int, default=5)
     parser.add_argument("--quiet-machine", action="store_true", help="no busy neighbour")
     parser.add_argument("--folder", type=Path, help="keep the runs here; call again to continue")
@@ -118,7 +158,8 @@ def main() -> None:
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
         folder = given.folder or Path(scratch)
-        (print_verdicts if given.part == "metrics" else print_groups)(folder, given)
+        parts = {"metrics": print_verdicts, "work": print_work, "groups": print_groups}
+        parts[given.part](folder, given)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,11 @@
 """Measure speed and errors of verdicts: ``python benchmarks/verdicts.py [--quick] [--only PART]``.
 
-Parts: speed, intervals, reports, workloads (metrics of a workload that change together), groups
-(task groups), adaptive; rows (share of false rows by kind of noise; ``--write-docs`` writes them),
-functions (which function of a task group is named) and nights (shares of thread-seconds and of
-processor time) with ``--reports N``; with ``--store DIR`` only the correlation of metrics in its
-runs. Prints, asserts nothing; the tests assert a smaller version. Speed is CPU time compared with
+Parts: speed, intervals, reports, workloads (metrics of a workload that change together), work (rows
+of CPU seconds as well as duration and memory), groups (task groups), adaptive; rows (share of false
+rows by kind of noise; ``--write-docs`` writes them), functions (which function of a task group is
+named) and nights (shares of thread-seconds and of processor time) with ``--reports N``; with
+``--store DIR`` only the correlation of metrics in its runs.
+Prints, asserts nothing; the tests assert a smaller version. Speed is CPU time compared with
 the table of coiled/benchmarks: 10 000 resamples of the runs of each test and arm with pandas, their
 means, and the share of ratios beyond 34 thresholds.
 """
@@ -49,6 +50,8 @@ KINDS = {
     "three in ten 25 % slower": {"kind": "bimodal", "mixed": False},
     "several kinds": {"mixed": True},
 }
+#: Noise of CPU seconds from run to run, at load 12 (`python benchmarks/planted.py work`).
+CPU_NOISE = 0.04
 #: Runs a side, and whether there is a null arm.
 SIZES = ((3, False), (3, True), (4, False), (5, False), (5, True), (10, False))
 
@@ -180,6 +183,34 @@ def print_workloads(quick: bool) -> None:
         order = "blocks" if blocked else "no blocks"
         changes = "" if share else ", nothing changed"
         print(f"  correlation {correlation}, {order}{changes}: " + "   ".join(cells), flush=True)
+
+
+def print_work(quick: bool) -> None:
+    print("work: 15 % of workloads change by 10 %, 5 blocks; false / duration, memory, work found")
+    for machine, wall in (("quiet", 0.05), ("busy", 0.5)):
+        for n_workloads, reports in ((1, 600), (5, 120), (20, 40), (100, 10)):
+            share = 0.5 if n_workloads == 1 else 0.15
+            cells = []
+            for title, n_metrics in (("without rows of work", 3), ("with", 6)):
+                rng = np.random.default_rng(n_workloads)
+                false, found, total = [], np.zeros(3), np.zeros(3)
+                for _ in range(reports // (5 if quick else 1)):
+                    a, null, b, changed, workload, metric = noise.work_report(
+                        rng, 5, n_workloads, wall=wall, cpu=CPU_NOISE, share=share
+                    )
+                    rows = metric < n_metrics
+                    effects = compare(
+                        a[rows], b[rows], null=null[rows], blocked=True, family=metric[rows],
+                        workload=workload[rows],
+                    )  # fmt: skip
+                    called, truth = effects.changed, changed[rows]
+                    false.append(rates(called, truth)[0])
+                    kind = np.array([0, 1, 1, 2, 2, 2])[metric[rows]]
+                    found += np.bincount(kind, called & truth, 3)
+                    total += np.bincount(kind, truth, 3)
+                shares = " ".join(f"{x:.2f}" for x in found / np.maximum(total, 1))
+                cells.append(f"{title} {np.mean(false):.3f} / {shares}")
+            print(f"  {machine}, {n_workloads:>3} workloads: {'; '.join(cells)}", flush=True)
 
 
 def print_groups(quick: bool) -> None:
@@ -367,6 +398,7 @@ def main() -> None:
         "intervals": print_intervals,
         "reports": print_reports,
         "workloads": print_workloads,
+        "work": print_work,
         "groups": print_groups,
         "adaptive": print_adaptive,
     }

@@ -1,8 +1,9 @@
-"""Measure planted changes against the baseline, with a busy neighbour from half-way on.
+"""Measure planted changes against the baseline, with busy neighbours.
 
 In `METRICS`, one workload sleeps 8 % longer in one arm, one holds twice the memory, the others do
-not change. In `GROUPS`, each workload has three task groups, which run one after the other, or in
-half of the workloads as chains; in some a group of 2 to 10 % of the run does more in one arm.
+not change. In `WORK`, tasks or the scheduler take 10 % more CPU seconds in one arm. In `GROUPS`,
+each workload has three task groups, which run one after the other, or in half of the workloads as
+chains; in some a group of 2 to 10 % of the run does more in one arm.
 """
 
 import multiprocessing
@@ -17,7 +18,7 @@ from benchkit.experiment.run.api import Selection, plan_experiment, resume_exper
 from benchkit.experiment.run.events import Started
 from benchkit.experiment.run.experiment import Experiment
 
-__all__ = ["GROUPS", "METRICS", "measure_planted"]
+__all__ = ["GROUPS", "METRICS", "WORK", "measure_planted"]
 
 METRICS = """import os, time
 import numpy as np
@@ -79,6 +80,38 @@ def grouped(client, scale, *, n):
     return futures
 """
 
+WORK = """import os, time
+from distributed.diagnostics.plugin import SchedulerPlugin
+from benchkit.measure import workload
+
+def spin(i, seconds):
+    end = time.thread_time() + seconds
+    while time.thread_time() < end:
+        pass
+    return i
+
+@workload(variants={{"n": list(range({workloads}))}})
+def tasks(client, scale, *, n):
+    "Compute for some CPU seconds; 10 % more in one arm."
+    more = 1 + (float(os.environ.get("MORE", "0")) if n < {planted} else 0)
+    return client.map(spin, range(30), seconds=0.03 * more, pure=False)
+
+@workload(variants={{"n": list(range({workloads}))}})
+def sched(client, scale, *, n):
+    "Run many small tasks; the scheduler takes more CPU seconds in one arm."
+    burn_s = float(os.environ.get("BURN", "0")) if n < {planted} else 0.0
+
+    class Burn(SchedulerPlugin):
+        def transition(self, key, start, finish, *args, **kwargs):
+            if finish == "memory":
+                end = time.thread_time() + burn_s
+                while time.thread_time() < end:
+                    pass
+
+    client.register_plugin(Burn(), name="burn")
+    return client.map(lambda i: i, range(500), pure=False)
+"""
+
 
 def busy(seconds: float) -> None:
     """Keep one core busy."""
@@ -95,10 +128,12 @@ def measure_planted(
     blocks: int,
     quiet: bool,
     budget_s: float | None = None,
+    n_neighbours: int = 1,
 ) -> tuple[Experiment, bool]:
     """Return the experiment of both arms and the null arm, and whether all of it is measured.
 
-    If the folder has an experiment, that one is continued; `variables` are those of the environment
+    A number of busy neighbours starts half-way; if there are several, at once. If the folder has an
+    experiment, that one is continued; `variables` are those of the environment
     with the changes, as YAML; after `budget_s` nothing more is started.
     """
     if any(folder.glob("store/experiments/*/plan.json")):
@@ -107,14 +142,15 @@ def measure_planted(
         experiment = _planned(folder, workloads, variables, blocks)
     experiment = replace(experiment, budget_s=budget_s, min_blocks=0)
     half = len(experiment.arms) * len(experiment.variants) * blocks // 2
-    with _neighbour() as start:
+    half = half if n_neighbours == 1 else 0
+    with _neighbours(n_neighbours) as start:
         is_busy = quiet
         for event in show_progress(experiment.run()):
             place = event.measurement.order if isinstance(event, Started) else 0
             if place >= half and not is_busy:
                 start()
                 is_busy = True
-                print("a busy neighbour is there from now on")
+                print(f"busy neighbours from now on: {n_neighbours}")
     return experiment, not replace(experiment).plan  # computed again: the plan of what is left
 
 
@@ -137,10 +173,18 @@ def _planned(folder: Path, workloads: str, variables: str, blocks: int) -> Exper
 
 
 @contextmanager
-def _neighbour() -> Iterator:
-    process = multiprocessing.Process(target=busy, args=(3600,), daemon=True)
+def _neighbours(number: int) -> Iterator:
+    processes = [
+        multiprocessing.Process(target=busy, args=(3600,), daemon=True) for _ in range(number)
+    ]
+
+    def start() -> None:
+        for process in processes:
+            process.start()
+
     try:
-        yield process.start
+        yield start
     finally:
-        if process.is_alive():
-            process.terminate()
+        for process in processes:
+            if process.is_alive():
+                process.terminate()

@@ -122,6 +122,41 @@ def workload_report(rng, n_blocks, *, correlation, share=0.15, blocked=False, sh
     return *arms, changed.ravel(), workload, metric
 
 
+def work_report(rng, n_blocks, n_workloads, *, wall, cpu, share=0.15, size=0.10):
+    """Return runs of a report in which a code change moves duration and CPU seconds.
+
+    Six metrics of a workload in successive rows: duration, mean and peak of memory, CPU seconds of
+    workers, scheduler and client. A change is of the tasks (duration and workers), of the
+    scheduler (its CPU seconds), or of both numbers of memory.
+
+    Parameters
+    ----------
+    wall, cpu : float
+        Noise of a duration and of CPU seconds; correlated by .3 within a run, and with the noise of
+        a block.
+
+    Returns
+    -------
+    baseline, null, contender : ndarray, shape (tests, blocks)
+    changed : ndarray of bool, shape (tests,)
+    workload, metric : ndarray of int, shape (tests,)
+    """
+    typical = np.array([wall, 0.02, 0.02, cpu, cpu, cpu])
+    level = (typical * rng.lognormal(sigma=0.5, size=(n_workloads, 6)))[:, :, None, None]
+    common = rng.standard_normal((n_workloads, 1, n_blocks, 3))
+    own = rng.standard_normal((n_workloads, 6, n_blocks, 3))
+    noise = level * (np.sqrt(0.3) * common + np.sqrt(0.7) * own)
+    noise += 0.7 * level * rng.standard_normal((n_workloads, 1, n_blocks, 1))
+    kind = rng.integers(0, 3, n_workloads)
+    moved = np.array([[1, 0, 0, 1, 0, 0], [0, 0, 0, 0, 1, 0], [0, 1, 1, 0, 0, 0]], bool)
+    changed = moved[kind] & (rng.random(n_workloads) < share)[:, None]
+    effect = np.log1p(size) * rng.choice([-1, 1], n_workloads)
+    noise[:, :, :, 2] += (changed * effect[:, None])[:, :, None]
+    arms = [np.exp(noise[:, :, :, i]).reshape(-1, n_blocks) for i in range(3)]
+    workload, metric = (index.ravel() for index in np.indices((n_workloads, 6)))
+    return *arms, changed.ravel(), workload, metric
+
+
 def cover_and_reject(rng, kind, n_blocks, *, n_tests=100, n_arms=2, reports=40):
     """Return the number of intervals with the true ratio 1, of false alarms, and of all rows.
 

@@ -72,7 +72,7 @@ def compare(
     workload : array_like, shape (tests,), optional
         Labels of the workloads that the rows are metrics of; column i of the rows of a workload
         is the same run, and `family` the metric. The metrics of a workload then support each
-        other, if the report has at least 20 workloads and 100 rows.
+        other, if the report has at least 34 workloads and 100 rows.
     correction : str or None, default "fdr_bh"
         By Benjamini-Hochberg, ``"fdr_bh"``, or Benjamini-Yekutieli, ``"fdr_by"``; None leaves p
         values unchanged.
@@ -172,7 +172,10 @@ def compare(
         first = replace(points, baseline=points.baseline[:, :, :1])
         null_test = moderated_t(first, points.baseline[:, :, 1], blocked, families, predictor)
     listed = adjust(test.p, "fdr_bh") <= 1 - level
-    relabelled = relabelled_p(points, test, listed, blocked, families, level=level)
+    numbers = None if workload is None else _numbered(workload)
+    relabelled = relabelled_p(
+        points, test, listed, blocked, families, workload=numbers, level=level
+    )
     own_q = adjust(relabelled.p, correction)
     joint = None
     # The evidence of several metrics is computed from the t test: not where that is too certain.
@@ -197,16 +200,18 @@ def _joint_evidence(
     points: LogValues, test: TTestResult, blocked: bool, workload: ArrayLike, family: ArrayLike
 ) -> JointEvidence | None:
     """Return the evidence of all metrics of each workload; None if that cannot be estimated."""
-    workloads, metrics = (
-        np.unique(np.asarray(labels), return_inverse=True)[1].ravel()
-        for labels in (workload, family)
-    )
+    workloads, metrics = _numbered(workload), _numbered(family)
     if not len(workloads) == len(metrics) == len(test.p):
         raise UsageError(f"workload: {len(workloads)} labels for {len(test.p)} tests")
     if not len(workloads):
         return None
     correlation = metric_correlation(points, blocked, workloads, metrics)
     return combine_evidence(test.estimate, test.se, test.df, workloads, correlation)
+
+
+def _numbered(labels: ArrayLike) -> NDArray[np.int64]:
+    numbers: NDArray[np.int64] = np.unique(np.asarray(labels), return_inverse=True)[1].ravel()
+    return numbers
 
 
 def adjust(p: Array, correction: str | None) -> Array:

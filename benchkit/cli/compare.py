@@ -55,11 +55,8 @@ def compare_command(
 
     Exit code 1: a metric is worse; 4: too few runs to compare.
     """
-    from benchkit.analysis.compare.run_groups import with_composition
-
     run_store = open_store(store)
     comparison = compare_selections(run_store, baseline, contenders, null=null, metrics=metrics)
-    comparison = with_composition(comparison, run_store.load)
     if as_json:
         print_json(comparison.to_records())
     else:
@@ -84,6 +81,7 @@ def compare_selections(
     """Compare selections of runs."""
     from benchkit.analysis.compare.compare_runs import DEFAULT_METRICS, compare
     from benchkit.analysis.compare.explain import with_causes
+    from benchkit.analysis.compare.run_groups import with_composition
     from benchkit.store.filters import select_sets
 
     sets = select_sets(run_store, [baseline, *contenders, *([null] if null else [])])
@@ -94,4 +92,4 @@ def compare_selections(
         metrics=metrics or DEFAULT_METRICS,
         names=(baseline, "contender"),
     )
-    return with_causes(comparison, run_store.open)
+    return with_composition(with_causes(comparison, run_store.open), run_store.load)

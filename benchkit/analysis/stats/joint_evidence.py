@@ -14,14 +14,11 @@ from numpy.typing import NDArray
 from scipy.special import gammaln, ndtri
 
 from benchkit.analysis.stats.log_scale import LogValues
-from benchkit.analysis.stats.moderated_variance import EM_STEPS, MANY_TESTS
+from benchkit.analysis.stats.moderated_variance import EM_STEPS, MANY_TESTS, MIN_WORKLOADS
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-#: Smallest number of workloads, and of `MANY_TESTS` rows, from which the shares of the mixture can
-#: be estimated.
-MIN_WORKLOADS = 20
 #: Sizes of changes in the mixture, as logarithms of ratios.
 SIZES = np.array([0.03, 0.05, 0.07, 0.10, 0.14, 0.20, 0.30, 0.40])
 #: A size stands for changes of both signs around it. A distribution around zero would let the

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from benchkit.analysis.options import VERDICTS
 from benchkit.analysis.stats.log_scale import LogValues
 from benchkit.analysis.stats.moderated_t import TTestResult, moderated_t
-from benchkit.analysis.stats.moderated_variance import MANY_TESTS
+from benchkit.analysis.stats.moderated_variance import MANY_TESTS, MIN_WORKLOADS
 
 #: Largest number of runs of an arm for which p values are corrected. With ten, the false
 #: discoveries of reports with any kind of noise are .04 or less without it.
@@ -60,6 +60,7 @@ def relabelled_p(
     blocked: bool,
     families: Sequence[NDArray[np.int64]],
     *,
+    workload: NDArray[np.int64] | None = None,
     level: float = VERDICTS.level,
 ) -> Relabelled:
     """Return p values that are valid for the noise of the runs of the report.
@@ -80,8 +81,13 @@ def relabelled_p(
        ionizing radiation response", PNAS 98 (2001).
     """
     # listed: (tests,), rows that are changed by the p values of `test`.
-    n_runs = points.contender.shape[1]
-    if n_runs > MAX_RUNS or np.isfinite(test.p).sum() < MANY_TESTS:
+    # workload: (tests,), number of the workload of each row, whose metrics are from the same runs:
+    # with exchanged labels they look certain together, which is one event, not one per row.
+    n_runs, n_rows = points.contender.shape[1], int(np.isfinite(test.p).sum())
+    if n_runs > MAX_RUNS or n_rows < MANY_TESTS:
+        return Relabelled(test.p)
+    # Rows of one workload look certain together: few workloads need more rows.
+    if workload is not None and workload.max() + 1 < MIN_WORKLOADS and n_rows < 2 * MANY_TESTS:
         return Relabelled(test.p)
     rest = np.flatnonzero(np.isfinite(test.p) & ~listed)
     if not rest.size:
@@ -95,13 +101,15 @@ def relabelled_p(
         scale[rows] = np.median(se[se > 0]) if (se > 0).any() else 1.0
     few = _rows(points, rest)
     n_listed = max(int(listed.sum()), 1)
-    certain = max(test.p[listed].max(initial=0), (1 - level) / np.isfinite(test.p).sum())
+    certain = max(test.p[listed].max(initial=0), (1 - level) / n_rows)
     counts, sizes = np.zeros(rest.size), []
     for base, other in _relabellings(few, blocked):
         result = moderated_t(replace(few, baseline=base), other, blocked, rest_families, None)
         counts += result.p <= certain
         sizes.append(np.abs(result.estimate) / scale[rest])
-    n_false, error = counts.sum() / len(sizes), np.sqrt((counts**2).sum()) / len(sizes)
+    own = np.arange(rest.size) if workload is None else workload[rest]
+    together = np.bincount(own, counts)
+    n_false, error = counts.sum() / len(sizes), np.sqrt((together**2).sum()) / len(sizes)
     error *= MANY_EXCESS_ERRORS if n_listed >= MANY_LISTED else EXCESS_ERRORS
     if n_false - error <= max((1 - level) * n_listed, MIN_FALSE):
         return Relabelled(test.p)

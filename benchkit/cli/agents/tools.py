@@ -25,6 +25,7 @@ _LISTED = (
 #: Fields of a row of a comparison.
 _COMPARED = (
     "workload",
+    "group",
     "metric",
     "unit",
     "baseline",
@@ -187,14 +188,15 @@ class StoreTools:
         -------
         str
             JSON; ``ratio`` is that of contender to baseline, ``low`` to ``high`` its interval,
-            ``cause`` what moved in a changed row, ``needed`` the further runs for a verdict.
+            ``cause`` what moved in a changed row, ``needed`` the further runs for a verdict. Rows
+            with a ``group`` are changed task groups, or a whole run if it is empty.
         """
         from benchkit.cli.compare import compare_selections
 
         comparison = compare_selections(self._store(), baseline, [contender], metrics=metrics or ())
         records = comparison.to_records()
         shown = [
-            {name: row[name] for name in _COMPARED}
+            {name: row.get(name) for name in _COMPARED}
             for row in records
             if all_rows or row["verdict"] != "same"
         ]
