@@ -5,7 +5,7 @@ from typing import Any
 
 import xarray as xr
 
-from validation.graph_runs import MadeTask, graph_run
+from validation.graph_runs import MadeTask, graph_run, tasks_of
 from validation.run_trees import profile_group
 from validation.synthetic_recordings import MB, ON
 
@@ -164,7 +164,10 @@ PLANTED: dict[str, dict[str, Any]] = {
         "duration": 3.7,
         "events": [event("loop-blocked", seconds=0.8, stack="parse (x.py:1)\nread (y.py:2)")],
     },
-    "blocked_worker": {"samples": [sample(t, 0, tick_max=0.9, cpu_time=t) for t in (1, 2)]},
+    "blocked_worker": {
+        "tasks": tasks_of(("a-0", 0, 0.1, ""), ("b-0", 1, 1.1, "a-0"), ("c-0", 2, 2.5, "b-0")),
+        "samples": [sample(t, 0, tick_max=0.9, cpu_time=t) for t in (1, 2)],
+    },
     "garbage": {
         "tasks": [MadeTask(f"t-{n}", n * 0.1, n * 0.1 + 0.03) for n in range(25)],
         "scheduler": [{"time": ON + t, "gc_time": 10 + 0.4 * t} for t in (0, 1, 2)],
@@ -275,7 +278,7 @@ SIMILAR: dict[str, dict[str, Any]] = {
     "restricted": {  # all workers are busy
         "options": {n: {"workers": ["0"]} for n in range(40)},
     },
-    "gathered": {"duration": 4.5, "sent": [(0, -1, 4e6, 0.5)], "wanted": [[39]]},
+    "gathered": {"duration": 4.5, "sent": [(0, -1, 4e6, 0.01)], "wanted": [[39]]},
     "serial_graphs": {  # threads are busy all the time
         "submissions": [(0.25 * n, 4) for n in range(10)],
         "wanted": [list(range(4 * n, 4 * n + 4)) for n in range(10)],

@@ -29,6 +29,9 @@ MIN_SHARE, MIN_S = 0.03, 0.2
 #: 400 MB/s.
 DATA_BYTES = 300_000
 
+#: Share of the duration below which most findings are not worth a change of code: repeats of a run
+#: differ by as much.
+WORTH_SHARE = 0.1
 #: Seconds that the first graph of a process may take: Dask imports modules when it needs them.
 USUAL_START_S = 0.5
 #: Paths of code that no user wrote.
@@ -279,6 +282,24 @@ class Case:
         graph, seconds = self.model.graph, self.model.given.seconds
         chosen = (graph.group == graph.group_names.index(group)) & np.isfinite(graph.start)
         return self.saving(durations=np.where(chosen, seconds[chosen].mean(), seconds))
+
+    def idle_seconds(self, cause: str) -> float:
+        """Return the seconds of a cause that its work would save on all threads, at most."""
+        if self.limits is None:
+            return 0.0
+        blame = self.limits.blame
+        rows = blame[blame["origin"] == cause]
+        start, stop = self.tasks["start"], self.tasks["start"] + self.tasks["duration"]
+        borders = np.sort(np.concatenate([start, stop]))
+        # Seconds of threads that computed until each border.
+        busy = np.searchsorted(np.sort(start), borders, side="right")
+        busy -= np.searchsorted(np.sort(stop), borders, side="right")
+        until = np.append(0.0, np.cumsum(busy[:-1] * np.diff(borders)))
+        computed = np.interp(rows["stop"], borders, until) - np.interp(
+            rows["start"], borders, until
+        )
+        length = (rows["stop"] - rows["start"]).to_numpy()
+        return float(np.maximum(length - computed / self.n_threads, 0.0).sum())
 
     def increase(
         self, dataset: xr.Dataset, name: str, window: tuple[float, float] | None = None

@@ -6,12 +6,8 @@ import numpy as np
 import pandas as pd
 
 from benchkit.analysis.insight.blame import BETWEEN_TASKS, CLIENT, COMPUTING
-from benchkit.analysis.insight.findings import Case, Finding, rule
+from benchkit.analysis.insight.findings import WORTH_SHARE, Case, Finding, rule
 from benchkit.formatting import counted, format_quantity
-
-#: Share of the duration after the client began to serialise the first graph. Before, it may take
-#: long to compute the graph's name from data in it: that is a finding of slow_start.
-MIN_GRAPH_SHARE = 0.1
 
 
 @rule(*CLIENT, "graph", *BETWEEN_TASKS)
@@ -29,7 +25,8 @@ def large_graph(case: Case) -> Finding | None:
     onwards = case.data_waits
     before = float(np.nan_to_num(calls["serialised"].min()))
     rest = case.duration - before
-    if packing + sending + unpacking + onwards < MIN_GRAPH_SHARE * case.disturbance * rest:
+    # Before the first graph is serialised, its name may be computed from data in it: slow_start.
+    if packing + sending + unpacking + onwards < WORTH_SHARE * case.disturbance * rest:
         return None
     known = sent["nbytes"].clip(lower=0).sum()
     size = f", {format_quantity(known, 'B')}" if known else ""
@@ -46,10 +43,6 @@ def large_graph(case: Case) -> Finding | None:
     )
 
 
-#: Share of the duration before the first task.
-MIN_START_SHARE = 0.1
-
-
 @rule(*CLIENT, "graph")
 def slow_start(case: Case) -> Finding | None:
     """Find a long time before the first task."""
@@ -58,7 +51,7 @@ def slow_start(case: Case) -> Finding | None:
     graph = case.run.task_graph()
     # Attempts that failed are not in the list of tasks: then the first task was sent earlier.
     first = float(np.nanmin([case.tasks["start"].min(), graph.submissions["started"].min()]))
-    if first < max(case.usual_start, case.disturbance * MIN_START_SHARE * case.duration):
+    if first < max(case.usual_start, case.disturbance * WORTH_SHARE * case.duration):
         return None
     calls = graph.calls
     built = calls["optimised"].fillna(calls["serialised"])
@@ -72,27 +65,20 @@ def slow_start(case: Case) -> Finding | None:
     )
 
 
-#: Bytes per second at which results reach a client: Dask's own assumption for a network.
-GATHER_BANDWIDTH = 100e6
-#: Share of the duration. Below it, a change is not worth the effort.
-MIN_CLIENT_SHARE = 0.1
-
-
-@rule("gather", "client")
+@rule("gather")
 def gathered(case: Case) -> Finding | None:
-    """Find large results that the client fetches."""
-    seconds, nbytes = case.blamed("gather", "client"), case.metric("gather_bytes")
-    # The client may work after it has the results: then it takes longer than the bytes explain.
-    by_bytes = nbytes / GATHER_BANDWIDTH
-    if by_bytes < seconds / 2 or seconds < MIN_CLIENT_SHARE * case.duration:
+    """Find results that take long to reach the client."""
+    seconds, rest = case.blamed("gather"), case.blamed("client")
+    if seconds < WORTH_SHARE * case.duration:
         return None
     return Finding(
-        what="large results are sent to the client",
-        seconds=min(seconds, by_bytes),
-        evidence=f"{format_quantity(nbytes, 'B')} in {format_quantity(seconds, 's')} in which "
-        "nothing else happened",
+        what="the run waits while results are sent to the client",
+        seconds=seconds,
+        evidence=f"{format_quantity(case.metric('gather_bytes'), 'B')}; workers and scheduler sent "
+        f"for {format_quantity(seconds, 's')}, and the client unpacked them in a part of its "
+        f"{format_quantity(rest, 's')}",
         change="reduce on the cluster before compute(), or leave the results there: persist()",
-        window=case.longest_span("gather", "client"),
+        window=case.longest_span("gather"),
     )
 
 
@@ -115,7 +101,7 @@ def serial_graphs(case: Case) -> Finding | None:
     saved = case.saving(at_once=True)
     if saved is None:
         saved = case.imbalance - case.blamed(*CLIENT, "graph")
-    if saved < MIN_CLIENT_SHARE * case.duration:
+    if saved < WORTH_SHARE * case.duration:
         return None
     return Finding(
         what=f"{n_graphs} graphs were computed one after another",
@@ -138,7 +124,7 @@ def repeated(case: Case) -> Finding | None:
     nodes = nodes[np.argsort(graph.start[nodes], kind="stable")]
     again = pd.Series(case.run.task_keys(graph.row[nodes]), dtype=object).duplicated().to_numpy()
     seconds = float(graph.duration[nodes[again]].sum())
-    if seconds / case.n_threads < MIN_CLIENT_SHARE * case.duration:
+    if seconds / case.n_threads < WORTH_SHARE * case.duration:
         return None
     name = graph.group_names[int(np.bincount(graph.group[nodes[again]]).argmax())]
     return Finding(

@@ -8,8 +8,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from benchkit.analysis.insight.blame import BETWEEN_TASKS, CLIENT, COMPUTING, paused_spans
-from benchkit.analysis.insight.findings import Case, Finding, rule
+from benchkit.analysis.insight.blame import (
+    BETWEEN_TASKS,
+    CLIENT,
+    COMPUTING,
+    NO_PROCESSOR,
+    paused_spans,
+)
+from benchkit.analysis.insight.findings import WORTH_SHARE, Case, Finding, rule
 from benchkit.formatting import counted, format_quantity
 
 #: Shorter times are those of a process without a processor, if other processes use processors.
@@ -87,7 +93,11 @@ def _blocked_times(case: Case) -> list[_BlockedTime]:
 LATE_S, LATE_IF_DISTURBED_S = 0.5, 1.0
 
 
-@rule("worker loop", "transfer", "not parallel")
+#: Causes in which a blocked worker may delay the run.
+NEEDS_WORKER = (*BETWEEN_TASKS, "transfer", "queued", "not parallel", "straggler", "gather")
+
+
+@rule(*NEEDS_WORKER)
 def blocked_worker(case: Case) -> Finding | None:
     """Find workers whose event loop was blocked by their tasks."""
     ticks = np.where(case.heartbeats, case.workers["tick_max"].values, np.nan)
@@ -99,14 +109,19 @@ def blocked_worker(case: Case) -> Finding | None:
     if not seconds.size:
         return None
     worker = int(seconds.argmax())
-    if seconds[worker] < 0.1 * case.duration:
+    if seconds[worker] < WORTH_SHARE * case.duration:
         return None
     name = str(case.workers["name"].values[worker])
+    late = np.isfinite(ticks[:, worker])
+    ends, begins, waits = times[late], (times - ticks[:, worker])[late], 0.0
+    for begin, end in zip(np.maximum(begins, np.append(0.0, ends[:-1])), ends, strict=True):
+        waits += case.blamed(*NEEDS_WORKER, window=(begin, end)) if end > begin else 0.0
     return Finding(
         what="the event loop of a worker was blocked",
-        seconds=float(seconds[worker]) / 2,
+        seconds=waits,
         evidence=f"worker {name}: at least {format_quantity(float(seconds[worker]), 's')}, in "
-        "which it sends and fetches nothing",
+        f"which it sends and fetches nothing; something waited meanwhile for "
+        f"{format_quantity(waits, 's')}",
         change="code that holds the GIL or writes spilled data blocks it: more processes with "
         "fewer threads",
         worker=name,
@@ -223,15 +238,11 @@ def neighbours(case: Case) -> Finding | None:
     return Finding(what=what, seconds=seconds, evidence=evidence, change=change)
 
 
-#: Share of the duration. Below it, a change is not worth the effort.
-MIN_TRANSFER_SHARE = 0.1
-
-
 @rule("transfer")
 def network(case: Case) -> Finding | None:
     """Find time that is spent waiting for transfers."""
     waits = case.blamed("transfer") * (1 - _share_of_disk(case))
-    if waits < MIN_TRANSFER_SHARE * case.disturbance * case.duration:
+    if waits < WORTH_SHARE * case.disturbance * case.duration:
         return None
     saved = case.saving(transfers=0)
     cost = waits if saved is None else min(max(saved, waits), 2 * waits)
@@ -277,12 +288,16 @@ def oversubscribed(case: Case) -> Finding | None:
     others = computing >= half and case.other_threads - overhead >= MIN_OTHER_PROCESSORS * computing
     if not computing or not (many or others):
         return None
+    own = case.blamed(NO_PROCESSOR)
+    unknown = "" if own else "; for how long threads waited for processors was not recorded"
     return Finding(
         what="tasks start threads of their own",
-        seconds=0.1 * case.duration,
+        seconds=own,
+        is_always_reported=not own,
         evidence=f"workers used {format_quantity(cpu, 's')} of processor time in "
         f"{format_quantity(computing, 's')} of computing, "
-        f"{format_quantity(case.other_threads, 's')} of it outside of the threads of tasks",
+        f"{format_quantity(case.other_threads, 's')} of it outside of the threads of tasks"
+        f"{unknown}",
         change="OMP_NUM_THREADS=1, OPENBLAS_NUM_THREADS=1 and MKL_NUM_THREADS=1 on the workers",
         settings={"variables.OMP_NUM_THREADS": "1", "variables.OPENBLAS_NUM_THREADS": "1"},
     )
@@ -366,11 +381,16 @@ def slow_worker(case: Case) -> Finding | None:
     # Groups whose tasks differ in their work have slow and fast tasks on each worker.
     if ratios.quantile(0.25)[worker] < ratios.quantile(0.75)[ratio.index].drop(worker).median():
         return None
-    lost = float(busy[worker] - expected[worker])
+    lost = float(busy[worker] - expected[worker]) / int(case.workers["nthreads"].values[worker])
+    saved = None
+    if case.model is not None:
+        given, place = case.model.given.seconds, case.model.graph.worker
+        faster = given * float(expected[worker] / busy[worker])
+        saved = case.saving(durations=np.where(place == worker, faster, given))
     name = str(case.workers["name"].values[worker])
     return Finding(
         what=f"worker {name} is slower than the others",
-        seconds=lost / int(case.workers["nthreads"].values[worker]) / 2,
+        seconds=min(lost, case.imbalance) if saved is None else saved,
         evidence=f"its tasks take {ratio.max():.2f} times as long as those of the same groups",
         change="look at its machine: other processes, temperature, memory; or leave it out",
         worker=name,

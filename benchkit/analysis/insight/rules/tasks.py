@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from benchkit.analysis.insight.blame import BETWEEN_TASKS, COMPUTING, paused_spans
-from benchkit.analysis.insight.findings import Case, Finding, rule
+from benchkit.analysis.insight.findings import WORTH_SHARE, Case, Finding, rule
 from benchkit.analysis.insight.rules.functions import LOCKS, READERS
 from benchkit.formatting import format_quantity
 
@@ -75,7 +75,7 @@ def skew(case: Case) -> Finding | None:
                 f"the longest of {len(durations)} tasks takes {format_quantity(longest, 's')}, "
                 f"the median {format_quantity(median, 's')}"
             )
-    if not worst or cost < 0.1 * case.duration:
+    if not worst or cost < WORTH_SHARE * case.duration:
         return None
     who = "one task has" if n_long == 1 else f"{n_long} tasks have"
     return Finding(
@@ -104,8 +104,6 @@ def _beside_pauses(case: Case) -> pd.Series:
     return found
 
 
-#: Share of the duration: every run ends with some tasks that run alone.
-MIN_STRAGGLER_SHARE = 0.1
 #: Share of the threads that were busy before the last tasks ran alone, on average.
 MIN_BUSY_BEFORE = 0.5
 
@@ -114,7 +112,7 @@ MIN_BUSY_BEFORE = 0.5
 def stragglers(case: Case) -> Finding | None:
     """Find last tasks that run alone at the end."""
     seconds = case.blamed("straggler")
-    if case.limits is None or seconds < MIN_STRAGGLER_SHARE * case.duration:
+    if case.limits is None or seconds < WORTH_SHARE * case.duration:
         return None
     # A chain of tasks also ends with one: then the graph never was parallel.
     blame = case.limits.blame
@@ -194,9 +192,9 @@ def too_few_tasks(case: Case) -> Finding | None:
     group = str(groups["not parallel"].idxmax())
     return Finding(
         what="too few tasks can run at the same time",
-        seconds=min(seconds / 2, case.imbalance),
+        seconds=min(case.idle_seconds("not parallel"), case.imbalance),
         evidence=f"for {format_quantity(seconds, 's')} a task computed while most of the "
-        f"{case.n_threads} threads were idle",
+        f"{case.n_threads} threads were idle; the cost is what an even load would save",
         change="smaller chunks of this group, or a tree reduction; else a smaller cluster",
         group=group,
         window=case.longest_span("not parallel"),
@@ -231,12 +229,16 @@ def waiting_inside(case: Case) -> Finding | None:
     computes = works[prefix] > MAX_WORK * waits[prefix]
     if computes and (case.metric("gil_contention_mean") > 0.3 or case.is_disturbed):
         return None
+    nthreads = 2 * int(case.workers["nthreads"].values.max())
+    saved = case.saving(threads=nthreads)
+    if saved is None:  # with twice the threads, half of the waits pass during others
+        saved = float(waits.max()) / case.n_threads / 2
     return Finding(
         what="tasks wait instead of computing",
-        seconds=float(waits.max()) / case.n_threads / 2,
+        seconds=saved,
         evidence=f"{format_quantity(waits.max(), 's')} in tasks of {prefix} without using a "
         "processor: storage, network, locks, sleeping",
         change="more threads per worker, fewer and larger reads, or storage that is nearer",
-        settings={"cluster.threads_per_worker": 2 * int(case.workers["nthreads"].values.max())},
+        settings={"cluster.threads_per_worker": nthreads},
         group=prefix,
     )
