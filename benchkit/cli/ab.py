@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from benchkit.experiment.run.api import Selection
     from benchkit.experiment.run.experiment import Experiment
     from benchkit.measure.discovery import BrokenFile
-    from benchkit.store.store import Store
 
 DEFAULT_BLOCKS = 5
 #: Exit codes: something is worse; a run failed; too few runs.
@@ -141,7 +140,7 @@ def ab(
             sys.exit(interrupted_code())
         raise
     if experiment.virtual is not None and not options.quiet:
-        click.echo(_describe_schedules(experiment.store, records), err=True)
+        click.echo(_describe_schedules(records), err=True)
     if options.as_json:
         print_json(comparison.to_records())
     else:
@@ -286,13 +285,13 @@ def print_plan(experiment: Experiment) -> None:
         click.echo(f"{detectable} (of {counted(len(names), 'workload')})", err=True)
 
 
-def _describe_schedules(store: Store, records: Iterable[Mapping[str, Any]]) -> str:
+def _describe_schedules(records: Iterable[Mapping[str, Any]]) -> str:
     """Return in how many cases the arms of an experiment have the same schedule."""
     digests: dict[tuple[str, int], set[str]] = {}
     for record in records:
-        if record["outcome"] == "ok":
-            digest = store.open(record["id"]).simulation["digest"]
-            digests.setdefault((record["workload"], record["block"]), set()).add(digest)
+        if record["outcome"] == "ok" and record.get("schedule"):
+            case = record["workload"], record["block"]
+            digests.setdefault(case, set()).add(record["schedule"])
     changed = sorted({name for (name, _), found in digests.items() if len(found) > 1})
     n_equal = sum(len(found) == 1 for found in digests.values())
     line = f"schedules: {n_equal} of {len(digests)} are the same in all arms"

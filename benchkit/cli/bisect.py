@@ -40,7 +40,8 @@ GOOD, BAD, SKIP = 0, 1, 125
 @click.option("--git-step", is_flag=True,
               help="Test the checked-out commit, for `git bisect run`.")  # fmt: skip
 @click.option("--metric", default="duration", show_default=True, metavar="NAME",
-              help="Metric that changed; outcome: runs that ended ok and now fail.")  # fmt: skip
+              help="Metric that changed; outcome: runs that ended ok and now fail; "
+              "schedule: with --virtual, runs that are scheduled in another way.")  # fmt: skip
 @click.option("-e", "base", default="current", show_default=True, metavar="ENV",
               help="Environment that defines everything except the builds.")  # fmt: skip
 @click.option("-n", "--blocks", default=2, show_default=True, type=click.IntRange(1),

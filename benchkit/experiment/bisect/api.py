@@ -18,7 +18,7 @@ from benchkit.analysis.metric_names import check_metrics
 from benchkit.errors import UsageError
 from benchkit.experiment.bisect.candidates import find_candidates
 from benchkit.experiment.bisect.packages import read_end, release_search
-from benchkit.experiment.bisect.replay import OUTCOME, PLAN_KEY, replay, runs_of
+from benchkit.experiment.bisect.replay import EVENTS, PLAN_KEY, SCHEDULE, replay, runs_of
 from benchkit.experiment.bisect.result import BisectionResult
 from benchkit.experiment.bisect.search import Search
 from benchkit.experiment.bisect.session import Bisection
@@ -112,7 +112,9 @@ def plan_bisection(
 ) -> Bisection:
     """Return a bisection that is ready to run; check all arguments before writing anything."""
     metric = target.metric
-    if metric != OUTCOME:
+    if metric == SCHEDULE and not options.get("virtual"):
+        raise UsageError("metric schedule: only simulated runs have one: add --virtual")
+    if metric not in EVENTS:
         check_metrics([metric])
     graphs = [GRAPHS] if options.get("virtual") else []
     variant = _one_variant(target, graphs)
@@ -122,7 +124,7 @@ def plan_bisection(
     if options.get("virtual"):
         measured["virtual"] = asdict(options["virtual"])
     how = measurement_hash(variant, candidates, base, measured)
-    search_options = {**target.search, "by_events": metric == OUTCOME}
+    search_options = {**target.search, "by_events": metric in EVENTS}
     if ends is None:
         ends, pinned = earlier_ends(run_store, how)
         search = Search(len(candidates), **search_options)

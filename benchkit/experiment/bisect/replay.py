@@ -14,8 +14,9 @@ from benchkit.experiment.environment.builds import Candidate
 from benchkit.store.schema import METRICS
 from benchkit.store.store import Store
 
-#: Name of the metric that selects the outcome of a run instead of a number.
-OUTCOME = "outcome"
+#: Names that select the outcome of a run, or the schedule of a simulated one, instead of a number.
+OUTCOME, SCHEDULE = "outcome", "schedule"
+EVENTS = (OUTCOME, SCHEDULE)
 #: Outcomes that count as failures; `skipped` and `infrastructure` are ignored.
 FAILURES = ("failed", "wrong_answer", "timeout", "lost_workers")
 #: Key of the bisection in the arguments of a stored plan.
@@ -29,6 +30,10 @@ def block_of(pair: tuple[int, int], records: Sequence[Mapping[str, Any]], metric
     # returned: Values are NaN and events None where the run has no usable result.
     values = [_value(record, metric) for record in records]
     events = [_event(record, metric) for record in records]
+    if metric == SCHEDULE:  # another one than the good build's, with the same draw
+        digests = [record.get(SCHEDULE) for record in records]
+        known = all(isinstance(digest, str) for digest in digests)
+        events = [False, digests[0] != digests[1]] if known else [None, None]
     return Block(pair, (values[0], values[1]), (events[0], events[1]))
 
 

@@ -18,7 +18,7 @@ import pandas as pd
 from benchkit.analysis.compare.compare_runs import compare
 from benchkit.analysis.compare.environment_diff import differences
 from benchkit.errors import NotEnoughRuns
-from benchkit.experiment.bisect.replay import OUTCOME, PLAN_KEY, SKIPPED_FILE, replay, runs_of
+from benchkit.experiment.bisect.replay import EVENTS, PLAN_KEY, SKIPPED_FILE, replay, runs_of
 from benchkit.experiment.bisect.search import MIN_FINAL_BLOCKS, Search
 from benchkit.experiment.environment.builds import Candidate
 from benchkit.experiment.run.plan import read_plan
@@ -81,7 +81,7 @@ class BisectionResult:
 
     def change(self, first: Candidate, second: Candidate) -> Mapping[str, Any] | None:
         """Return ratio, interval and verdict of the second build against the first."""
-        if self.metric == OUTCOME or self.runs.empty:
+        if self.metric in EVENTS or self.runs.empty:
             return None
         sides = [self.runs[self.runs["arm"] == build.name] for build in (first, second)]
         n_shared = len(set(sides[0]["block"]) & set(sides[1]["block"]))
@@ -149,7 +149,7 @@ class BisectionResult:
         if self.first is None or self.last_good is None:
             return ""
         sides = [f"experiment:{self.id},arm:{b.name}" for b in (self.last_good, self.first)]
-        metric = "" if self.metric in ("duration", OUTCOME) else f" --metric {self.metric}"
+        metric = "" if self.metric in ("duration", *EVENTS) else f" --metric {self.metric}"
         return (
             f"benchkit compare --store {self.store.path} --baseline {sides[0]} "
             f"--contender {sides[1]}{metric}"
@@ -284,7 +284,7 @@ def read_bisection(store: Store | str | Path, experiment: str = "latest") -> Bis
     plan = read_plan(run_store, experiment, having=PLAN_KEY)
     stored = plan["words"][PLAN_KEY]
     candidates = [Candidate(**entry) for entry in stored["candidates"]]
-    search = Search(len(candidates), by_events=stored["metric"] == OUTCOME, **stored["search"])
+    search = Search(len(candidates), by_events=stored["metric"] in EVENTS, **stored["search"])
     runs = runs_of(run_store, plan["id"], stored.get("ends", ()))
     reasons = replay(search, candidates, runs, stored["metric"])
     with suppress(FileNotFoundError):

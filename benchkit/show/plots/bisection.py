@@ -7,7 +7,7 @@ from bokeh.models.annotations import Span
 from bokeh.models.renderers import DataRenderer
 from bokeh.plotting import figure
 
-from benchkit.experiment.bisect.replay import OUTCOME
+from benchkit.experiment.bisect.replay import EVENTS
 from benchkit.experiment.bisect.result import BisectionResult
 from benchkit.show.plots.base import INK, empty_figure, make_figure, metric_label, place_legend
 from benchkit.show.theme import BETTER, UNCHANGED, WORSE
@@ -44,15 +44,15 @@ def bisection_steps(result: BisectionResult) -> figure:
     n_unmeasured = len(table) - len(measured)
     names = measured["build"].tolist()
     runs = result.runs
-    by_outcome = result.metric == OUTCOME
+    by_events = result.metric in EVENTS
     level = 1.0
-    if not by_outcome:
+    if not by_events:
         ends = runs[(runs["arm"] == names[0]) & (runs["outcome"] == "ok")]
         level = float(ends[result.metric].median()) if len(ends) else 1.0
     fig = make_figure(
         f"{question} {n_unmeasured} builds were not measured." if n_unmeasured else question,
         "build",
-        "outcome" if by_outcome else f"change against {names[0]} (%)",
+        result.metric if by_events else f"change against {names[0]} (%)",
         x_range=names,
         height=320,
         tools="reset,save",
@@ -65,7 +65,7 @@ def bisection_steps(result: BisectionResult) -> figure:
     for verdict, (colour, marker) in _LOOKS.items():
         rows = runs[(runs["arm"].map(verdicts) == verdict) & (runs["outcome"] == "ok")]
         if len(rows):
-            change = [0.0] * len(rows) if by_outcome else (rows[result.metric] / level - 1) * 100
+            change = [0.0] * len(rows) if by_events else (rows[result.metric] / level - 1) * 100
             heights += [value for value in change if value == value]
             source = ColumnDataSource(
                 {"build": rows["arm"], "change": change, "id": rows["id"], "block": rows["block"]}
@@ -92,11 +92,11 @@ def bisection_steps(result: BisectionResult) -> figure:
             legend_label="no result", level="overlay",
         )  # fmt: skip
         fig.add_tools(HoverTool(renderers=[crosses], tooltips=[*tooltips, ("outcome", "@outcome")]))
-    if by_outcome:
+    if by_events:
         fig.yaxis.ticker = [bottom, 0.0]
         fig.yaxis.major_label_overrides = {bottom: "no result", 0.0: "ok"}
     fig.add_layout(Span(location=0, dimension="width", line_color=INK, line_dash="dotted"))
-    if not by_outcome:
+    if not by_events:
         tooltips.append(("change", "@change{+0.0} %"))
     fig.add_tools(HoverTool(renderers=renderers, tooltips=tooltips))
     place_legend(fig)

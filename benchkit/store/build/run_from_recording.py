@@ -121,6 +121,7 @@ def _record(
         "python": (head.get("host") or {}).get("python"),
         "dask": versions.get("dask") or packages.get("dask"),
         "distributed": versions.get("distributed") or packages.get("distributed"),
+        "schedule": (tail.get("simulation") or {}).get("digest"),
         "biggest_group": group or None,
         "biggest_group_share": share if np.isfinite(share) else None,
         "extra_metrics": json.dumps(tail.get("extra_metrics") or {}),

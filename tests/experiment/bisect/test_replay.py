@@ -2,7 +2,8 @@
 
 import pandas as pd
 
-from benchkit.experiment.bisect.replay import runs_of
+from benchkit.experiment.bisect.replay import SCHEDULE, block_of, runs_of
+from benchkit.experiment.bisect.search import Search
 
 
 class StoreOf:
@@ -42,3 +43,19 @@ def test_runs_of_removes_values_of_older_definitions():
 
     assert runs["memory_mean"].fillna(-1).tolist() == [-1, -1, 3.0]
     assert runs["duration"].tolist() == [1.0] * 3
+
+
+def test_change_of_the_schedule_is_found_in_few_blocks():
+    """Simulations of a build are equal in each draw; a changed scheduler changes most of them."""
+    search = Search(16, by_events=True)
+    while (pair := search.next_pair()) is not None:
+        draw = len(search.blocks)
+        digests = [f"{draw}{'changed' if build >= 11 else ''}" for build in pair]
+        records = [{"outcome": "ok", SCHEDULE: digest} for digest in digests]
+        search.add(block_of(pair, records, SCHEDULE))
+
+    assert search.found
+    assert search.between == (10, 11)
+    assert len(search.blocks) <= 20
+    unknown = block_of((0, 1), [{"outcome": "ok", SCHEDULE: float("nan")}] * 2, SCHEDULE)
+    assert unknown.events == (None, None)
