@@ -138,6 +138,15 @@ def test_named(client, s3_url, s3, s3_factory):
     assert public.storage_options == {"anon": True}
 
 
+def test_storage(s3, s3_scratch, s3_performance, gcs, gcs_scratch, gcs_url, az, az_scratch, az_url,
+                 span, database_table_schema):
+    assert s3 is gcs is az
+    assert s3_scratch == s3_performance == gcs_scratch == az_scratch
+    assert s3.exists(gcs_url) and gcs_url == az_url and gcs_url.startswith(s3_scratch)
+    assert database_table_schema.originalname == "test_storage"
+    database_table_schema.n_workers = 1
+
+
 def test_known(known):
     import dask
     from pathlib import Path
@@ -357,7 +366,7 @@ def test_plugin_runs_modules_of_the_reference_suite_unmodified(tmp_path):
     options = ["--benchmark", "--benchkit-store", "kept", "--benchkit-environment", "small"]
     done = run(tmp_path, "", "tests", *options, "--benchkit-repeat", "2", "-v")
 
-    assert "2 failed, 11 passed, 2 skipped" in done.stdout, done.stdout + done.stderr
+    assert "2 failed, 12 passed, 2 skipped" in done.stdout, done.stdout + done.stderr
     runs = Store(tmp_path / "kept").runs()
     counts = runs.groupby(["workload", "outcome"]).size().to_dict()
     module = "tests/benchmarks/test_module.py"
@@ -387,7 +396,7 @@ def test_plugin_runs_the_reference_suite_without_recording(tmp_path):
     reference_suite(tmp_path)
     done = run(tmp_path, "", "tests", "--benchkit-environment", "small")
 
-    assert "1 failed, 6 passed, 1 skipped" in done.stdout, done.stdout + done.stderr
+    assert "1 failed, 7 passed, 1 skipped" in done.stdout, done.stdout + done.stderr
     assert not list(tmp_path.glob("*store*"))
 
 

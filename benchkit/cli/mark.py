@@ -78,61 +78,84 @@ def exclude(store: str | None, by: str | None, runs: tuple[str, ...], **what: An
     _write("exclude", store, by, runs=list(runs) or None, **what)
 
 
+def _change_options(function: Any) -> Any:
+    """Add the argument and the options that name a change."""
+    for option in reversed(
+        (
+            click.argument("what", metavar="REGRESSION|WORKLOAD"),
+            click.option("--metric", metavar="NAME", help="Only changes of this metric; "
+                         "source_hash: the workload measures the same although its source "
+                         "changed."),
+            click.option("--where", multiple=True, metavar="FIELD=VALUE", callback=read_pairs,
+                         help="Only in runs with this field: environment=main."),
+            click.option("--at", metavar="TIME",
+                         help="Time of the change; default: that of the regression, or now."),
+            click.option("--evidence", multiple=True, metavar="TEXT", help="Experiment, report or "
+                         "address that shows it; repeatable."),
+        )
+    ):  # fmt: skip
+        function = option(function)
+    return function
+
+
 @mark.command()
-@click.argument("what", metavar="REGRESSION|WORKLOAD")
-@click.option("--metric", metavar="NAME", help="Only changes of this metric; source_hash: the "
-              "workload measures the same although its source changed.")  # fmt: skip
-@click.option(
-    "--where",
-    multiple=True,
-    metavar="FIELD=VALUE",
-    callback=read_pairs,
-    help="Only in runs with this field: environment=main.",
-)
-@click.option(
-    "--at", metavar="TIME", help="Time of the change; default: that of the regression, or now."
-)
+@_change_options
 @_author_options
 @common("store")
-def accept(
-    store: str | None,
-    by: str | None,
-    what: str,
-    metric: str | None,
-    where: dict[str, str],
-    at: str | None,
-    reason: str,
-) -> None:
+def accept(store: str | None, by: str | None, what: str, **options: Any) -> None:
     """Accept a change and close its regression.
 
     Its history starts anew.
 
     The argument is the id of a regression (see `benchkit regressions`), or a workload.
     """
+    _mark_change("accept", store, by, what, options)
+
+
+@mark.command()
+@_change_options
+@click.option("--verdict", required=True, metavar="VERDICT",
+              help="real, intended, noise (nothing changed) or machine (it changed).")  # fmt: skip
+@_author_options
+@common("store")
+def decide(store: str | None, by: str | None, what: str, **options: Any) -> None:
+    """Keep what a change was.
+
+    It is shown at the change from then on; see `benchkit report decisions`. Its state stays as it
+    is: `benchkit mark accept` closes a regression.
+
+    \b
+    Example:
+      benchkit mark decide 3f2a9c01de --verdict machine --evidence 0198f2 -m "new disk on ci-1"
+    """
+    _mark_change("decide", store, by, what, options)
+
+
+def _mark_change(
+    kind: str, store: str | None, by: str | None, what: str, options: dict[str, Any]
+) -> None:
+    """Write a mark about a regression or the changes of a workload."""
     from benchkit.analysis.regression.regression import read_ledger
     from benchkit.errors import UsageError, did_you_mean
 
     run_store = open_store(store)
-    regressions = read_ledger(run_store.events(), run_store.marks())
-    if "." not in what and what not in (regression.id for regression in regressions):
-        known = [regression.id for regression in regressions]
-        hint = did_you_mean(what, known, "see `benchkit regressions`")
-        raise UsageError(f"mark accept {what}: neither a regression nor a workload: {hint}")
-    for regression in regressions:
-        if regression.id == what:
-            history = {"environment": regression.environment, "host": regression.host}
-            _write(
-                "accept",
-                store,
-                by,
-                workload=regression.workload,
-                metric=regression.metric,
-                reason=reason,
-                where=where or history,
-                at=at or regression.night,
-            )
-            return
-    _write("accept", store, by, workload=what, metric=metric, where=where, at=at, reason=reason)
+    options["evidence"] = list(options["evidence"]) or None
+    regressions = {each.id: each for each in read_ledger(run_store.events(), run_store.marks())}
+    regression = regressions.get(what)
+    if regression is None and "." not in what:
+        hint = did_you_mean(what, list(regressions), "see `benchkit regressions`")
+        raise UsageError(f"mark {kind} {what}: neither a regression nor a workload: {hint}")
+    if regression is None and kind == "decide" and not options["at"]:
+        raise UsageError("mark decide: give --at, the night of the change, with a workload")
+    if regression is not None:
+        history = {"environment": regression.environment, "host": regression.host}
+        options |= {
+            "metric": regression.metric,
+            "where": options["where"] or history,
+            "at": options["at"] or regression.night,
+            "regression": regression.id,
+        }
+    _write(kind, store, by, workload=regression.workload if regression else what, **options)
 
 
 @mark.command()

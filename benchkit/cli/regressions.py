@@ -48,6 +48,7 @@ def regressions(store: str | None, as_json: bool, **chosen: Any) -> None:
             "since": regression.night[:10],
             "environment": regression.environment,
             "cause": regression.cause + (", confirmed" if regression.confirmed else ""),
+            "decided": ", ".join(str(about["verdict"]) for about in regression.decisions),
         }
         for regression in selected
     ]

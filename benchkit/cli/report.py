@@ -130,6 +130,37 @@ def report_ab(
     _write_pages([({}, write)], as_json=as_json)
 
 
+@report.command("decisions")
+@common("store", "json")
+def report_decisions(store: str | None, as_json: bool) -> None:
+    """Print what was decided about changes, the newest first.
+
+    `benchkit mark decide` and `benchkit mark accept` write decisions.
+
+    \b
+    Example:
+      benchkit report decisions --json
+    """
+    from benchkit.analysis.regression.regression import decisions
+    from benchkit.table import Table
+
+    run_store = open_store(store)
+    rows = decisions(run_store.events(), run_store.marks())
+    if as_json:
+        print_json(rows)
+    elif rows:
+        columns = (
+            "date", "verdict", "by", "regression", "workload", "metric", "change", "reason"
+        )  # fmt: skip
+        texts = [
+            {name: row.get(name, "") for name in columns} | {"evidence": ", ".join(row["evidence"])}
+            for row in rows
+        ]
+        click.echo(Table(texts).to_text())
+    else:
+        click.echo("no decisions", err=True)
+
+
 @report.command("bisect")
 @click.argument("bisection", default="latest")
 @click.option("-o", "--output", metavar="DIR", help="Output path; default: in the store.")

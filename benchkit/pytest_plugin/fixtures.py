@@ -10,6 +10,7 @@ import os
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -38,6 +39,21 @@ def benchmark_db_engine() -> None:
 @pytest.fixture
 def benchmark_db_session() -> None:
     """Return None: runs are files of a store."""
+
+
+@pytest.fixture
+def database_table_schema(request: pytest.FixtureRequest) -> SimpleNamespace:
+    """Return an object for the attributes that a suite sets on its row; they are not kept."""
+    return SimpleNamespace(name=request.node.name, originalname=request.node.originalname)
+
+
+@pytest.fixture
+def span(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Put the tasks of the test into a span with its name."""
+    from distributed import span as new_span
+
+    with new_span(request.node.name):
+        yield
 
 
 @pytest.fixture
@@ -340,4 +356,25 @@ def s3_performance_url(s3_url: str) -> str:
     return s3_url
 
 
+@pytest.fixture(scope="session")
+def s3_scratch(s3: Any, benchkit_storage: str) -> str:
+    """Return the URL of the folder of `s3_url`."""
+    s3.mkdirs(benchkit_storage, exist_ok=True)
+    return benchkit_storage
+
+
+@pytest.fixture(scope="session")
+def gcs(s3: Any) -> Any:
+    """Return the file system `s3`: one place for data, whatever its kind."""
+    return s3
+
+
+@pytest.fixture(scope="session")
+def s3_performance(s3_scratch: str) -> str:
+    """Return `s3_scratch`."""
+    return s3_scratch
+
+
+az = gcs
+gcs_scratch = az_scratch = s3_performance
 gcs_url = az_url = s3_performance_url

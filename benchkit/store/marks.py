@@ -3,6 +3,7 @@
 bankruptcy  runs before a time are not comparable with later runs
 exclude     the selected runs are not comparable
 accept      a change is intended; used by the ledger of regressions, changes no run
+decide      what was found out about a change, with the evidence; changes neither run nor state
 rename      a workload, parameter or environment has a new name
 undo        cancels a mark (also an undo)
 
@@ -34,19 +35,24 @@ from benchkit.values import decode_json
 _REQUIRED = {
     "accept": ("workload",),
     "bankruptcy": ("before",),
+    "decide": ("workload", "verdict"),
     "exclude": (),
     "rename": ("from", "to"),
     "undo": ("mark",),
 }
 _ALLOWED = {
-    "accept": (*SELECTORS, "metric", "at"),
+    "accept": (*SELECTORS, "metric", "at", "regression", "evidence"),
     "bankruptcy": SELECTORS,
+    "decide": (*SELECTORS, "metric", "at", "regression", "verdict", "evidence"),
     "exclude": SELECTORS,
     "rename": ("from", "to", "field", "workload"),
     "undo": ("mark",),
 }
 #: Kinds of marks.
 KINDS = tuple(_REQUIRED)
+#: Values of ``verdict`` of a decision: the code became slower and must be mended, it did so on
+#: purpose, nothing changed, the machine changed.
+VERDICTS = ("real", "intended", "noise", "machine")
 #: Values of ``field`` of a rename; default `workload`.
 RENAMED_FIELDS = ("workload", "parameter", "environment")
 
@@ -69,12 +75,15 @@ def new_mark(kind: str, *, reason: str = "", by: str = "", **what: Any) -> dict[
         raise UsageError(f"mark exclude: select runs by {', '.join(SELECTORS)}")
     if kind == "rename" and what.setdefault("field", "workload") not in RENAMED_FIELDS:
         raise UsageError(f"mark rename: field must be one of {', '.join(RENAMED_FIELDS)}")
+    if kind == "decide" and what["verdict"] not in VERDICTS:
+        raise UsageError(f"mark decide: verdict must be one of {', '.join(VERDICTS)}")
     metric = what.get("metric")
     if metric is not None and metric not in (*METRICS, "outcome", "source_hash"):
         hint = did_you_mean(str(metric), METRICS, "see `benchkit list metrics`")
         raise UsageError(f"mark {kind}: no metric named {metric!r}: {hint}")
-    if "runs" in what:
-        what["runs"] = list_of(what["runs"], "runs")
+    for name in ("runs", "evidence"):
+        if name in what:
+            what[name] = list_of(what[name], name)
     for name in ("since", "before", "at"):
         if name in what:
             what[name] = parse_moment(what[name]).isoformat()

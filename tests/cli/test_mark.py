@@ -5,7 +5,9 @@ import json
 import pytest
 from click.testing import CliRunner
 
+from benchkit.analysis.regression.regression import read_ledger
 from benchkit.cli.main import benchkit as main
+from benchkit.show.pages.regressions import regression_section
 from benchkit.store.store import Store
 from validation.synthetic_runs import make_run
 
@@ -81,6 +83,33 @@ def test_mark_accept_closes_regression(store):
     assert mark["where"] == {"environment": "main", "host": "bench-1"}
 
 
+def test_mark_decide_is_shown_at_the_change_and_in_the_report(store):
+    event = {"workload": "array.sum", "environment": "main", "host": "bench-1", "scale": 1.0}
+    event |= {"capture": "full", "metric": "duration", "seen": "2026-08-03T02:00:00"}
+    event |= {"cause": "code", "reason": "", "ratio": 1.2, "before": 1.0, "after": 1.2}
+    for name, night in (("abcdef0123", "2026-08-02T02:00:00"), ("abcdef0124", "2026-08-03T02:00")):
+        store.add_event("opened", regression=name, night=night, **event)
+    options = ["--evidence", "0198f2", "--evidence", "https://x.example/1", "--by", "ann"]
+    verdict = ["--verdict", "machine", "-m", "new disk"]
+
+    done = call(store, "mark", "decide", "abcdef0123", *verdict, *options)
+    assert done.exit_code == 0, done.output
+    other = ["--at", "2026-08-03", "--verdict", "noise", "-m", "one night", "--by", "bob"]
+    assert call(store, "mark", "decide", "array.sum", *other).exit_code == 0
+
+    rows = json.loads(call(store, "regressions", "--json").stdout)
+    verdicts = {row["id"]: [each["verdict"] for each in row["decisions"]] for row in rows}
+    assert verdicts == {"abcdef0123": ["machine"], "abcdef0124": ["noise"]}
+    assert {row["state"] for row in rows} == {"open"}
+    newest, first = json.loads(call(store, "report", "decisions", "--json").stdout)
+    assert (newest["regression"], newest["by"]) == ("abcdef0124", "bob")
+    assert (first["evidence"], first["reason"]) == (["0198f2", "https://x.example/1"], "new disk")
+    assert "0198f2, https://x.example/1" in call(store, "report", "decisions").stdout
+    regression = read_ledger(store.events(), store.marks())[-1]
+    page = str(regression_section(regression, ""))
+    assert "machine, ann on " in page
+
+
 def test_mark_list_shows_active_marks(store):
     name = call(store, "mark", "exclude", "--workload", "array.*", "-m", "why", "--by", "me").stdout
     call(store, "mark", "undo", name.strip(), "-m", "no")
@@ -95,6 +124,11 @@ def test_mark_list_shows_active_marks(store):
     [
         (["mark", "exclude", "-m", "all of them"], "select runs by"),
         (["mark", "undo", "nothing", "-m", "x"], "no mark 'nothing'"),
+        (["mark", "decide", "array.sum", "--verdict", "real", "-m", "x"], "give --at, the night"),
+        (
+            ["mark", "decide", "array.sum", "--at", "3d", "--verdict", "bad", "-m", "x"],
+            "verdict must be one of real, intended, noise, machine",
+        ),
         (["mark", "bankruptcy", "--before", "soon", "-m", "x"], "'soon' is not a time"),
         (["mark", "exclude", "--where", "x", "-m", "x"], "--where 'x': must be NAME=VALUE"),
         (["regressions", "--state", "opened"], "--state 'opened': did you mean 'open'"),

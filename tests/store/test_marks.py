@@ -209,6 +209,7 @@ def test_mark_writes_every_kind(filled):
     what = {
         "accept": {"workload": "frame.join"},
         "bankruptcy": {},
+        "decide": {"workload": "frame.join", "verdict": "noise", "evidence": ["0198f2"]},
         "exclude": {"workload": "frame.*"},
         "rename": {"from": "frame.join", "to": "y"},
     }

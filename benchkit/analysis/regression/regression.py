@@ -9,14 +9,16 @@ import hashlib
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime, timezone
 from typing import Any
 
 import pandas as pd
 
-from benchkit.analysis.regression.segments import accepts
+from benchkit.analysis.regression.segments import concerns
 from benchkit.analysis.run.baseline import SERIES_FIELDS
 from benchkit.formatting import format_change, format_quantity
 from benchkit.measure.errors import error_summary
+from benchkit.measure.run_ids import id_time
 from benchkit.store.filters import parse_moment
 from benchkit.store.marks import active_marks
 from benchkit.store.schema import METRICS
@@ -61,6 +63,8 @@ class Regression:
     # command) and `error`, as far as these are known.
     facts: Mapping[str, Any] = field(default_factory=dict)
     events: Sequence[Mapping[str, Any]] = ()  # Events of the ledger about it, oldest first
+    # Marks `accept` and `decide` about it, oldest first: verdict, reason, by, evidence, date.
+    decisions: Sequence[Mapping[str, Any]] = ()
 
     @property
     def is_open(self) -> bool:
@@ -129,13 +133,13 @@ def read_ledger(
         if name and key not in seen:
             seen.add(key)
             events_of.setdefault(str(name), []).append(event)
-    accepting = [mark for mark in active_marks(marks) if mark.get("kind") == "accept"]
+    decided = [mark for mark in active_marks(marks) if mark.get("kind") in ("accept", "decide")]
     regressions = []
     for name, history in events_of.items():
         if not any(event["kind"] == "opened" for event in history):
             continue
         try:
-            regression = _regression(name, history, accepting)
+            regression = _regression(name, history, decided)
             _check(regression)
         except (AttributeError, KeyError, TypeError, ValueError) as error:  # written by hand
             reason = f"skipped: {error_summary(error)} in its events"
@@ -146,7 +150,7 @@ def read_ledger(
 
 
 def _regression(
-    name: str, history: list[Mapping[str, Any]], accepting: list[Mapping[str, Any]]
+    name: str, history: list[Mapping[str, Any]], decided: list[Mapping[str, Any]]
 ) -> Regression:
     """Return the regression that results from its events in order, and from marks."""
     first = next(event for event in history if event["kind"] == "opened")
@@ -160,10 +164,9 @@ def _regression(
             state = "grown"
         if event["kind"] in ("recovered", "ended"):
             state, closed = event["kind"], str(event["seen"])
-    if closed is None:
-        for mark in accepting:
-            if accepts(mark, now) and _applies(mark, now):
-                state = "accepted"
+    own = [mark for mark in decided if _is_about(mark, name, now)]
+    if closed is None and any(mark["kind"] == "accept" for mark in own):
+        state = "accepted"
     levels: dict[str, Any] = {
         key: _number(now.get(key)) for key in ("ratio", "low", "high", "before", "after")
     }
@@ -176,7 +179,44 @@ def _regression(
         **levels,
         facts=now.get("facts") or {},
         events=tuple(history),
+        decisions=tuple(map(decision, own)),
     )
+
+
+def decision(mark: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a mark says about a change: verdict, reason, by, evidence, date, mark."""
+    verdict = "accepted" if mark["kind"] == "accept" else str(mark["verdict"])
+    date = datetime.fromtimestamp(id_time(str(mark["id"])), timezone.utc).date().isoformat()
+    texts = {name: str(mark.get(name) or "") for name in ("reason", "by")}
+    evidence = [str(text) for text in mark.get("evidence") or []]
+    return {"verdict": verdict, **texts, "evidence": evidence, "date": date, "mark": mark["id"]}
+
+
+def decision_text(about: Mapping[str, Any]) -> str:
+    """Return a decision as one line."""
+    evidence = f" ({', '.join(map(str, about['evidence']))})" if about["evidence"] else ""
+    return f"{about['verdict']}, {about['by']} on {about['date']}: {about['reason']}{evidence}"
+
+
+def decisions(
+    events: Iterable[Mapping[str, Any]], marks: Iterable[Mapping[str, Any]]
+) -> list[dict[str, Any]]:
+    """Return a row per decision and change, the newest first."""
+    marks = list(marks)
+    regressions = read_ledger(events, marks)
+    rows: list[dict[str, Any]] = []
+    for mark in active_marks(marks):
+        if mark.get("kind") not in ("accept", "decide"):
+            continue
+        row = decision(mark)
+        about: list[dict[str, Any]] = [
+            {"regression": each.id, "workload": each.workload, "metric": each.metric,
+             "change": each.size}
+            for each in regressions if row in each.decisions
+        ]  # fmt: skip
+        series = {"workload": str(mark["workload"]), "metric": str(mark.get("metric") or "")}
+        rows += [{**row, **facts} for facts in about or [series]]
+    return rows[::-1]
 
 
 def _check(regression: Regression) -> None:
@@ -193,11 +233,20 @@ def _number(value: Any) -> float:
     return float("nan") if value is None else float(value)
 
 
-def _applies(mark: Mapping[str, Any], event: Mapping[str, Any]) -> bool:
-    """Return whether a mark has no ``at``, or an ``at`` that is not before the first night."""
+def _is_about(mark: Mapping[str, Any], name: str, event: Mapping[str, Any]) -> bool:
+    """Return whether a mark is about a regression: by its id, or by series and time.
+
+    One that accepts has no ``at``, or an ``at`` that is not before the first night; a decision is
+    about the change of its night only.
+    """
+    if mark["kind"] == "decide" and mark.get("regression"):
+        return bool(mark["regression"] == name)
+    if not concerns(mark, event):
+        return False
     if not mark.get("at"):
         return True
-    return parse_moment(mark["at"]) >= parse_moment(str(event["night"]))
+    at, night = parse_moment(mark["at"]), parse_moment(str(event["night"]))
+    return at.date() == night.date() if mark["kind"] == "decide" else at >= night
 
 
 def to_table(regressions: Sequence[Regression]) -> pd.DataFrame:

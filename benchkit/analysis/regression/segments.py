@@ -71,9 +71,12 @@ def find_segments(
 
 def accepts(mark: Mapping[str, Any], about: Mapping[str, Any]) -> bool:
     """Return whether a mark accepts changes of a series or a regression."""
-    if mark.get("kind") != "accept" or not workload_matcher(str(mark["workload"]))(
-        str(about["workload"])
-    ):
+    return mark.get("kind") == "accept" and concerns(mark, about)
+
+
+def concerns(mark: Mapping[str, Any], about: Mapping[str, Any]) -> bool:
+    """Return whether a mark is about the changes of a series or a regression."""
+    if not workload_matcher(str(mark["workload"]))(str(about["workload"])):
         return False
     if mark.get("metric") not in (None, about.get("metric")):
         return False

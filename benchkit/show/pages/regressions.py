@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 from benchkit.analysis.changepoints import ChangePoint
 from benchkit.analysis.regression.history import SERIES_FIELDS
-from benchkit.analysis.regression.regression import FAILING, Regression
+from benchkit.analysis.regression.regression import FAILING, Regression, decision_text
 from benchkit.analysis.regression.status import series_label
 from benchkit.formatting import counted, format_bytes, format_change, format_seconds
 from benchkit.show.pages.page import (
@@ -214,6 +214,7 @@ def _properties(regression: Regression, owner: str) -> dict[str, Cell]:
         if regression.confirmed
         else "no, not measured again",
         "closed": _minute(regression.closed or ""),
+        "decided": "\n".join(map(decision_text, regression.decisions)),
     }
     return {name: value for name, value in rows.items() if value}
 
