@@ -12,7 +12,8 @@ nights of a change that reverted are left out of later references, which are of 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,6 +55,9 @@ MIN_LEFT_OUT = 5
 HABIT_CHANGES = 3
 #: Nights at the end of a series in which a slow change is looked for.
 DRIFT_NIGHTS = 8
+#: Nights after which a change within the first ten nights is looked for, once: the nights after it
+#: are then a reference.
+EARLY_NIGHTS = 2 * MIN_REFERENCE_NIGHTS
 #: Nights processed together; any value gives the same events.
 CHUNK_NIGHTS = 64
 
@@ -146,8 +150,10 @@ class _Replay:
 
     def _advance(self) -> None:
         n_rows, n_nights = self.y.shape
-        for begin in range(0, n_nights if n_nights > MIN_REFERENCE_NIGHTS else 0, CHUNK_NIGHTS):
-            stop = min(begin + CHUNK_NIGHTS, n_nights)
+        if n_nights <= MIN_REFERENCE_NIGHTS:
+            return
+        begins = [0, *range(EARLY_NIGHTS, n_nights, CHUNK_NIGHTS)]
+        for begin, stop in pairwise([*begins, n_nights]):
             rows = np.arange(n_rows)
             blocks = np.arange(begin // REFRESH_NIGHTS, (stop - 1) // REFRESH_NIGHTS + 1)
             while rows.size:
@@ -156,6 +162,28 @@ class _Replay:
                 # A restarted reference affects windows that began in the previous chunk.
                 oldest = max(0, begin - max(WINDOWS)) // REFRESH_NIGHTS
                 blocks = np.arange(oldest, blocks[-1] + 1)
+            if stop == EARLY_NIGHTS:
+                self._find_early_changes()
+
+    def _find_early_changes(self) -> None:
+        """Record changes whose level before is shorter than a reference: the rule backwards."""
+        y, state, n = self.y, self.state, EARLY_NIGHTS
+        rows = np.flatnonzero((state.next_night == 0) & ~np.isnan(y[:, n - 1]))
+        each, start = np.arange(rows.size), np.zeros(rows.size, int)
+        backwards = y[rows, :n][:, ::-1]
+        blocks = np.arange(n // REFRESH_NIGHTS + 1)
+        centre = np.full((rows.size, blocks.size), np.nan)
+        _refresh(backwards, backwards, centre, each, blocks, start)
+        alarms = find_alarms(
+            backwards, backwards, centre, each, n - 1, n, start, start, self.options
+        )
+        order = np.lexsort((alarms.chance, alarms.row))
+        alarms = alarms.take(order[np.unique(alarms.row[order], return_index=True)[1]])
+        alarms = replace(alarms, row=rows[alarms.row])
+        if alarms.row.size:
+            before, _ = _level(self.clean, alarms.row, start[: alarms.row.size], alarms.m - 1)
+            _record(self.clean, alarms, alarms.m, before, state, self.found)
+            _refresh(y, self.clean, self.centre, alarms.row, blocks, state.start)
 
     def _next_change(self, rows: Ints, first: int, last: int) -> Ints:
         """Record the next change of each row in the chunk; return the rows with a change."""
@@ -175,7 +203,9 @@ class _Replay:
         alarms = alarms.take(~np.isin(alarms.row, end_row))
 
         if alarms.row.size:
-            _record(clean, centre, alarms, state, self.found)
+            first = alarms.night - alarms.m + 1
+            level = centre[alarms.row, first // REFRESH_NIGHTS]
+            _record(clean, alarms, first, level, state, self.found)
         if end_row.size:
             _record_end(y, clean, self.mended, end_row, end_night, state, self.found)
         return np.union1d(alarms.row, end_row)
@@ -296,14 +326,12 @@ def _measure(
 
 
 def _record(
-    clean: Floats, centre: Floats, alarms: Alarms, state: _State, events: list[Events]
+    clean: Floats, alarms: Alarms, first: Ints, level: Floats, state: _State, events: list[Events]
 ) -> None:
     """Record new changes with their first night and size, and restart the references."""
-    row, night, m, noise = alarms.row, alarms.night, alarms.m, alarms.noise
-    level = centre[row, (night - m + 1) // REFRESH_NIGHTS]
-    index, before, after, error = _measure(
-        clean, row, night - m + 1, night, state.start[row], level
-    )
+    # first, level: (alarms,), first night that has the new level, and about the level before.
+    row, night, noise = alarms.row, alarms.night, alarms.noise
+    index, before, after, error = _measure(clean, row, first, night, state.start[row], level)
     events.append(Events(row, index, night, after - before, error * noise, alarms.chance))
     state.level_before[row], state.level_after[row], state.noise[row] = before, after, noise
     state.start_before[row] = state.start[row]

@@ -3,7 +3,7 @@ import pytest
 
 from benchkit.analysis.changepoint import rule, scan
 from benchkit.analysis.changepoints import Marks, detect_many, latest_night
-from validation.nightly_series import NIGHTS, SHAPES, bursts, lognormal, with_step
+from validation.nightly_series import NIGHTS, SHAPES, bursts, lognormal, sticky, with_step
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.__name__)
@@ -160,3 +160,24 @@ def test_scan_keeps_changes_that_revert_three_times_in_reference(rng):
 
     # The habit of the series is in the reference: four nights of it are no alarm any more.
     assert np.mean([any(c.index >= 90 for c in changes) for changes in found]) <= 0.05
+
+
+@pytest.mark.parametrize("index", [3, 5, 9])
+@pytest.mark.parametrize(("ratio", "noise"), [(1.4, 0.02), (1.1, 0.01), (0.8, 0.02)])
+def test_scan_detects_step_within_the_first_ten_nights(index, ratio, noise, rng):
+    values = lognormal(rng, 200, noise)
+    values[:, index:] *= ratio
+
+    found = detect_many(values)
+
+    hits = [
+        any(abs(c.index - index) <= 1 and c.detected_at <= 19 for c in changes) for changes in found
+    ]
+    assert np.mean(hits) >= 0.95
+    sizes = [changes[0].ratio for changes in found if changes]
+    assert abs(np.median(sizes) / ratio - 1) < 0.01
+
+
+def test_scan_rarely_detects_early_steps_in_noise(rng):
+    found = detect_many(np.concatenate([shape(rng, 200) for shape in SHAPES if shape != sticky]))
+    assert np.mean([any(c.index < 10 for c in changes) for changes in found]) < 0.005
