@@ -203,9 +203,9 @@ class _Replay:
         alarms = alarms.take(~np.isin(alarms.row, end_row))
 
         if alarms.row.size:
-            first = alarms.night - alarms.m + 1
-            level = centre[alarms.row, first // REFRESH_NIGHTS]
-            _record(clean, alarms, first, level, state, self.found)
+            begin = alarms.night - alarms.m + 1
+            level = centre[alarms.row, begin // REFRESH_NIGHTS]
+            _record(clean, alarms, begin, level, state, self.found)
         if end_row.size:
             _record_end(y, clean, self.mended, end_row, end_night, state, self.found)
         return np.union1d(alarms.row, end_row)

@@ -29,6 +29,10 @@ class Cause(NamedTuple):
 
     cause: str  # `code`, `infrastructure` or `unclear`
     reason: str  # The cause in a sentence with its numbers
+    # shift, error: Change of the machine that is subtracted from that of the series, and its
+    # standard error, as logarithms of a ratio.
+    shift: float = 0.0
+    error: float = 0.0
 
 
 def fleet_step(
@@ -59,8 +63,8 @@ def fleet_step(
     ...     machine=["ci"] * 4, environment=["main"] * 4, metric=["duration"] * 4,
     ...     workload=["a", "b", "c", "d"], recent=[[7.0], [5.5], [0.3], [-0.2]], since=[0] * 4,
     ... )
-    >>> causes[0]
-    Cause(cause='code', reason='2 of 4 series rose; no control was measured')
+    >>> causes[0].cause, causes[0].reason
+    ('code', '2 of 4 series rose; no control was measured')
     """
     # alarm: (series,), 1 or -1 for a change of level detected on this night, 0 for none.
     # units: (series,), `LatestNight.units`: change of the last night in noise units; NaN if not

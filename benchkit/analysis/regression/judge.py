@@ -82,7 +82,8 @@ def judge_night(
         for regression in reversed(ledger)
         if regression.state == "recovered"
     }
-    levels = NightLevels(history, night, unjudged, active, recovered, control)
+    aside = _last_nights(events, "set_aside")
+    levels = NightLevels(history, night, unjudged, active, recovered, control, aside)
     alarms = levels.alarms()
     latest = history.latest_night()
     units = np.where(levels.unjudged_rows, latest.units, np.nan)
@@ -101,7 +102,7 @@ def judge_night(
     recoveries = levels.recoveries()
     closed = {str(event["regression"]) for event in recoveries}
     changes, proposed = levels.changes(alarms, causes, closed)
-    proposed += levels.suspects(latest, proposed, _measured_again(events))
+    proposed += levels.suspects(latest, proposed, _last_nights(events, "dismissed", "undecided"))
     failures, other_events = _judge_outcomes(history, night, unjudged, active, control)
     new_events = changes + recoveries + other_events
     proposed += failures
@@ -129,11 +130,11 @@ def _unjudged_groups(
     return {group: judged for group, judged in last_judged.items() if judged < night}
 
 
-def _measured_again(events: Sequence[Mapping[str, Any]]) -> dict[tuple[str, ...], str]:
-    """Return the last night on which each series was measured again without a confirmation."""
+def _last_nights(events: Sequence[Mapping[str, Any]], *kinds: str) -> dict[tuple[str, ...], str]:
+    """Return the last night of each series on which it has an event of some kinds."""
     nights: dict[tuple[str, ...], str] = {}
     for event in events:
-        if event["kind"] in ("dismissed", "undecided"):
+        if event["kind"] in kinds:
             name, seen = series_name(event), str(event["seen"])
             nights[name] = max(nights.get(name, ""), seen)
     return nights

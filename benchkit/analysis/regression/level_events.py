@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtri
 
-from benchkit.analysis.changepoint.rule import MIN_NIGHTS, MIN_REFERENCE_NIGHTS
+from benchkit.analysis.changepoint.rule import MIN_NIGHTS, MIN_NOISE, MIN_REFERENCE_NIGHTS
+from benchkit.analysis.changepoint.scan import MEDIAN_ERROR
 from benchkit.analysis.changepoints import (
     INFINITE_CHANGE,
     LOG_OF_ZERO,
     ChangePoint,
     LatestNight,
 )
-from benchkit.analysis.options import DETECTION
-from benchkit.analysis.regression.fleet import Cause
+from benchkit.analysis.options import DETECTION, VERDICTS
+from benchkit.analysis.regression.fleet import COMMON_SERIES, Cause
 from benchkit.analysis.regression.history import SERIES_FIELDS, History, night_name
 from benchkit.analysis.regression.regression import FAILING, Regression, regression_id, series_name
+from benchkit.analysis.stats.log_scale import SD_OF_MAD
 from benchkit.store.schema import METRICS
 from benchkit.values import json_safe
 
@@ -39,6 +42,13 @@ LEVEL_NIGHTS = 30
 #: Largest distance of the last nights from the level before, as a share of the change, if they are
 #: a recovery: for three nights by chance rarer than 1e-4 per night, also for the smallest change.
 RECOVERY_SHARE = 1 / 3
+
+#: Standard errors by which the control must have moved to be subtracted, and by which what is left
+#: must differ from nothing to be code: a machine that changes opens one in 700 of its series.
+SHIFT_ERRORS = 3.0
+#: Smallest change of the control that is subtracted, as logarithm of a ratio: smaller ones do not
+#: change what a person does.
+MIN_SHIFT = 0.01
 
 
 def worse_direction(metric: str) -> int:
@@ -65,6 +75,8 @@ class NightLevels:
     active: Mapping[tuple[str, ...], Regression]
     recovered: Mapping[tuple[str, ...], Regression]
     control: str | None = None  # The control environment, whose software never changes
+    # Last night on which suspects of a series were set aside as the machine's.
+    aside: Mapping[tuple[str, ...], str] = field(default_factory=dict)
 
     @property
     def unjudged_rows(self) -> NDArray[np.bool_]:
@@ -103,8 +115,9 @@ class NightLevels:
             worse = worse_direction(about["metric"])
             if change is None or not change.direction or not worse:
                 continue
-            fact = self._fact(row, change.index, change.ratio, change.low, change.high)
-            fact |= causes[row]._asdict()
+            cause = causes[row]
+            fact = self._fact(row, change.index, *_without_shift(change, cause), cause.shift)
+            fact |= {"cause": cause.cause, "reason": cause.reason}
             regression = self.active.get(series_name(about))
             if regression is not None and not self._in_current_segment(regression, row):
                 regression = None
@@ -116,6 +129,8 @@ class NightLevels:
                 events += self._update(regression, fact, change.direction == worse)
             elif change.direction == worse:
                 fact["good_until"] = self._good_until(row, change.index)
+                seen = self.aside.get(series_name(about), "")
+                fact |= {"aside": seen} if seen >= fact["night"] else {}
                 proposed.append({**fact, "kind": "opened", "suspect": False})
             elif not self._is_recovery(fact) and not self._fails_more(row, change.index):
                 events.append({**fact, "kind": "improved"})
@@ -131,7 +146,7 @@ class NightLevels:
         return {row: cause for row, cause in causes.items() if cause}
 
     def _control_cause(self, row: int, change: ChangePoint) -> Cause | None:
-        """Return the cause from the control's change of level over the same nights.
+        """Return the cause from what is left of a change without that of the control.
 
         All nights of the new level are used: with one night, a coincidence of two noisy nights
         would exclude a true regression permanently.
@@ -145,21 +160,34 @@ class NightLevels:
         same = in_control & self.history.matching({"workload": about["workload"]})
         rows = np.flatnonzero(same if same.any() else in_control)
         start = self._reference_start(row, change.index)
-        shifts = np.array([self._shift(at, start, change.index) for at in rows.tolist()])
-        shifts = shifts[np.isfinite(shifts)]
-        if not shifts.size:
+        pairs = [self._shift(at, start, change.index) for at in rows.tolist()]
+        pairs = [pair for pair in pairs if math.isfinite(pair[0])]
+        if not pairs:
             return None
-        shift = float(np.median(shifts))
+        shifts, errors = np.array(pairs).T
+        shift, error = float(np.median(shifts)), float(np.median(errors))
+        if not same.any():
+            # Workloads differ in how much the machine affects them.
+            spread = SD_OF_MAD * float(np.median(np.abs(shifts - shift)))
+            error = math.hypot(error, spread) if shifts.size >= COMMON_SERIES else math.inf
         finite = 0 < change.ratio < math.inf
         size = abs(math.log(change.ratio)) if finite else INFINITE_CHANGE
-        cause = "infrastructure" if shift * change.direction >= size / 2 else "code"
+        left = size - shift * change.direction
+        is_certain = left >= max(
+            DETECTION.min_change, SHIFT_ERRORS * math.hypot(error, _log_error(change))
+        )
+        is_code = left > size / 2 or is_certain
         what = "the same workload" if same.any() else f"the median of {shifts.size} series"
         if abs(shift) > INFINITE_CHANGE:
             moved = "rose from zero" if shift > 0 else "fell to zero"
         else:
             moved = f"changed by {100 * np.expm1(shift):+.1f} %"
         text = f"in the control {self.control!r}, {what} {moved} over the same nights"
-        return Cause(cause, text)
+        if not is_code:
+            return Cause("infrastructure", text)
+        if not finite or abs(shift) < max(SHIFT_ERRORS * error, MIN_SHIFT):
+            return Cause("code", text)
+        return Cause("code", f"{text}; the change is without that", shift, error)
 
     def _reference_start(self, row: int, index: int) -> int:
         """Return the first reference night of a change: not before the previous change."""
@@ -171,15 +199,17 @@ class NightLevels:
         earliest = min(self._reference_start(row, first) + 1, first)
         return night_name(self.history.times[max(first - MARGIN_NIGHTS, earliest)])
 
-    def _shift(self, row: int, start: int, index: int) -> float:
-        """Return the change of level of a series at a night, as logarithm of a ratio."""
+    def _shift(self, row: int, start: int, index: int) -> tuple[float, float]:
+        """Return the change of level of a series at a night and its error, in logarithms."""
         values = self.history.values[row]
         parts = [part[np.isfinite(part)] for part in (values[start:index], values[index:])]
         if not all(part.size for part in parts):
-            return float("nan")
-        levels = [float(np.median(part)) for part in parts]
-        before, after = (math.log(level) if level > 0 else LOG_OF_ZERO for level in levels)
-        return after - before
+            return float("nan"), float("nan")
+        logs = [np.log(np.maximum(part, np.exp(LOG_OF_ZERO))) for part in parts]
+        before, after = (float(np.median(part)) for part in logs)
+        noise = max(SD_OF_MAD * float(np.median(np.abs(logs[0] - before))), MIN_NOISE)
+        error = MEDIAN_ERROR * noise * math.sqrt(sum(1 / part.size for part in parts))
+        return after - before, error
 
     def _fails_more(self, row: int, index: int) -> bool:
         """Return whether runs fail on a larger share of nights since a night than before it."""
@@ -211,17 +241,17 @@ class NightLevels:
     ) -> list[dict[str, Any]]:
         """Return the events that a new change adds to an open regression."""
         before, first = regression.before, regression.night
-        total = fact["after"] / before if before else float("nan")
+        total = fact["after"] / before if before else fact["ratio"]
         event = {**fact, "regression": regression.id, "before": before}
-        distance = abs(self._position(fact["night"]) - self._position(first))
-        if worse and distance <= MARGIN_NIGHTS:
-            return [{**event, "kind": "placed"}]
         # The interval is that of the new step: scale it to the whole change.
-        share = total / fact["ratio"]
+        share = total / fact["ratio"] if 0 < fact["ratio"] < math.inf else 1.0
         event |= {"ratio": total, "low": fact["low"] * share, "high": fact["high"] * share}
-        event["night"] = first
         growth = np.log(total / regression.ratio) if total > 0 else 0.0
         growth *= worse_direction(regression.metric)
+        distance = abs(self._position(fact["night"]) - self._position(first))
+        if worse and distance <= MARGIN_NIGHTS and not growth > DETECTION.min_change:
+            return [{**event, "kind": "placed"}]
+        event["night"] = first
         if worse and growth > DETECTION.min_change:
             return [{**event, "kind": "grown"}]
         if not worse and growth < -DETECTION.min_change:
@@ -297,9 +327,16 @@ class NightLevels:
         return events
 
     def _fact(
-        self, row: int, index: int, ratio: float, low: float | None, high: float | None
+        self,
+        row: int,
+        index: int,
+        ratio: float,
+        low: float | None,
+        high: float | None,
+        shift: float = 0.0,
     ) -> dict[str, Any]:
         """Return an event about a change of a series at a night, without its kind."""
+        # shift: Change of the machine, as logarithm of a ratio: the level before has it, too.
         about = self.history.series.iloc[row][[*SERIES_FIELDS, "metric"]].to_dict()
         values = self.history.values[row]
         start = self._reference_start(row, index)
@@ -307,6 +344,7 @@ class NightLevels:
             float(np.nanmedian(part)) if np.isfinite(part).any() else None
             for part in (values[start:index], values[index:])
         )
+        before = before and before * math.exp(shift)
         if before and np.isfinite(ratio):
             after = before * float(ratio)  # the levels give the change of the same row
         night = night_name(self.history.times[index])
@@ -321,6 +359,23 @@ class NightLevels:
             "before": before,
             "after": after,
         }
+
+
+def _log_error(change: ChangePoint) -> float:
+    """Return the standard error of a change, in logarithms; 0 from or to zero."""
+    if not (change.low > 0 and math.isfinite(change.high)):
+        return 0.0
+    return math.log(change.high / change.low) / 2 / float(ndtri((1 + VERDICTS.level) / 2))
+
+
+def _without_shift(change: ChangePoint, cause: Cause) -> tuple[float, float, float]:
+    """Return ratio and interval of a change without that of the machine."""
+    if not cause.shift:
+        return change.ratio, change.low, change.high
+    error = math.hypot(_log_error(change), cause.error)
+    half = float(ndtri((1 + VERDICTS.level) / 2)) * error
+    ratio = change.ratio * math.exp(-cause.shift)
+    return ratio, ratio * math.exp(-half), ratio * math.exp(half)
 
 
 def _first_of_jump(units: NDArray[np.float64]) -> int:

@@ -6,6 +6,7 @@ regression can be reported on its first night, and a slow machine is not reporte
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -29,7 +30,6 @@ from benchkit.experiment.run.api import Selection, plan_experiment
 from benchkit.experiment.run.events import Event
 from benchkit.experiment.run.experiment import Experiment
 from benchkit.experiment.run.plan import NULL_ARM, Measurement
-from benchkit.formatting import counted
 from benchkit.measure.provenance import host_name
 from benchkit.store.store import Store
 
@@ -74,7 +74,6 @@ def confirm(
     first, others = workloads[:REPRESENTATIVES], workloads[REPRESENTATIVES:MAX_WORKLOADS]
     for names in (first, others):
         if names is others and _is_machine(history, events, first):
-            _attribute_to_machine(events, len(first))
             break
         for (name, good_id), group in _groups(history, events, names).items():
             try:
@@ -99,6 +98,7 @@ def confirm(
                 failures.append(f"{name}: not confirmed: environment not measured in this night")
             except BenchkitError as error:
                 failures.append(f"{name}: not confirmed: {error}")
+    _share_fates(events)
     return Confirmation(events, failures)
 
 
@@ -106,7 +106,9 @@ def _ordered_workloads(events: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return the workloads that this machine can measure again, the most certain change first."""
     own = [event for event in events if _is_own(event)]
     # Alarms first: their change lasted for some nights, a suspect is often one noisy night.
-    own.sort(key=lambda e: (bool(e.get("suspect")), -abs(float(e.get("units") or 0))))
+    # Alarms first: their change lasted for some nights, a suspect is often one noisy night. If the
+    # machine changed, the largest change of an alarm is the one that may be more than that.
+    own.sort(key=lambda e: (bool(e.get("suspect")), -abs(float(e.get("units") or _log_ratio(e)))))
     return list(dict.fromkeys(str(event["workload"]) for event in own))
 
 
@@ -115,26 +117,45 @@ def _is_own(event: Mapping[str, Any]) -> bool:
     return event["metric"] != FAILING and str(event["host"]) == host_name()
 
 
+def _log_ratio(event: Mapping[str, Any]) -> float:
+    """Return the change of an event as logarithm, infinity from or to zero."""
+    ratio = float(event.get("ratio") or 0)
+    return abs(math.log(ratio)) if 0 < ratio < math.inf else math.inf
+
+
 def _is_machine(
     history: History, events: Sequence[Mapping[str, Any]], measured: Collection[str]
 ) -> bool:
-    """Return whether many series are suspect and none of the representatives was reproduced."""
+    """Return whether many series changed and none of the representatives was reproduced."""
     again = [e for e in events if e["workload"] in measured and e.get("again")]
-    n_suspects = sum(bool(event.get("suspect")) and _is_own(event) for event in events)
+    own = [event for event in events if _is_own(event)]
     here = (history.series["host"] == host_name()).to_numpy() & np.isfinite(history.values[:, -1])
-    common = n_suspects >= max(COMMON_SERIES, COMMON_SHARE * here.sum())
-    return common and bool(again) and all(event["confirmed"] is False for event in again)
+    # The first nights of the change may have shown already that it is the machine's.
+    is_known = any(event.get("aside") for event in own)
+    is_common = len(own) >= max(COMMON_SERIES, COMMON_SHARE * here.sum())
+    none = bool(again) and all(event["confirmed"] is False for event in again)
+    return none and (is_common or is_known)
 
 
-def _attribute_to_machine(events: Sequence[dict[str, Any]], n_measured: int) -> None:
-    """Set aside the suspects of workloads that are not measured again."""
+def _share_fates(events: Sequence[dict[str, Any]]) -> None:
+    """Set aside what was not measured again, if most of what was is not reproduced."""
+    # A machine slows durations and not memory: a metric is represented by its own series.
+    measured: dict[tuple[str, str], list[bool]] = {}
     for event in events:
-        if _is_own(event) and event.get("suspect") and not event.get("again"):
-            event |= {"confirmed": False, "cause": "infrastructure"}
-            event["reason"] = (
-                f"{counted(n_measured, 'workload')} with larger changes measured again: "
-                "not reproduced"
-            )
+        if event.get("again") and event["confirmed"] is not None:
+            group = str(event["environment"]), str(event["metric"])
+            measured.setdefault(group, []).append(bool(event["confirmed"]))
+    for event in filter(_is_own, events):
+        fates = measured.get((str(event["environment"]), str(event["metric"])), [])
+        n_dismissed = fates.count(False)
+        reason = ""
+        if event.get("again"):
+            if event.get("aside") and event["confirmed"] is None:
+                reason = f"set aside on {event['aside'][:10]}, and not reproduced"
+        elif len(fates) >= COMMON_SERIES and n_dismissed > len(fates) / 2:
+            reason = f"{n_dismissed} of {len(fates)} series measured again: not reproduced"
+        if reason:
+            event |= {"confirmed": False, "cause": "infrastructure", "reason": reason}
 
 
 def _groups(

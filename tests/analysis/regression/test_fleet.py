@@ -51,7 +51,7 @@ def test_fleet_step_groups_by_machine_environment_metric_direction():
     assert sorted(causes) == np.flatnonzero(alarm).tolist()
     for row, found in causes.items():
         word = "rose" if alarm[row] > 0 else "fell"
-        assert found == ("code", f"1 of 30 series {word}; no control was measured")
+        assert found[:2] == ("code", f"1 of 30 series {word}; no control was measured")
 
 
 def test_fleet_step_is_unclear_where_many_series_have_alarms():

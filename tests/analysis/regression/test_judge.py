@@ -74,6 +74,17 @@ def test_judge_second_step_grows_regression():
     assert regression.night[:10] == str(FIRST + pd.Timedelta(days=35))[:10]
 
 
+@pytest.mark.parametrize("gap", [2, 3, 5])
+@pytest.mark.parametrize(("first", "second"), [(1.1, 1.1), (1.08, 1.3)])
+def test_judge_ratio_of_two_steps_is_that_of_the_levels_beside_it(gap, first, second):
+    values = stepped(1, first)
+    values[40 + gap :] *= second
+    (regression,) = read_ledger(replay({("a.x", "tip"): values}))
+    assert abs(regression.ratio / (first * second) - 1) < 0.02
+    assert abs(regression.after / regression.before / regression.ratio - 1) < 1e-9
+    assert regression.low < regression.ratio < regression.high
+
+
 def test_judge_three_nights_at_old_level_are_recovery():
     events = replay({("a.x", "tip"): stepped(1, 1.2, first=36, last=48)})
     assert kinds(events) == ["opened", "recovered"]
@@ -153,6 +164,28 @@ def test_judge_uses_all_series_of_a_night_where_no_control_is_measured():
     assert len(opened) == 4
     assert {e["cause"] for e in opened} == {"unclear"}
     assert {"no control was measured" in e["reason"] for e in opened} == {True}
+
+
+@pytest.mark.parametrize(("machine", "code"), [(1.10, 1.08), (1.2, 1.06), (1.10, 1.25)])
+def test_judge_opens_what_is_left_without_the_shift_of_the_control(machine, code):
+    series = {}
+    for number in range(6):
+        for offset, environment in enumerate(("tip", "control")):
+            values = stepped(2 * number + offset, machine)
+            if environment == "tip" and number < 3:
+                values[40:] *= code
+            series[f"a.w{number}", environment] = values
+
+    events = replay(series)
+
+    ledger = read_ledger(events)
+    assert sorted(each.workload for each in ledger) == ["a.w0", "a.w1", "a.w2"]
+    ratios = [each.ratio for each in ledger]
+    assert abs(np.mean(ratios) / code - 1) < 0.015
+    assert all(each.low < each.ratio < each.high for each in ledger)
+    assert np.allclose([each.after / each.before for each in ledger], ratios)
+    aside = {e["workload"] for e in events if e["kind"] == "set_aside"}
+    assert {"a.w3", "a.w4", "a.w5"} <= aside
 
 
 def test_judge_single_control_night_does_not_hide_step():

@@ -152,3 +152,81 @@ def test_confirm_names_builds_that_cannot_be_rebuilt(confirm, monkeypatch):
 
     assert "tip: not confirmed: no such build" in result.failures
     assert {event["confirmed"] for event in result.events} == {None}
+
+
+@pytest.fixture
+def alarms():
+    """Return the alarms of 30 workloads of a machine that has been 30 % slower for three nights."""
+
+    def make(n_workloads=30, aside=""):
+        about = {"environment": "tip", "host": host_name(), "scale": 1.0, "metric": "duration"}
+        return [
+            {
+                **about,
+                "workload": f"a.w{number:02}",
+                "ratio": 1.3 + 0.001 * (n_workloads - number),
+                "suspect": False,
+                "confirmed": None,
+                **({"aside": aside} if aside else {}),
+            }
+            for number in range(n_workloads)
+        ]
+
+    return make
+
+
+def measured_again(events, decisions):
+    """Write the result of re-runs into the first events."""
+    for event, decision in zip(events, decisions, strict=False):
+        event |= {"confirmed": decision, "again": {"verdict": str(decision)}}
+
+
+@pytest.mark.parametrize("decisions", [[False] * 3, [True] + [False] * 11])
+def test_alarms_that_are_not_measured_share_the_fate_of_the_measured_ones(decisions, alarms):
+    events = alarms()
+    memory = [{**event, "metric": "memory_peak"} for event in alarms(4)]
+    measured_again(events, decisions)
+
+    module._share_fates([*events, *memory])
+
+    n_left = 30 - len(decisions)
+    assert [event["confirmed"] for event in events] == decisions + [False] * n_left
+    assert all(event["cause"] == "infrastructure" for event in events[len(decisions) :])
+    assert f"of {len(decisions)} series" in events[-1]["reason"]
+    # no series of this metric was measured
+    assert [event["confirmed"] for event in memory] == [None] * 4
+
+
+@pytest.mark.parametrize("decisions", [[True] * 12, [True] * 7 + [False] * 5, [False] * 2])
+def test_alarms_that_are_not_measured_stay_open_without_a_majority(decisions, alarms):
+    events = alarms()
+    measured_again(events, decisions)
+
+    module._share_fates(events)
+
+    assert {event["confirmed"] for event in events[len(decisions) :]} == {None}
+
+
+def test_confirm_counts_alarms_when_it_asks_for_the_machine(history, alarms):
+    for events in (alarms(12), alarms(2, aside="2026-03-28T02:00:00")):
+        measured_again(events, [False] * 2)
+        assert module._is_machine(history, events, {"a.w00", "a.w01"})
+    events = alarms(2)
+    measured_again(events, [False] * 2)
+    assert not module._is_machine(history, events, {"a.w00", "a.w01"})
+
+
+def test_undecided_alarm_of_nights_that_were_set_aside_is_not_opened(alarms):
+    remembered, other = alarms(1, aside="2026-03-28T02:00:00"), alarms(1)
+    for events in (remembered, other):
+        measured_again(events, [None])
+        module._share_fates(events)
+
+    assert (remembered[0]["confirmed"], other[0]["confirmed"]) == (False, None)
+    assert remembered[0]["reason"] == "set aside on 2026-03-28, and not reproduced"
+
+
+def test_confirm_measures_the_largest_change_of_alarms_first(alarms):
+    events = alarms()
+    events[20]["ratio"] = 1.43
+    assert module._ordered_workloads(events)[0] == "a.w20"
