@@ -23,7 +23,7 @@ MIN_OTHER_CORES = 0.5
 #: other threads of its worker that ask for the GIL have no processor. Python loops of 10 to 100 ms
 #: waited for 0.25 to 0.75 s of each second while they had a thirteenth of a processor.
 GIL_WAITS = 0.5
-#: Half-width of the interval, as a logarithm, beside the waits for the GIL: graphs of known
+#: Half-width of the interval, as a logarithm, besides the waits for the GIL: graphs of known
 #: durations that others slowed 1.2 to 13 times were predicted 6 % low to 35 % high.
 REACH = 0.15
 
@@ -64,26 +64,7 @@ def disturbance(run: Run) -> tuple[str, ...]:
 
 
 def corrected_duration(run: Run) -> CorrectedDuration:
-    """Return the duration that a run would have had without other processes on its machine.
-
-    Parameters
-    ----------
-    run : Run
-        A run of format 3 with a task graph. If other processes used no more than half a core, its
-        duration is returned.
-
-    Returns
-    -------
-    CorrectedDuration
-        Seconds, and their interval.
-
-    Raises
-    ------
-    NotRecorded
-        The run has no duration, no task graph, or no waits for processors.
-    UsageError
-        The replay does not hold for the run.
-    """
+    """Return the duration that a run would have had without other processes on its machine."""
     duration = run.metrics.get("duration", 0.0)
     if not duration > 0:
         raise NotRecorded(f"run {run.id}: it has no duration: its outcome is {run.outcome}")

@@ -615,14 +615,7 @@ class Run:
 
         Seconds with an interval (``seconds``, ``low``, ``high``): the graph is replayed without the
         waits for a processor of its threads. The duration itself if others used no more than half
-        a core.
-
-        Raises
-        ------
-        NotRecorded
-            The run has no task graph, or was recorded before format 3.
-        UsageError
-            The replay does not hold for this run.
+        a core. An error says if the run lacks the data: a task graph, or run format 3.
         """
         return self._accessor("duration_corrected")
 
