@@ -133,7 +133,7 @@ def report_ab(
 @report.command("decisions")
 @common("store", "json")
 def report_decisions(store: str | None, as_json: bool) -> None:
-    """Print what was decided about changes, the newest first.
+    """List decisions about changes.
 
     `benchkit mark decide` and `benchkit mark accept` write decisions.
 
