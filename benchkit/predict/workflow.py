@@ -120,7 +120,9 @@ class Workflow:
             name=run.workload,
             n_before=len(submissions[:1]) if before else 0,
             tail_s=max(0.0, run.metrics["duration"] - end),
-            workers={int(number[node]): given for node, given in self.allowed.items()},
+            workers={
+                int(number[node]): numbers for node, numbers in self.allowed.items() if kept[node]
+            },
             priority={
                 int(number[node]): int(given["priority"])
                 for node, given in graph.options.items()

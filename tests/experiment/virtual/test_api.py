@@ -15,6 +15,7 @@ from benchkit.experiment.virtual import api
 from benchkit.experiment.virtual.api import simulate
 from benchkit.experiment.virtual.inputs import GRAPHS
 from benchkit.experiment.virtual.process import VirtualSpec
+from benchkit.predict.answer import MAX_ERROR
 from benchkit.predict.workflow import Workflow
 from benchkit.simulation.cluster import simulate_graph
 from benchkit.simulation.graph import VirtualGraph
@@ -107,12 +108,12 @@ def test_shape_of_a_run_is_that_of_its_cluster(measured):
 def test_prediction_replays_the_run_first(measured):
     simulation = simulate(measured, workers=[3, 6], draws=1)
 
-    assert abs(simulation.error) < 0.15
+    assert abs(simulation.error) < MAX_ERROR
     table = simulation.table
     assert table["workers"].tolist() == [3, 6]
-    # 24 x (0.4 + 0.4 + 0.1) s, and the tree.
-    assert table["seconds"].tolist() == pytest.approx([7.4, 3.8], rel=0.25)
-    assert table["ratio"].tolist() == pytest.approx([1.0, 0.5], abs=0.1)
+    # Whatever the load was: the same cluster takes as long, twice as large a half or more.
+    assert table["seconds"][0] == pytest.approx(measured.duration)
+    assert table["ratio"].tolist() == pytest.approx([1.0, 0.6], abs=0.15)
     assert (table["low"] < table["seconds"]).all()
     assert (table["high"] > table["seconds"]).all()
     assert all(run.simulated and run.workload == measured.workload for run in simulation.runs)
