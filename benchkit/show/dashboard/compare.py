@@ -42,24 +42,15 @@ from benchkit.show.dashboard.components.clicks import (
     open_on_row_click,
     open_on_run_click,
 )
-from benchkit.show.dashboard.components.markup import (
-    measured_metrics,
-    metric_term,
-)
+from benchkit.show.dashboard.components.markup import measured_metrics, metric_term
 from benchkit.show.dashboard.components.tables import memory_by_group
-from benchkit.show.dashboard.components.widgets import (
-    filtered,
-    find_field,
-    select,
-)
+from benchkit.show.dashboard.components.widgets import filtered, find_field, select
 from benchkit.show.dashboard.state.cache import cached, open_run, open_store
 from benchkit.show.dashboard.state.url import address
 from benchkit.show.pages.page import has_words
 from benchkit.show.plots.comparison import forest_plot, heat_map, raw_points, waterfall
 from benchkit.show.render import panel as ui
-from benchkit.show.render.html import (
-    link,
-)
+from benchkit.show.render.html import link
 from benchkit.show.reports import experiment_summary
 from benchkit.store.filters import pair_workloads, select_sets
 from benchkit.store.schema import METRICS

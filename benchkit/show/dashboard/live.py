@@ -26,15 +26,11 @@ from benchkit.experiment.run.status import (
 )
 from benchkit.formatting import format_seconds
 from benchkit.show.dashboard.components import tables
-from benchkit.show.dashboard.components.markup import (
-    metric_terms,
-)
+from benchkit.show.dashboard.components.markup import metric_terms
 from benchkit.show.dashboard.state.cache import cached, open_store
 from benchkit.show.dashboard.state.url import address
 from benchkit.show.render import panel as ui
-from benchkit.show.render.html import (
-    span,
-)
+from benchkit.show.render.html import span
 from benchkit.store.store import Store
 from benchkit.text import escape
 

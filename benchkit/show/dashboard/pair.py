@@ -17,9 +17,7 @@ from benchkit.analysis.run.timeline import TaskTimeline, group_differences
 from benchkit.errors import BenchkitError, NotRecorded
 from benchkit.formatting import MISSING
 from benchkit.show.dashboard.components import tables
-from benchkit.show.dashboard.components.markup import (
-    metric_terms,
-)
+from benchkit.show.dashboard.components.markup import metric_terms
 from benchkit.show.dashboard.components.tables import memory_by_group
 from benchkit.show.dashboard.components.widgets import filtered, select, window_controls
 from benchkit.show.dashboard.run.call_stacks import stack_difference
@@ -42,9 +40,7 @@ from benchkit.show.plots.task_stream import TaskStream
 from benchkit.show.plots.thread_activity import BusyThreads
 from benchkit.show.plots.transfers import transfer_difference
 from benchkit.show.render import panel as ui
-from benchkit.show.render.html import (
-    link,
-)
+from benchkit.show.render.html import link
 from benchkit.show.theme import BETTER, UNCHANGED, WORSE
 from benchkit.store.run import Run
 

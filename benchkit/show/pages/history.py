@@ -182,6 +182,10 @@ def _version(run: Mapping[str, Any], name: str) -> str:
     return MISSING if value is None or pd.isna(value) or value == "" else str(value)
 
 
+def _other_versions(run: Mapping[str, Any]) -> str:
+    return f"distributed {_version(run, 'distributed')}, Python {_version(run, 'python')}"
+
+
 _RUN = (
     Column("started (UTC)", lambda run: Text(
         str(run["started"])[:16], "whole", target=Target("run", {"id": run["id"]}))),
@@ -189,7 +193,7 @@ _RUN = (
     Column("outcome", _outcome),
 )  # fmt: skip
 _BUILD = (
-    Column("dask", lambda run: _version(run, "dask")),
+    Column("dask", lambda run: Text(_version(run, "dask"), small=_other_versions(run))),
     # Enough of an id for `benchkit report run ID`.
     Column("run", lambda run: Text(str(run["id"])[:13], "whole", title=str(run["id"]))),
 )

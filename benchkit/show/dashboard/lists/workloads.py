@@ -35,12 +35,7 @@ from benchkit.show.dashboard.components.markup import (
     text_or_missing,
     tone_of_outcome,
 )
-from benchkit.show.dashboard.components.widgets import (
-    filtered,
-    find_field,
-    metric_select,
-    select,
-)
+from benchkit.show.dashboard.components.widgets import filtered, find_field, metric_select, select
 from benchkit.show.dashboard.state.cache import (
     MAX_RUNS_READ,
     newest_attributes,
@@ -61,10 +56,7 @@ from benchkit.show.dashboard.state.url import address, history_address
 from benchkit.show.pages.page import has_words
 from benchkit.show.plots.history import history_plot, sparkline
 from benchkit.show.render import panel as ui
-from benchkit.show.render.html import (
-    link,
-    span,
-)
+from benchkit.show.render.html import link, span
 from benchkit.store.schema import METRICS
 from benchkit.values import decode_json
 

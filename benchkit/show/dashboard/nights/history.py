@@ -12,22 +12,12 @@ from panel.viewable import Viewable
 
 from benchkit.analysis.regression.history import SERIES_FIELDS, History
 from benchkit.analysis.regression.status import series_label
-from benchkit.formatting import format_outcome
-from benchkit.show.dashboard.components import tables
 from benchkit.show.dashboard.components.clicks import CLICK_HELP, open_on_run_click
 from benchkit.show.dashboard.components.mark_form import mark_series
 from benchkit.show.dashboard.components.markup import (
     metric_terms,
-    metric_text,
-    run_link,
-    text_or_missing,
 )
-from benchkit.show.dashboard.components.widgets import (
-    filtered,
-    find_field,
-    metric_select,
-    select,
-)
+from benchkit.show.dashboard.components.widgets import filtered, find_field, metric_select, select
 from benchkit.show.dashboard.nights.parts import no_nights
 from benchkit.show.dashboard.nights.regressions import DAYS
 from benchkit.show.dashboard.state.cache import open_store
@@ -40,7 +30,9 @@ from benchkit.show.dashboard.state.nights import (
     shown_metrics,
 )
 from benchkit.show.dashboard.state.url import Debounced, address, href, write_address
+from benchkit.show.pages.history import MAX_RUNS, run_table
 from benchkit.show.pages.night import list_page
+from benchkit.show.pages.page import Section
 from benchkit.show.pages.regressions import regression_section
 from benchkit.show.plots.history import history_plot
 from benchkit.show.render import panel as ui
@@ -50,8 +42,6 @@ from benchkit.store.schema import METRICS
 TITLE = "History"
 #: Largest number of further metrics below the selected metric.
 MAX_SMALL = 6
-#: Largest number of runs in the table.
-MAX_RUNS = 60
 
 
 def view(state: dict[str, str]) -> Viewable:
@@ -227,22 +217,9 @@ def _body(
 
 def _runs(history: History, series: dict[str, Any], metric: str) -> list[Viewable]:
     runs = history.runs[history.runs["key"] == series["key"]]
-    shown = runs.sort_values("started", ascending=False).head(MAX_RUNS)
-    rows = [
-        [
-            run_link(run),
-            format_outcome(run),
-            metric_text(run, metric),
-            *(text_or_missing(run.get(name)) for name in ("dask", "distributed", "python")),
-            "" if run["comparable"] else f"set aside: {run['reason']}",
-        ]
-        for run in shown.to_dict("records")
-    ]
-    titles = ["started (UTC)", "outcome", metric.replace("_", " ")]
-    titles += ["dask", "distributed", "python", "note"]
-    content: list[Viewable] = [ui.heading("Runs", "Newest first."), tables.html_table(titles, rows)]
-    if len(runs) > len(shown):
+    content = [ui.section(Section("Runs", run_table(runs, [metric]), "Newest first."), href)]
+    if len(runs) > MAX_RUNS:
         keys = {name: series[name] for name in ("workload", "environment")}
         links = {address("runs", **keys): "older runs are in the list of runs"}
-        content.append(ui.link_line(f"The last {len(shown)} of {len(runs)}", links))
+        content.append(ui.link_line(f"The last {MAX_RUNS} of {len(runs)}", links))
     return content

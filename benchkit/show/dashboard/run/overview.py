@@ -14,9 +14,7 @@ from benchkit.analysis.insight.diagnose import Diagnosis, diagnose
 from benchkit.analysis.insight.limits import BOUNDS, Limits
 from benchkit.formatting import format_quantity
 from benchkit.show.dashboard.components import tables
-from benchkit.show.dashboard.components.markup import (
-    metric_terms,
-)
+from benchkit.show.dashboard.components.markup import metric_terms
 from benchkit.show.dashboard.components.widgets import select
 from benchkit.show.dashboard.run.task_groups import GroupTable
 from benchkit.show.dashboard.state.time_window import NO_TIMES, Window
@@ -30,9 +28,7 @@ from benchkit.show.plots.thread_activity import (
     mark_events,
 )
 from benchkit.show.render import panel as ui
-from benchkit.show.render.html import (
-    link,
-)
+from benchkit.show.render.html import link
 from benchkit.store.run import Run, worker_names
 from benchkit.store.task_graph import has_task_graph
 

@@ -23,9 +23,7 @@ from benchkit.errors import BenchkitError
 from benchkit.formatting import MIB, MISSING, ROWS_SHOWN, format_bytes, format_quantity, short_names
 from benchkit.show.dashboard.components import tables
 from benchkit.show.dashboard.components.mark_form import mark_run
-from benchkit.show.dashboard.components.markup import (
-    outcome_text,
-)
+from benchkit.show.dashboard.components.markup import outcome_text
 from benchkit.show.dashboard.components.widgets import window_controls
 from benchkit.show.dashboard.run.call_stacks import stacks
 from benchkit.show.dashboard.run.overview import group_table, overview
@@ -41,9 +39,7 @@ from benchkit.show.plots.run_metrics import scheduler_load, worker_load
 from benchkit.show.plots.task_stream import TaskStream, task_stream
 from benchkit.show.plots.thread_activity import format_event
 from benchkit.show.render import panel as ui
-from benchkit.show.render.html import (
-    code,
-)
+from benchkit.show.render.html import code
 from benchkit.show.run_summary import KEY_FIGURES, metadata_table
 from benchkit.store.run import Run, worker_names
 from benchkit.store.schema import METRICS
