@@ -88,6 +88,8 @@ def sentences(comparison: Comparison) -> list[str]:
     parts = [_rows(comparison)]
     parts += _about(groups, "Task groups", GROUP_TIMES)
     parts += _about(groups, "Counts", COUNTS)
+    if comparison.composition is None:
+        parts.append("Task groups and counts were not read.")
     parts += [_suite(change, comparison) for change in suite_changes(comparison)]
     parts += _work(comparison)
     if not comparison.blocked:
