@@ -72,8 +72,12 @@ def steps(run: Run) -> Iterator[tuple[str, Callable[[], Any]]]:
     yield "limits with blame walk", lambda: run_limits(run)
     model = WhatIf(run)
     yield "replay", lambda: replay(model.given, *SHAPE)
-    yield "prediction of another cluster", lambda: model.predict(
-        workers=OTHER_SHAPE[0], memory="1TB"  # random pairs hold all results
+    yield (
+        "prediction of another cluster",
+        lambda: model.predict(
+            workers=OTHER_SHAPE[0],
+            memory="1TB",  # random pairs hold all results
+        ),
     )
 
 

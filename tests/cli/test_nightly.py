@@ -115,8 +115,8 @@ def test_nightly_confirms_planted_slowdown_in_one_night(project):
     assert " By cause: +" in event["facts"]["explanation"]
 
     (issue,) = server.issues.values()
-    assert "confirmed by measuring both builds again" in issue["body"]
-    assert "### Changes" in step.read_text()
+    assert "both builds were measured again, interleaved" in issue["body"]
+    assert "### What changed?" in step.read_text()
     assert json.loads((project / "out" / "news.json").read_text())[0]["kind"] == "opened"
 
 

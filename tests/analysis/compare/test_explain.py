@@ -77,6 +77,22 @@ def test_explain_memory_by_kind_at_peak():
     assert found.memory["bytes"].iloc[0] == 36
 
 
+def test_explain_memory_by_kind_on_average():
+    """The mean of memory is explained by means: the peak has other values."""
+    trees = [run_tree({"a": (1, 0)}, 1.0), run_tree({"a": (1, 0)}, 1.0, peak=(1, 2, 3, 40))]
+    samples = [tree["scheduler"].to_dataset() for tree in trees]
+    weights = np.gradient(samples[0]["time"].values.astype(float))
+    means = [np.average(data["spilled"].values, weights=weights) for data in samples]
+
+    found = explain([trees[0]], [trees[1]])
+
+    row = found.mean_memory.set_index("kind").loc["spilled"]
+    assert row["bytes"] == pytest.approx(means[1] - means[0])
+    assert row["bytes"] < found.memory.set_index("kind").loc["spilled", "bytes"]
+    assert found.mean_memory_sentence.startswith("On average over time: +")
+    assert found.memory_sentence.startswith("At the peak: +")
+
+
 def test_explain_needs_runs_of_both_arms():
     with pytest.raises(NotEnoughRuns, match="the contender has no run"):
         explain([run_tree({"a": (1, 0)}, 1.0)], [])

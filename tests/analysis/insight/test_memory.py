@@ -44,6 +44,17 @@ def test_peaks_name_the_groups_that_held_them(tmp_path):
     assert peaks.on_worker.to_dict() == {"a": 30 * MB, "b": 9 * MB}
 
 
+def test_peaks_have_the_names_of_the_other_tables(tmp_path):
+    groups = [f"sum-{digit * 32}" for digit in "01"]
+    tasks = [MadeTask(f"{name}-0", n, n + 1) for n, name in enumerate(groups)]
+    run = graph_run(tmp_path, tasks, duration=5, held=held((1, 0, 0, 10), (1, 1, 0, 5)))
+
+    text = repr(memory_peaks(run))
+
+    assert "sum #2" in text
+    assert "0000" not in text
+
+
 def test_transient_is_the_peak_less_results_and_floor(tmp_path):
     samples = [
         {"time": ON + 0.5, "worker": 0, "rss": 100 * MB},
