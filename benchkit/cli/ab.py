@@ -97,7 +97,7 @@ def ab(
 
     if adaptive and blocks:
         raise UsageError("--adaptive -n: give one; --adaptive chooses the number of blocks")
-    chosen = check_metrics(metrics or DEFAULT_METRICS)
+    chosen = check_metrics(metrics or DEFAULT_METRICS, options.store)
     if output is not None:
         check_folder("--output", output)
     budget_s, budget_usd = (None, None) if budget is None else parse_budget(budget)

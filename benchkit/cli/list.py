@@ -27,6 +27,8 @@ from benchkit.table import Table
 if TYPE_CHECKING:
     import pandas as pd
 
+    from benchkit.store.store import Store
+
 #: Runs shown without --all.
 _DEFAULT_RUNS = 30
 #: Fields of the runs that the table shows or selects by.
@@ -110,7 +112,7 @@ def list_command(
         elif what == "noise":
             rows = _noise(store, expression)
         else:
-            rows = metric_rows()
+            rows = metric_rows(store)
         if as_json:
             print_json(rows)
             return
@@ -188,11 +190,16 @@ def _environments(environment_folders: Sequence[str]) -> list[dict[str, Any]]:
     return [{name: row[name] or "" for name in ("name", "description", "error")} for row in rows]
 
 
-def metric_rows() -> list[dict[str, Any]]:
-    """Return a row per metric."""
+def metric_rows(store: Store | str | None) -> list[dict[str, Any]]:
+    """Return a row per metric, with those that users defined for the runs of a store."""
+    from benchkit.analysis.metric_names import define_own_metrics
     from benchkit.store.schema import METRICS
+    from benchkit.store.store import Store
 
-    return [{"name": metric.name, **metric.attrs} for metric in METRICS.values()]
+    opened = store if isinstance(store, Store) else Store(store)
+    define_own_metrics(opened.runs(columns=["own_metrics"]))
+    known = {**METRICS, **METRICS.own}
+    return [{"name": metric.name, **metric.attrs} for metric in known.values()]
 
 
 def _noise(store: str | None, expression: str | None) -> list[dict[str, Any]]:

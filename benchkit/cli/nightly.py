@@ -102,7 +102,7 @@ def nightly_command(
     tracker = GitHubTracker() if issues == "github" else None  # raises before any measurement
     hook = webhook_for(webhook)
 
-    chosen = check_metrics(metrics or DEFAULT_METRICS)
+    chosen = check_metrics(metrics or DEFAULT_METRICS, options.store)
     result = nightly(
         *names,
         select=options.expression,

@@ -393,7 +393,8 @@ class Run:
         Raises
         ------
         NotRecorded
-            A window or the scheduler is asked for, and the run was recorded before format 3.
+            A window or the scheduler is asked for, and the run was recorded before format 3; or
+            Dask's profiler did not sample the scheduler.
         """
         group = "scheduler_profile" if scheduler else "profile"
         is_windowed = start is not None or stop is not None
@@ -401,6 +402,11 @@ class Run:
         if scheduler or (is_windowed and "cycle_start" not in data):
             data = self._require_format_3("scheduler_profile", "times of call stacks")
         if not data.sizes.get("frame"):
+            if scheduler:
+                raise NotRecorded(
+                    f"run {self.tree.attrs.get('id', 'without an id')}: call stacks of the "
+                    "scheduler: Dask's profiler did not sample its event loop, as with Python 3.11"
+                )
             return pd.DataFrame()
         lines = zlib.decompress(data["code_blob"].values.tobytes()).decode().split("\n")
         codes = pd.DataFrame(

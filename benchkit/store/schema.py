@@ -54,11 +54,18 @@ class Metrics(dict[str, Metric]):
         return self.own[name]
 
     def define(self, definitions: str | None) -> None:
-        """Add the users' metrics of a run: a record's field ``own_metrics``."""
+        """Add the users' metrics of a run: a record's field ``own_metrics``.
+
+        One that runs define with different units or directions has none: its values are no longer
+        compared with each other.
+        """
         for name, about in json.loads(definitions or "{}").items():
             units, better = str(about.get("units", "1")), str(about.get("better", ""))
             title = name.replace("_", " ")
-            self.own[name] = Metric(name, units, title, "the user's code", better, 1)
+            metric = Metric(name, units, title, "the user's code", better, 1)
+            if self.own.setdefault(name, metric) != metric:
+                title = f"{title}, defined with different units or directions"
+                self.own[name] = Metric(name, "1", title, "the user's code", "", 1)
 
 
 def _metric(version: str, **texts: str) -> Metric:

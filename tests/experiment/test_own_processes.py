@@ -13,7 +13,10 @@ import xarray as xr
 from distributed import Client, LocalCluster
 
 import benchkit
+from benchkit.analysis.metric_names import check_metrics
+from benchkit.cli.list import metric_rows
 from benchkit.errors import UsageError
+from benchkit.store.schema import METRICS
 
 MB = 10**6
 
@@ -115,6 +118,14 @@ def test_metric_of_ones_own_is_stored_and_compared(measured):
     assert measured.run.tree["rows_per_s"].attrs["units"] == "1/s"
     assert (row["unit"], row["better"]) == ("1/s", "higher")
     assert row["ratio"] == pytest.approx(1.5, abs=0.01)
+
+
+def test_metric_of_ones_own_is_known_by_the_runs_of_a_store(measured, monkeypatch):
+    monkeypatch.setattr(METRICS, "own", {})
+
+    assert check_metrics(["rows_per_s"], measured.store) == ("rows_per_s",)
+    monkeypatch.setattr(METRICS, "own", {})
+    assert "rows_per_s" in {row["name"] for row in metric_rows(measured.store)}
 
 
 def test_dataset_of_ones_own_is_a_group_of_the_tree(measured):

@@ -118,7 +118,8 @@ class StoreTools:
         from benchkit.store.filters import select_runs
 
         if what == "metrics":
-            return as_answer({"metrics": metric_rows()}, narrow="`benchkit list metrics` has all.")
+            rows = metric_rows(self._store())
+            return as_answer({"metrics": rows}, narrow="`benchkit list metrics` has all.")
         store = self._store()
         columns = _LISTED if what == "runs" else None
         runs = select_runs(store, selection, columns=columns)

@@ -106,7 +106,7 @@ def nightly(
     --------
     >>> benchkit.nightly(select="profile:nightly", environments=["tip"])  # doctest: +SKIP
     """
-    metrics = check_metrics(metrics)
+    metrics = check_metrics(metrics, store)
     requested = [*list_of(environments, "environments"), *list_of(control, "control")]
     if not requested:
         raise UsageError("environments: is empty: name one, such as 'current'")

@@ -79,7 +79,7 @@ def ab(
     >>> benchkit.ab(["baseline", "no-stealing"], "sched.tree")  # doctest: +SKIP
     """
     check_options(options)
-    chosen = check_metrics(metrics)
+    chosen = check_metrics(metrics, store)
     arms = list_of(environments, "environments")
     known = list_environments(folders_of("environments", environment_folders))
     misplaced = [name for name in workloads if name in known]
