@@ -21,7 +21,9 @@ def refuse(run: Run, graph: TaskGraph) -> None:
     """Raise an UnsupportedRun with the first reason why nothing can be predicted from a run."""
     workers, ran = run.tree["workers"].to_dataset(), np.isfinite(graph.start)
     options = {name for given in graph.options.values() for name in given}
-    changed = (workers["joined"] > 0) | (workers["left"] < run.metrics.get("duration", np.inf))
+    # Arrays: comparing Datasets' variables imports dask.array.
+    joined, left = workers["joined"].values, workers["left"].values
+    changed = (joined > 0) | (left < run.metrics.get("duration", np.inf))
     p2p = first_p2p(graph.group_names)
     reasons = {
         f"its outcome is {run.outcome}": run.outcome != "ok",
