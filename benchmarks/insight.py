@@ -3,8 +3,8 @@
 Makes runs with N tasks, of which a third joins two of the others: "near" ones, in the order in
 which Dask sends them, or "random" ones after all others, which miss the processor's caches.
 Prints processor seconds (median of the repeats) of reading the graph, the critical path,
-`Run.limits` with the blame walk, a replay, and a prediction for another cluster. Needs a checkout,
-for the tests' synthetic runs.
+`Run.limits` with the blame walk, the diagnosis, a replay, and a prediction for another cluster.
+Needs a checkout, for the tests' synthetic runs.
 """
 
 import argparse
@@ -24,6 +24,7 @@ import numpy as np  # noqa: E402
 from validation.graph_runs import MadeTask, graph_run  # noqa: E402
 
 from benchkit.analysis.insight.blame import critical_path  # noqa: E402
+from benchkit.analysis.insight.diagnose import diagnose  # noqa: E402
 from benchkit.analysis.insight.limits import run_limits  # noqa: E402
 from benchkit.predict.replay import replay  # noqa: E402
 from benchkit.predict.whatif import WhatIf  # noqa: E402
@@ -35,7 +36,7 @@ SHAPE, OTHER_SHAPE = (8, 2), (4, 2)
 #: Seconds between two tasks of a thread.
 DELAY_S = 1e-4
 #: Processor seconds for a million tasks.
-GOALS = {"critical path": 1.0, "replay": 3.0}
+GOALS = {"critical path": 1.0, "diagnose": 10.0, "replay": 3.0}
 
 
 def joined_pairs(n_tasks: int, folder: Path, *, near: bool) -> Run:
@@ -70,6 +71,7 @@ def steps(run: Run) -> Iterator[tuple[str, Callable[[], Any]]]:
     seconds = np.nan_to_num(graph.duration)
     yield "critical path", lambda: critical_path(graph.indptr, graph.indices, seconds)
     yield "limits with blame walk", lambda: run_limits(run)
+    yield "diagnose", lambda: diagnose(run)
     model = WhatIf(run)
     yield "replay", lambda: replay(model.given, *SHAPE)
     yield (
