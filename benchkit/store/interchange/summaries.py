@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import json
 import platform
+from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ import pandas as pd
 from benchkit.errors import UsageError
 from benchkit.store.interchange.pytest_benchmark import ORIGINAL
 from benchkit.store.runfile import read_attribute
+from benchkit.store.schema import METRICS
 from benchkit.store.storage import run_name
 from benchkit.store.store import Store
 
@@ -96,8 +99,13 @@ def _pytest_result(group: pd.DataFrame) -> dict[str, Any]:
 
 
 def write_asv(runs: pd.DataFrame, path: Path) -> None:
-    """Write the results of each commit into a folder that asv reads as its ``results_dir``."""
-    runs = _successful(runs).dropna(subset=["git_commit"])
+    """Write the results of each commit into a folder that asv reads as its ``results_dir``.
+
+    Results that were imported from asv get the names, parameters and versions that they had.
+    """
+    from_asv = runs[runs["tags"].str.contains(_FROM_ASV, regex=False)]
+    measured = _successful(runs.drop(from_asv.index))
+    runs = pd.concat([measured, from_asv]).dropna(subset=["git_commit"])
     if runs.empty:
         raise UsageError("asv needs the commit of each run, and none of these runs has one")
     benchmarks: dict[str, Any] = {"version": 2}
@@ -107,7 +115,10 @@ def write_asv(runs: pd.DataFrame, path: Path) -> None:
         for (commit, environment), group in on_host.groupby(["git_commit", "environment"]):
             row = group.sort_values("started").iloc[0]
             results: dict[str, Any] = {}
-            for workload, repeats in group.groupby("workload"):
+            is_from_asv = group["tags"].str.contains(_FROM_ASV, regex=False)
+            for about, result in _imported_results(group[is_from_asv]):
+                benchmarks[about["name"]], results[about["name"]] = about, result
+            for workload, repeats in group[~is_from_asv].groupby("workload"):
                 for kind, (metric, unit) in _ASV_KINDS.items():
                     values = repeats[metric].dropna().tolist()
                     if values:
@@ -139,16 +150,42 @@ def write_asv(runs: pd.DataFrame, path: Path) -> None:
     _write_json(path / "benchmarks.json", benchmarks)
 
 
+#: In the tags of a run that was imported from asv.
+_FROM_ASV = '"imported": "asv"'
 #: Prefix of an asv benchmark -> metric and unit.
 _ASV_KINDS = {"time": ("duration", "seconds"), "peakmem": ("memory_peak", "bytes")}
 _ASV_COLUMNS = ["result", "params", "version", "started_at", "duration", "samples"]
+
+
+def _imported_results(runs: pd.DataFrame) -> Iterator[tuple[dict[str, Any], list[Any]]]:
+    """Return the description and the row of each benchmark in results that came from asv."""
+    for name, cases in runs.groupby(runs["workload"].str.split("[").str[0]):
+        function = name.rpartition(".")[2]
+        kind = function.partition("_")[0]
+        metric, unit = _ASV_KINDS.get(kind.removesuffix("raw"), (function, ""))
+        if not unit:
+            unit = METRICS[metric].units if metric in METRICS else "1"
+        params = [json.loads(text) for text in cases["params"]]
+        axes = [list(dict.fromkeys(each[axis] for each in params)) for axis in params[0]]
+        values = {
+            tuple(each.values()): None if outcome == "failed" else float(value)
+            for each, outcome, value in zip(
+                params, cases["outcome"], cases.get(metric, cases["duration"]), strict=True
+            )
+        }
+        about = _asv_benchmark(name, unit, kind, _text(cases["source_hash"].iloc[-1]))
+        about |= {"param_names": list(params[0]), "params": axes}
+        taken = json.loads(cases["tags"].iloc[0]).get("measured")
+        moment = _milliseconds(pd.Timestamp(taken)) if taken else None
+        yield about, [[values.get(case) for case in product(*axes)], axes, about["version"], moment,
+                      None, None]  # fmt: skip
 
 
 def _asv_benchmark(name: str, unit: str, kind: str, version: str) -> dict[str, Any]:
     return {
         "name": name,
         "pretty_name": name,
-        "type": {"time": "time", "peakmem": "peakmemory"}[kind],
+        "type": {"time": "time", "timeraw": "time", "peakmem": "peakmemory"}.get(kind, "track"),
         "unit": unit,
         "version": version,
         "code": "",

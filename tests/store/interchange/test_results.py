@@ -206,6 +206,28 @@ def test_asv_results_become_one_run_per_case(store, folder):
     assert (first["dask"], first["distributed"]) == ("2025.9.0", "2025.9.1")
 
 
+def test_asv_reads_imported_results_as_they_were_after_an_export(store, folder, tmp_path):
+    results = pytest.importorskip("asv.results")
+    import_results(store, folder / "results")
+    export_runs(store, tmp_path / "out", form="asv")
+
+    [path] = (tmp_path / "out" / "box").glob("abcdef12-*.json")
+    read = results.Results.load(str(path), machine_name="box")
+    names = set(read.get_all_result_keys())
+    assert names == set(ASV["results"])
+    rows, columns = json.loads(path.read_text())["results"], ("result", "params", "version")
+    for name in names - {"rechunk.Swap.time_swap"}:
+        row = dict(zip(ASV["result_columns"], ASV["results"][name], strict=False))
+        written = dict(zip(ASV["result_columns"], rows[name], strict=False))
+        result = row["result"] or [None]
+        assert [written[each] for each in columns] == [result, row["params"], row["version"]]
+    swap = read.get_result_value("rechunk.Swap.time_swap", [["1", "2"], ["'a'", "'b'"]])
+    np.testing.assert_equal(swap, [0.5, None, np.nan, 0.75])
+    about = json.loads((tmp_path / "out" / "benchmarks.json").read_text())
+    assert about["rechunk.Swap.time_swap"]["param_names"] == ["n", "kind"]
+    assert about["graph.track_tasks"]["unit"] == "tasks"
+
+
 def test_asv_results_of_the_first_format_become_runs(store, tmp_path):
     path = tmp_path / "old.json"
     first = {
