@@ -43,6 +43,8 @@ class Night:
     # Records of the measured runs, in order.
     records: list[Mapping[str, Any]] = field(default_factory=list)
     events: list[dict[str, Any]] = field(default_factory=list)  # Events added to the ledger
+    # Events of earlier nights, which nobody had judged: an import, a night that was interrupted.
+    earlier: list[dict[str, Any]] = field(default_factory=list)
     # All regressions in the ledger, newest first.
     regressions: list[Regression] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)  # Parts that failed, one line each
@@ -81,7 +83,19 @@ class Night:
     @property
     def notes(self) -> list[str]:
         """What could not be judged, and what became of suspects, a line each."""
-        return night_notes(self.events)
+        return [*self._earlier_notes, *night_notes(self.events)]
+
+    @property
+    def _earlier_notes(self) -> list[str]:
+        """What was judged of earlier nights, in one line or none."""
+        nights = {event["seen"] for event in self.earlier}
+        if not nights:
+            return []
+        kinds = [event["kind"] for event in self.earlier]
+        counts = [f"{kinds.count(kind)} {kind}" for kind in ("opened", "grown", "recovered")]
+        first, last = min(nights)[:10], max(nights)[:10]
+        text = f"{counted(len(nights), 'earlier night')} ({first} to {last})"
+        return [f"judged {text} that nobody had judged: {', '.join(counts)}"]
 
     @property
     def sentence(self) -> str:

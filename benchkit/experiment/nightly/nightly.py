@@ -15,7 +15,12 @@ from typing import Any
 from benchkit.analysis.metric_names import check_metrics
 from benchkit.analysis.regression.group_changes import find_group_changes, runs_of_groups
 from benchkit.analysis.regression.history import DEFAULT_METRICS, History, build_history
-from benchkit.analysis.regression.judge import FALSE_ALARMS_WITH_RERUNS, Judgement, judge_night
+from benchkit.analysis.regression.judge import (
+    FALSE_ALARMS_WITH_RERUNS,
+    Judgement,
+    judge_night,
+    unjudged_nights,
+)
 from benchkit.analysis.regression.nights import nightly_runs
 from benchkit.analysis.regression.regression import read_ledger
 from benchkit.errors import BenchkitError, UsageError, describe_error
@@ -158,12 +163,13 @@ def judge_and_record(
     folders: Sequence[str | Path] = (),
     progress: Progress = iter,
 ) -> None:
-    """Judge the last night in a store, confirm proposed events, and add all to the ledger.
+    """Judge the nights in a store, confirm proposed events of the last, and add all to the ledger.
 
-    Judging the same night again adds nothing.
+    Earlier nights that nobody judged, of an import for example, are judged in order, with what was
+    known on each. Judging the same night again adds nothing.
     """
     store = result.store
-    events, marks = store.events(), store.marks()
+    events, marks = list(store.events()), store.marks()
     runs = store.runs()
     if len(runs):
         history = build_history(runs, metrics=metrics, marks=marks)
@@ -172,6 +178,9 @@ def judge_and_record(
             result.add_failure(
                 f"{counted(len(history.future), 'run')} of a night in the future left out: {ids}"
             )
+        for night in unjudged_nights(history, events):
+            if night < len(history.times) - 1:
+                events += _judge_earlier(result, history.before(night), events, marks, control)
         judgement = judge_night(history, events, marks=marks, control=control)
         if not result.records:  # nothing measured: use the last night in the store
             result.night = judgement.night
@@ -181,6 +190,25 @@ def judge_and_record(
         groups = _group_changes(result, history) if judgement.nights else []
         _write(result, history, judgement, proposed, groups, again=bool(arms))
     result.regressions = read_ledger(store.events(), marks)
+
+
+def _judge_earlier(
+    result: Night,
+    history: History,
+    events: Sequence[Mapping[str, Any]],
+    marks: Sequence[Mapping[str, Any]],
+    control: str | None,
+) -> list[dict[str, Any]]:
+    """Judge the last night of a history that ended before this one; return the new events."""
+    judgement = judge_night(history, events, marks=marks, control=control)
+    earlier = Night(judgement.night, result.store)
+    # Suspects are based on one night, which cannot be measured again now.
+    proposed = [event for event in judgement.proposed if not event.get("suspect")]
+    _write(earlier, history, judgement, proposed, [], again=False)
+    for line in earlier.failures:
+        result.add_failure(line)
+    result.earlier += earlier.events
+    return earlier.events
 
 
 def _built(
