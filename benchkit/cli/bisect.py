@@ -123,10 +123,12 @@ def bisect(
             raise UsageError(f"--resume {resume}: give no workload, --package or --git with it")
         bisection = resume_bisection(options.store, resume)
     else:
+        if not names:
+            raise UsageError("a workload to bisect is missing: see `benchkit list workloads`")
         if len(names) not in (1, 3):
             raise UsageError(
                 "give one workload, or two environments and one workload: "
-                "see `benchkit list workloads`"
+                "see `benchkit list environments`"
             )
         *ends, workload = names
         target = Target(
