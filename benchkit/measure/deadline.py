@@ -16,6 +16,8 @@ from typing import Any
 
 from benchkit.measure.errors import DeadlinePassed, error_summary
 
+#: For workloads without a deadline of their own; data sizes are tuned for 5 to 20 s.
+DEFAULT_DEADLINE_S = 300.0
 #: Limit in s for collecting evidence: a hung cluster does not reply, and the run must end.
 EVIDENCE_TIMEOUT_S = 10.0
 #: Active deadlines of this process, of all threads.

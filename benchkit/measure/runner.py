@@ -26,6 +26,7 @@ from benchkit.measure.cluster.reuse import reused_cluster
 from benchkit.measure.cluster.running import RunningCluster
 from benchkit.measure.cluster.spec import ClusterSpec
 from benchkit.measure.deadline import (
+    DEFAULT_DEADLINE_S,
     call_with_timeout,
     deadline,
     describe_unfinished_tasks,
@@ -44,8 +45,6 @@ from benchkit.measure.scale import Scale
 from benchkit.measure.source import names_used
 from benchkit.measure.workloads import Variant
 
-#: For workloads without a deadline of their own; data sizes are tuned for 5 to 20 s.
-DEFAULT_DEADLINE_S = 300.0
 #: Last lines of the log of each worker that a run keeps.
 LOG_LINES = 100
 

@@ -6,10 +6,10 @@ Handles zeros, ties and missing values.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import ndtri
 
 from benchkit.errors import UsageError
 
@@ -19,7 +19,7 @@ Array = NDArray[np.float64]
 #: least this much.
 MIN_NOISE = 0.005
 #: Standard deviation of normal noise relative to its median absolute deviation.
-SD_OF_MAD = float(1 / ndtri(0.75))
+SD_OF_MAD = 1 / NormalDist().inv_cdf(0.75)
 
 
 @dataclass(frozen=True)

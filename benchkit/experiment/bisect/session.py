@@ -22,7 +22,7 @@ from benchkit.experiment.environment.builds import Candidate, CandidateEnvironme
 from benchkit.experiment.run.events import Event, Finished
 from benchkit.experiment.run.experiment import Experiment
 from benchkit.experiment.run.plan import Arm, Measurement, block_order
-from benchkit.measure.runner import DEFAULT_DEADLINE_S
+from benchkit.measure.deadline import DEFAULT_DEADLINE_S
 
 
 @dataclass

@@ -14,8 +14,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from benchkit.errors import StoreError
 from benchkit.experiment.environment.cache import Built, try_lock
@@ -36,27 +37,29 @@ from benchkit.experiment.run.plan import (
     write_plan,
 )  # fmt: skip
 from benchkit.experiment.run.stopping import MIN_BLOCKS, StopPolicy
-from benchkit.experiment.virtual.inputs import VirtualInput
 from benchkit.experiment.virtual.process import SimulationProcessError, VirtualSpec
 from benchkit.measure.arguments import check_scale, check_seconds, check_tags
 from benchkit.measure.artifacts import parse_capture
 from benchkit.measure.cluster.spec import ClusterSpec
+from benchkit.measure.deadline import DEFAULT_DEADLINE_S
 from benchkit.measure.recording import RecordingWriter
 from benchkit.measure.run_ids import new_id
-from benchkit.measure.runner import DEFAULT_DEADLINE_S
 from benchkit.measure.secrets import remember_secrets
 from benchkit.measure.suite.collect import absolute_folder
 from benchkit.measure.workloads import Variant
-from benchkit.store.artifacts import move_artifacts, record_artifacts
-from benchkit.store.build.run_from_recording import run_from_recording
 from benchkit.store.storage import RECORDINGS
 from benchkit.store.store import Store
 from benchkit.table import Table
 from benchkit.whole_file import write_whole
 
+if TYPE_CHECKING:
+    from benchkit.experiment.virtual.inputs import VirtualInput
+
 #: Extra seconds before the kernel is killed, for steps without a deadline of their own (prepare,
 #: check, cleanup): a process that the watchdog inside of it cannot end.
 GRACE_S = 180.0
+#: What the notebook `measure` imports: Dask, distributed and what captures.
+_ENTRY_POINT = "benchkit.measure.entrypoint"
 #: Further attempts of a measurement whose infrastructure failed.
 RETRIES = 1
 
@@ -225,7 +228,9 @@ class Experiment:
     def _kernel(self, arm: Arm) -> MeasuringKernel:
         if arm.name not in self._kernels:
             label = self._file_label(arm)
-            self._kernels[arm.name] = MeasuringKernel(arm.environment, self.folder, label)
+            self._kernels[arm.name] = MeasuringKernel(
+                arm.environment, self.folder, label, imports=_ENTRY_POINT
+            )
         return self._kernels[arm.name]
 
     def _check_connection(self, name: str, options: Any) -> None:
@@ -305,6 +310,9 @@ class Experiment:
         start_s = ClusterSpec.from_dict(arm.environment.cluster).start_timeout_s
         kernel_error: KernelError | None = None
         try:
+            kernel.start()
+            # A second of imports for the end of the run, while the process has its own.
+            import_module("benchkit.store.build.run_from_recording")
             kernel.execute(
                 notebook_path("measure"),
                 output,
@@ -333,6 +341,8 @@ class Experiment:
         """Graph and cluster of each variant that is simulated."""
         if self.virtual is None:
             return {}
+        from benchkit.experiment.virtual.inputs import VirtualInput
+
         options = (self.virtual, self.store, self.folders, self.scale)
         variants = {*self.variants, *(self._variant(entry.variant) for entry in self.plan)}
         return {variant.name: VirtualInput.of(variant, *options) for variant in variants}
@@ -340,6 +350,8 @@ class Experiment:
     def _simulate(
         self, kernel: MeasuringKernel, measurement: Measurement, metadata: dict[str, Any]
     ) -> dict[str, Any]:
+        from benchkit.store.build.run_from_recording import run_from_recording
+
         virtual = self.virtual_inputs[measurement.variant]
         try:
             path = virtual.simulate(kernel, measurement.block, self.recordings, metadata)
@@ -365,6 +377,9 @@ class Experiment:
         self, arm: Arm, variant: Variant, metadata: dict[str, Any], kernel_error: KernelError | None
     ) -> dict[str, Any]:
         """Add the run to the store; its error is the reason if the recording is not complete."""
+        from benchkit.store.artifacts import move_artifacts, record_artifacts
+        from benchkit.store.build.run_from_recording import run_from_recording
+
         run_id = metadata["id"]
         path = self.recordings / f"{run_id}.recording"
         if not (path / "head.json").exists():

@@ -60,6 +60,10 @@ try:
     ctypes.CDLL(None).prctl(1, 9)
 except Exception:
     pass
+try:
+    import {}
+except Exception:
+    pass  # the notebook imports it again and shows the error
 from ipykernel.kernelapp import launch_new_instance
 launch_new_instance()
 """
@@ -155,10 +159,14 @@ class _Manager(KernelManager):
 class MeasuringKernel:
     """A process of the environment under test."""
 
-    def __init__(self, environment: Environment, folder: Path, name: str = "") -> None:
+    def __init__(
+        self, environment: Environment, folder: Path, name: str = "", *, imports: str = "ctypes"
+    ) -> None:
         self.environment = environment
         self.folder = Path(folder)
         self.name = name or environment.name
+        #: Module that the process imports while this process imports papermill.
+        self.imports = imports
         self._manager: _Manager | None = None
         self._private: TemporaryDirectory[str] | None = None
         remember_secrets(
@@ -180,7 +188,7 @@ class MeasuringKernel:
             argv=[
                 str(self.built.python),
                 "-c",
-                _LAUNCH,
+                _LAUNCH.format(self.imports),
                 "-f",
                 "{connection_file}",
                 "--log-level=40",

@@ -47,6 +47,13 @@ def test_kernel_execute_leaks_no_files_or_threads(kernel, notebook, tmp_path):
     assert after[-1][1] <= after[1][1]
 
 
+@pytest.mark.parametrize("module", ["wave", "no_such_module"])
+def test_kernel_imports_at_its_start_what_exists(notebook, tmp_path, module):
+    path = notebook(f"import sys; assert ({module!r} in sys.modules) == ({module!r} == 'wave')")
+    with MeasuringKernel(Environment(CURRENT), tmp_path / "kernel", imports=module) as kernel:
+        kernel.execute(path, tmp_path / "done.ipynb", {}, timeout_s=60)
+
+
 def test_kernel_execute_failure_leaks_no_files_or_threads(kernel, notebook, tmp_path):
     failing = notebook("import time; time.sleep(seconds); 1 / 0")
     output, after = tmp_path / "done.ipynb", []
