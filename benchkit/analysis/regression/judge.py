@@ -110,25 +110,6 @@ def judge_night(
     return Judgement(night, new_events, proposed, nights)
 
 
-def unjudged_nights(history: History, events: Iterable[Mapping[str, Any]]) -> list[int]:
-    """Return the positions of the nights with a group that no later or same night judged."""
-    judged: dict[tuple[str, str], str] = {}
-    names = [night_name(time) for time in history.times]
-    for event in events:
-        # A night of the future, of a wrong clock, must not end the judgement of all others.
-        if event["kind"] == "night" and names and str(event["seen"]) <= names[-1]:
-            group = (str(event.get("environment")), str(event.get("host")))
-            judged[group] = max(judged.get(group, ""), str(event["seen"]))
-    measured = history.runs[["environment", "host", "night"]].drop_duplicates()
-    return sorted(
-        {
-            int(night)
-            for environment, host, night in measured.itertuples(index=False)
-            if names[night] > judged.get((str(environment), str(host)), "")
-        }
-    )
-
-
 def _unjudged_groups(
     history: History, events: Sequence[Mapping[str, Any]]
 ) -> dict[tuple[str, str], str]:

@@ -43,7 +43,7 @@ class Night:
     # Records of the measured runs, in order.
     records: list[Mapping[str, Any]] = field(default_factory=list)
     events: list[dict[str, Any]] = field(default_factory=list)  # Events added to the ledger
-    # Events of earlier nights, which nobody had judged: an import, a night that was interrupted.
+    # Events of earlier nights of a store in which no night had been judged, such as an import.
     earlier: list[dict[str, Any]] = field(default_factory=list)
     # All regressions in the ledger, newest first.
     regressions: list[Regression] = field(default_factory=list)

@@ -19,7 +19,6 @@ from benchkit.analysis.regression.judge import (
     FALSE_ALARMS_WITH_RERUNS,
     Judgement,
     judge_night,
-    unjudged_nights,
 )
 from benchkit.analysis.regression.nights import nightly_runs
 from benchkit.analysis.regression.regression import read_ledger
@@ -165,8 +164,8 @@ def judge_and_record(
 ) -> None:
     """Judge the nights in a store, confirm proposed events of the last, and add all to the ledger.
 
-    Earlier nights that nobody judged, of an import for example, are judged in order, with what was
-    known on each. Judging the same night again adds nothing.
+    If no night was judged yet, as after an import, all are judged in order, with what was known on
+    each. Judging the same night again adds nothing.
     """
     store = result.store
     events, marks = list(store.events()), store.marks()
@@ -178,8 +177,8 @@ def judge_and_record(
             result.add_failure(
                 f"{counted(len(history.future), 'run')} of a night in the future left out: {ids}"
             )
-        for night in unjudged_nights(history, events):
-            if night < len(history.times) - 1:
+        if not any(event["kind"] == "night" for event in events):
+            for night in range(len(history.times) - 1):
                 events += _judge_earlier(result, history.before(night), events, marks, control)
         judgement = judge_night(history, events, marks=marks, control=control)
         if not result.records:  # nothing measured: use the last night in the store
