@@ -6,6 +6,7 @@ Values in HTML are escaped. Templates of Markdown escape with the filters ``text
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,9 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoes
 from markupsafe import Markup
 
 from benchkit.text import html_text, markdown_block, markdown_code, markdown_text
+
+#: Addresses in Bokeh's scripts of libraries for TeX and maps, which these figures do not use.
+_ADDRESSES = re.compile(r"https://(?:cdn\.jsdelivr\.net|maps\.googleapis\.com)[^\"'`\s]*")
 
 
 @lru_cache(maxsize=1)
@@ -37,3 +41,8 @@ def render_template(name: str, **values: Any) -> str:
 def load_macros(name: str) -> Any:
     """Load the macros of a template."""
     return _environment().get_template(name).module
+
+
+def silent(page: str) -> str:
+    """Remove the addresses from which Bokeh's scripts would load libraries."""
+    return _ADDRESSES.sub("about:blank", page)

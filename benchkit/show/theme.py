@@ -34,6 +34,7 @@ CAUSE_COLOURS = {
     "worker paused": "#882255",
     "no worker": "#332288",
     "stealing": "#44aa99",
+    "queued": "#117733",
     "worker loop": "#ee8866",
     "scheduler": "#aa3377",
     "messages": "#cc99bb",

@@ -176,6 +176,8 @@ class NightLevels:
         is_certain = left >= max(
             DETECTION.min_change, SHIFT_ERRORS * math.hypot(error, _log_error(change))
         )
+        # After a slow week of a machine some series end lower: only what is worse must not be lost.
+        is_certain &= change.direction == worse_direction(about["metric"])
         is_code = left > size / 2 or is_certain
         what = "the same workload" if same.any() else f"the median of {shifts.size} series"
         if abs(shift) > INFINITE_CHANGE:

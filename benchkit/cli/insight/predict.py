@@ -81,7 +81,7 @@ def _show(answer: Answer, *, as_json: bool) -> None:
 )
 @common("store", "json")
 def whatif(run: str, store: str | None, as_json: bool, **changes: Any) -> None:
-    """Predict the duration of a run after a change, in milliseconds.
+    """Predict the duration of a run after a change.
 
     Replays the recorded graph of RUN (an id, the beginning of one, or `latest`) with its recorded
     durations and transfers. Several values of an option give one row each; `benchkit simulate` has

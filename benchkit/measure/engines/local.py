@@ -70,7 +70,6 @@ class _Recorder(Callback):
     """Record the begin and the end of each task."""
 
     def __init__(self) -> None:
-        super().__init__()
         self.tasks: list[Task] = []
         self._begins: dict[Any, float] = {}
 

@@ -29,8 +29,7 @@ from benchkit.show.plots.run_metrics import (
 from benchkit.show.plots.task_stream import TaskStream
 from benchkit.show.plots.thread_activity import BusyThreads, mark_events, window_strip
 from benchkit.show.plots.transfers import transfer_matrix
-from benchkit.show.reports.html import silent
-from benchkit.show.templates import render_template
+from benchkit.show.templates import render_template, silent
 from benchkit.store.run import Run
 from benchkit.text import escape
 

@@ -92,6 +92,7 @@ CAUSE_LABELS = {
     "worker paused": "paused workers",
     "no worker": "no worker",
     "stealing": "stealing",
+    "queued": "tasks elsewhere",
     "worker loop": "loops of workers",
     "scheduler": "scheduler",
     "messages": "messages",

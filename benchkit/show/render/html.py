@@ -28,8 +28,6 @@ PAGE_STYLES, ELEMENT_STYLES = (
 )
 #: Macros that return elements as HTML.
 ELEMENTS = load_macros("render/elements.html")
-#: Addresses in Bokeh's scripts of libraries for TeX and maps, which these figures do not use.
-_ADDRESSES = re.compile(r"https://(?:cdn\.jsdelivr\.net|maps\.googleapis\.com)[^\"'`\s]*")
 #: Approximate height of a table row, in rem.
 ROW_HEIGHT_REM = 1.9
 
@@ -155,8 +153,3 @@ def page_markup(page: Page, href: Href) -> str:
         is_filtered = any(getattr(section.content, "is_filtered", False) for section in sections)
         parts.append(str(ELEMENTS.choices(choices, is_filtered)))
     return "".join(parts)
-
-
-def silent(page: str) -> str:
-    """Remove the addresses from which Bokeh's scripts would load libraries."""
-    return _ADDRESSES.sub("about:blank", page)

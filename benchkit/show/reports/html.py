@@ -7,8 +7,7 @@ from pathlib import Path
 import nbformat
 from nbconvert import HTMLExporter
 
-from benchkit.show.render.html import silent
-from benchkit.show.templates import render_template
+from benchkit.show.templates import render_template, silent
 from benchkit.whole_file import write_whole
 
 

@@ -34,8 +34,8 @@ from benchkit.show.pages.night import page as night_page
 from benchkit.show.pages.page import Page
 from benchkit.show.pages.regressions import page as regressions_page
 from benchkit.show.pages.regressions import regression_page
-from benchkit.show.render.html import ELEMENT_STYLES, PAGE_STYLES, page_markup, silent
-from benchkit.show.templates import render_template
+from benchkit.show.render.html import ELEMENT_STYLES, PAGE_STYLES, page_markup
+from benchkit.show.templates import render_template, silent
 from benchkit.store.filters import parse_moment
 from benchkit.store.marks import active_marks
 from benchkit.store.runfile import read_attribute
