@@ -14,9 +14,8 @@ MOST_THREADS = 50
 
 def in_steps(value):
     """Return the largest of 1, 2, 5, 10, 20, 50, ... up to a value, for fewer datasets."""
-    value *= 1 + 1e-8  # bytes are whole numbers: 0.2 x 2 GiB is a little less than 0.1 x 4 GiB
-    power = 10.0 ** math.floor(math.log10(value))
-    return max(step * power for step in (1, 2, 5) if step * power <= value)
+    power = 10.0 ** math.floor(math.log10(value) + 1e-9)
+    return max(step * power for step in (1, 2, 5) if step * power <= value * (1 + 1e-9))
 
 
 def rideshare(scale):

@@ -187,7 +187,9 @@ class Scale:
             ``factor * M * fraction`` in B; with a template, the shape of that size.
         """
         nbytes = factor * self.memory * self.fraction
-        return int(nbytes) if template is None else linear(nbytes, template, itemsize=itemsize)
+        if template is not None:
+            return linear(nbytes, template, itemsize=itemsize)
+        return math.ceil(nbytes)  # rounded down, 0.2 x 2 GiB would be less than 0.1 x 4 GiB
 
     @overload
     def quadratic(self, factor: float, reference_nbytes: float) -> int: ...

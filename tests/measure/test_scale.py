@@ -34,3 +34,7 @@ def test_chunk_is_proportional_to_memory_of_thread():
 
     assert large.chunk("128 MiB") == pytest.approx(4 * small.chunk("128 MiB"), rel=0.01)
     assert small.linear(0.5) == GIB
+
+
+def test_linear_bytes_are_not_below_the_share():
+    assert Scale(2 * GIB, 2, 2, 0.2).linear(1) >= 0.1 * 4 * GIB

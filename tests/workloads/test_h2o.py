@@ -90,14 +90,3 @@ def test_check_accepts_rounding_of_undefined_correlation():
     check(2e-34)
     with pytest.raises(WrongAnswer, match="r2"):
         check(1e-6)
-
-
-@pytest.mark.parametrize(
-    ("value", "size"),
-    [(0.1 - 1e-10, 0.1), (0.0999, 0.05), (0.02, 0.02), (49, 20), (1e5 - 1e-5, 1e5), (5 - 1e-9, 5)],
-)
-def test_in_steps_accepts_a_value_that_was_rounded_down(value, size):
-    variant = next(variant for variant in VARIANTS if variant.workload.category == "h2o")
-    in_steps = variant.workload.main.__globals__["in_steps"]
-
-    assert in_steps(value) == pytest.approx(size)

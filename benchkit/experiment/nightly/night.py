@@ -95,7 +95,7 @@ class Night:
         counts = [f"{kinds.count(kind)} {kind}" for kind in ("opened", "grown", "recovered")]
         first, last = min(nights)[:10], max(nights)[:10]
         text = f"{counted(len(nights), 'earlier night')} ({first} to {last})"
-        return [f"judged {text} that nobody had judged: {', '.join(counts)}"]
+        return [f"judged {text}, the first time: {', '.join(counts)}"]
 
     @property
     def sentence(self) -> str:

@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from bokeh.resources import Resources
+from bokeh.util.paths import bokehjs_path
 from markupsafe import Markup
 
 from benchkit import __version__
@@ -182,8 +182,8 @@ class _Site:
         styles = PAGE_STYLES + ELEMENT_STYLES.replace(":host", "body")
         self._put("static/site.css", styles + (files / "site.css").read_text(encoding="utf-8"))
         self._put("static/site.js", (files / "site.js").read_text(encoding="utf-8"))
-        for path in Resources(mode="absolute", components=["bokeh"]).js_files:
-            self._put("static/bokeh.min.js", silent(Path(path).read_text(encoding="utf-8")))
+        script = bokehjs_path() / "js" / "bokeh.min.js"
+        self._put("static/bokeh.min.js", silent(script.read_text(encoding="utf-8")))
         for workload in self.runs_by_workload:
             self._page(f"w/{page_name(workload)}.html", workload, partial(self._workload, workload))
         for regression in self.regressions:

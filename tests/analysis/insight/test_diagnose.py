@@ -4,6 +4,7 @@ import json
 import shlex
 from contextlib import nullcontext
 from dataclasses import replace
+from importlib import import_module
 
 import numpy as np
 import pytest
@@ -137,6 +138,8 @@ def test_printed_proofs_run(tmp_path, monkeypatch, rule):
         raise SystemExit  # the command is accepted, and its plan is made
 
     monkeypatch.setattr("benchkit.cli.progress.measure", measure)
+    for name in ("benchkit.experiment.record", "dask.distributed"):
+        import_module(name)  # a first import while names are replaced would keep the replacements
     monkeypatch.setattr("distributed.LocalCluster", lambda **options: nullcontext(options))
     monkeypatch.setattr("distributed.Client", nullcontext)
     monkeypatch.setattr("benchkit.experiment.record.record", lambda *_, **__: nullcontext())
