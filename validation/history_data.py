@@ -133,7 +133,8 @@ def _facts(
 
 def _add(store: Store, facts: dict[str, Any], whole: xr.DataTree) -> None:
     tree = whole.copy(deep=False)
-    record = {**json.loads(whole.attrs["record"]), **facts}
+    # The copied run may have been disturbed.
+    record = {**json.loads(whole.attrs["record"]), "quality": "{}", **facts}
     metrics = {name for name in METRICS if name in record}
     if facts["outcome"] != "ok":
         record = {name: value for name, value in record.items() if name not in metrics}

@@ -59,6 +59,7 @@ ARGUMENTS = {
     "mcp": [],
     "mark accept": ["array.sum", "-m", "why"],
     "mark bankruptcy": ["-m", "why"],
+    "mark decide": ["array.sum", "--verdict", "noise", "--at", "2026-09-01", "-m", "why"],
     "mark exclude": [RUN, "-m", "why"],
     "mark list": [],
     "mark rename": ["array.sum", "array.total", "-m", "why"],
@@ -71,6 +72,7 @@ ARGUMENTS = {
     "report ab": ["latest"],
     "report annotations": [],
     "report bisect": ["latest"],
+    "report decisions": [],
     "report grafana": ["--output", "board.json"],
     "report run": [RUN],
     "report trace": [RUN, "--output", "trace.json"],
@@ -159,6 +161,7 @@ READERS = {
     "query",
     "regressions",
     "report annotations",
+    "report decisions",
     "store info",
 }
 #: Exit code 2 if the place that the user named cannot be written.

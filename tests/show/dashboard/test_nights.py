@@ -200,7 +200,7 @@ def test_overview_links_to_history_and_run(page, site, artifacts):
         ("view=history&workload=nothing", "No such workload"),
         ("view=history&workload=" + HOSTILE.replace("&", "%26"), "No such workload"),
         (f"view=history&workload={FASTER}&metric=nonsense", "A click on a dot"),
-        ("view=overview&find=nothing-like-it", "Nothing to show"),
+        ("view=overview&find=nothing-like-it", "16 of 16 hidden"),
         ("view=overview&metric=nonsense", "Night of"),
     ],
 )
