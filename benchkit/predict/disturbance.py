@@ -23,8 +23,8 @@ MIN_OTHER_CORES = 0.5
 #: other threads of its worker that ask for the GIL have no processor. Python loops of 10 to 100 ms
 #: waited for 0.25 to 0.75 s of each second while they had a thirteenth of a processor.
 GIL_WAITS = 0.5
-#: Half-width of the interval, as a logarithm, besides the waits for the GIL: graphs of known
-#: durations that others slowed 1.2 to 13 times were predicted 6 % low to 35 % high.
+#: Half-width of the interval, as a logarithm, besides the waits for the GIL: chosen
+#: with a dozen runs that others slowed; no script measures it yet.
 REACH = 0.15
 
 
