@@ -86,6 +86,14 @@ def no_scheduler_is_left_behind() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
+def no_metric_of_another_test_is_defined(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forget metrics that runs of other tests define, perhaps with other units."""
+    from benchkit.store.schema import METRICS
+
+    monkeypatch.setattr(METRICS, "own", {})
+
+
+@pytest.fixture(autouse=True)
 def no_client_is_left_open() -> Iterator[None]:
     """Fail if a test leaves a client open: closing it in the garbage collector can deadlock."""
     before = _open_clients()

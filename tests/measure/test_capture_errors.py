@@ -105,6 +105,7 @@ def test_missing_metrics_are_nan(cluster, client, observed):
         plugin = plugin_of(cluster, observation)
 
         async def forget():
+            plugin._sample()  # maxima of heartbeats that arrived before
             for state in cluster.scheduler.workers.values():
                 state.metrics = {"memory": "much", "cpu": None}
                 state.last_seen += 1e-6

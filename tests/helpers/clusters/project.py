@@ -132,7 +132,8 @@ class Project:
         assert not failed, f"{failed}\n{done.stderr}"
         assert done.returncode in (0, 1), done.stderr + done.stdout
         measured = [run for run in measured if run["outcome"] == "ok"]  # others were repeated
-        assert [run["cluster"]["n_workers"] for run in measured] == [n_workers] * len(measured)
+        sizes = [run["cluster"]["n_workers"] for run in measured]
+        assert sizes == [n_workers] * len(measured), f"{measured}\n{done.stderr}"
         assert len(measured) >= 4
         rows = [row for row in json.loads(done.stdout) if row["metric"] == "duration"]
         assert [row["workload"] for row in rows] == ["own.naps"]
