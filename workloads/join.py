@@ -194,8 +194,9 @@ def _(result, scale, seed, prepared):
 
     by_key = prepared.groupby("key")[PAYLOAD].agg(["size", "sum"])
     large = _large_side(scale, seed)[["key", PAYLOAD]]
-    matched = large.map_partitions(_look_up, by_key, meta={"rows": int, "keys": int,
-                                                           "product": float})  # fmt: skip
+    meta = {"rows": int, "keys": int, "product": float}
+    # Before 2024.3, Dask aligns frames that are positional arguments.
+    matched = large.map_partitions(_look_up, by_key=by_key, meta=meta)
     wanted = matched.compute().sum()
     got = pd.DataFrame(result).sum(skipna=False)
     expect(int(wanted["rows"]), at_least=1, what="matches to be found")
