@@ -108,7 +108,8 @@ class Explanation:
     # A row per task group and activity, the largest first: `seconds` of wall time (thread- seconds
     # / number of threads), contender minus baseline, with the interval `low` to `high` over the
     # repeats, the values of both arms, and the share of the whole. The last rows are `idle`
-    # (threads without tasks) and `unexplained`; the sum is `total_s`.
+    # (threads without tasks; before, between and after them if the tasks are recorded) and
+    # `unexplained`; the sum is `total_s`.
     parts: pd.DataFrame
     # A row per kind of memory at the cluster's peak: `bytes`, contender minus baseline, with
     # interval.
@@ -173,10 +174,11 @@ def explain(
     in a comparison; None: of the geometric means, which a slow run moves less than the others.
 
     A run of T seconds on n threads has n T thread-seconds. Those of task groups are recorded by
-    activity; the rest is idle. A part is thread-seconds / n, so that the sum of parts and idle is
-    the duration. Workers fetch data while threads compute, so that the sum over groups can exceed
-    the time of the threads; minus the excess is the part `unexplained`, at most 0. Intervals are
-    Welch's t, or the paired t in blocks; NaN with a single run a side.
+    activity; the rest is idle, before, between and after the tasks. A part is thread-seconds / n,
+    so that the sum of parts and idle is the duration. Workers fetch data while threads compute, so
+    that the sum over groups can exceed the time of the threads; minus the excess is the part
+    `unexplained`, at most 0. Intervals are Welch's t, or the paired t in blocks; NaN with a single
+    run a side.
 
     Groups are matched by name without Dask's hash; groups of equal names are a single part. A group
     of one arm is joined with a group of the other arm, as ``old → new``, if only these two among
@@ -246,9 +248,23 @@ def _seconds_by_part(
                     key = name, str(action)
                     parts[key] = parts.get(key, 0.0) + float(value) / n_threads
     rest = duration - sum(parts.values())
-    parts[IDLE, IDLE] = max(rest, 0.0)
+    idle = _idle(tree, duration, max(rest, 0.0))
+    parts |= {(IDLE, name): seconds for name, seconds in idle.items()}
     parts[UNEXPLAINED, UNEXPLAINED] = min(rest, 0.0)
     return parts, duration
+
+
+def _idle(tree: xr.DataTree, duration: float, idle: float) -> dict[str, float]:
+    """Return the wall seconds without tasks: before the first, between, and after the last."""
+    tasks = tree.children.get("tasks")
+    if tasks is None or not tasks.sizes.get("task"):
+        return {IDLE: idle}
+    table = tasks.to_dataset()
+    start, stop = table["start"].values, (table["start"] + table["duration"]).values
+    before = min(max(float(np.nanmin(start)), 0.0), idle)
+    after = min(max(duration - float(np.nanmax(stop)), 0.0), idle - before)
+    names = ("idle before the first task", "idle between tasks", "idle after the last task")
+    return dict(zip(names, (before, idle - before - after, after), strict=True))
 
 
 def _kinds_sentence(when: str, memory: pd.DataFrame) -> str:
@@ -300,9 +316,7 @@ def _signed_bytes(size: float) -> str:
 
 
 def _part_name(group: str, activity: str) -> str:
-    if group in (IDLE, UNEXPLAINED):
-        return group
-    return f"{activity} in {group}"
+    return activity if group in (IDLE, UNEXPLAINED) else f"{activity} in {group}"
 
 
 def cause_changes(

@@ -146,7 +146,7 @@ def _part_rows(table: pd.DataFrame, ids: list[str]) -> list[list[str]]:
         links = [link(name, target, label=f"{group} in {name}") for name, target in targets.items()]
         rows.append(
             [
-                f"{row['activity']} in {group}" if is_group else group,
+                f"{row['activity']} in {group}" if is_group else row["activity"],
                 *_difference(row, "seconds", "s", "_s"),
                 Markup(" · ".join(links)),
             ]

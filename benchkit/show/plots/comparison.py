@@ -455,7 +455,7 @@ def waterfall(explanation: Explanation) -> figure:
         total = float(rest["seconds"].sum())
         rows.append((counted(len(rest), "other part"), total, np.nan, np.nan, "other"))
     rows += [
-        (str(r.group), r.seconds, r.low, r.high, "other")
+        (str(r.activity), r.seconds, r.low, r.high, "other")
         for r in parts[last].itertuples()
         if r.group == IDLE or r.seconds
     ]

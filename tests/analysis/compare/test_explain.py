@@ -43,6 +43,27 @@ def test_explain_keeps_groups_of_single_arm():
     assert found.parts["low"].isna().all()  # one run a side has no interval
 
 
+def test_explain_tells_idle_before_between_and_after_tasks(tmp_path):
+    runs = []
+    for name, begin, pause, rest in [("a", 1.0, 0.5, 0.25), ("b", 3.0, 0.75, 0.25)]:
+        (tmp_path / name).mkdir()
+        tasks = [
+            MadeTask("x-0", begin, begin + 1),
+            MadeTask("y-0", begin + 1 + pause, begin + 2 + pause, ["x-0"]),
+        ]
+        duration = begin + 2 + pause + rest
+        runs.append(graph_run(tmp_path / name, tasks, duration=duration, n_workers=1))
+    parts = explain(runs[:1], runs[1:]).parts.set_index("activity")
+
+    idle = parts[parts["group"] == IDLE]
+    assert idle["baseline_s"].to_dict() == pytest.approx(
+        {"idle before the first task": 1.0, "idle between tasks": 0.5,
+         "idle after the last task": 0.25}
+    )  # fmt: skip
+    assert idle.loc["idle before the first task", "seconds"] == pytest.approx(2.0)
+    assert idle.loc["idle between tasks", "seconds"] == pytest.approx(0.25)
+
+
 def test_explain_subtracts_overlap_as_unexplained():
     found = explain([run_tree({"a": (2, 0)}, 1.0)], [run_tree({"a": (2, 2)}, 1.0)])
     parts = found.parts.set_index("group")["seconds"]
