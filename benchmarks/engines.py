@@ -1,8 +1,9 @@
 """Compare the engines on workloads: ``python benchmarks/engines.py [--write-docs]``.
 
 Measures each workload in Dask, Frisky and Dask's threads, in turn, on a local cluster of 2 workers
-of 1 thread. Prints the time of each engine relative to Dask, with intervals. Needs a quiet machine,
-the extra `frisky`, and a checkout. About 15 minutes.
+of 1 thread. Prints the time of each engine relative to Dask with intervals, where Frisky saves it,
+and what `whatif --scheduler 0.1` predicts from a run in Dask. Needs a quiet machine, the extra
+`frisky`, and a checkout. About 15 minutes.
 """
 
 import argparse
@@ -13,21 +14,23 @@ from pathlib import Path
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE.parent)]
 
+import numpy as np  # noqa: E402
+
 import benchkit  # noqa: E402
+from benchkit.analysis.compare.explain import explain  # noqa: E402
+from benchkit.errors import BenchkitError  # noqa: E402
 from benchkit.formatting import format_quantity  # noqa: E402
+from benchkit.measure.discovery import collect  # noqa: E402
+from benchkit.measure.engines import engine_named  # noqa: E402
 from validation.docs_tables import show_table  # noqa: E402
 
 WORKLOADS = (
     "array.dot_product[data=uncompressible]",
-    "array.fancy_index[indices=sorted]",
     "array.ols",
     "array.percentile_topk",
     "array.svd_compressed",
     "array.tall_skinny_qr",
     "array.vorticity[data=uncompressible]",
-    "csv.basic",
-    "df.filter",
-    "df.merge_asof",
     "df.repartition_uneven",
     "df.rolling",
     "df.value_counts[split_out=8]",
@@ -39,13 +42,17 @@ WORKLOADS = (
     "sched.graph_submit[megabytes=10]",
     "sched.tree",
     "shuffle.plain[method=tasks]",
-    "tpch.q01",
     "tpch.q03",
     "xarray.quadratic_mean[result_as=arrays]",
     "zarr.sum_residuals",
 )
 ENGINES = ("frisky", "threads")
-COLUMNS = ("workload", "Dask", "in tasks", "Frisky", "threads")
+TABLES = {
+    "engines": ("workload", "Dask", "in tasks", "Frisky", "saved", "predicted", "threads"),
+}
+#: Kinds of seconds in an explanation -> in the table.
+SAVED = {"idle before the first task": "before", "idle between tasks": "between",
+         "idle after the last task": "after", "transfer": "transfers"}  # fmt: skip
 
 
 def write_environments(folder: Path) -> None:
@@ -56,47 +63,82 @@ def write_environments(folder: Path) -> None:
         (folder / f"engine-{engine}.yaml").write_text(text)
 
 
+def saved(baseline: list[benchkit.Run], contender: list[benchkit.Run]) -> str:
+    """Return where the engine saves seconds: around tasks, in transfers, or in tasks."""
+    parts = explain(baseline, contender).parts
+    kinds = parts["activity"].map(SAVED).fillna("in tasks")
+    seconds = -parts["seconds"].groupby(kinds).sum()
+    largest = seconds[seconds.abs() >= 0.1 * seconds.abs().sum()].sort_values(ascending=False)
+    return ", ".join(f"{value:+.2f} s {kind}" for kind, value in largest.items())
+
+
+def predicted(run: benchkit.Run) -> float:
+    """Return the duration with a scheduler ten times faster, relative to the run; NaN: refused."""
+    try:
+        (prediction,) = run.whatif(scheduler=0.1).predictions
+    except BenchkitError as error:
+        print(f"{run.workload}: {error}", file=sys.stderr)
+        return np.nan
+    return prediction.seconds / run.metrics["duration"]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--repeats", type=int, default=5, help="runs of each workload and engine")
+    parser.add_argument("--repeats", type=int, default=3, help="runs of each workload and engine")
     parser.add_argument("--workloads", nargs="*", default=WORKLOADS, help="only these")
+    parser.add_argument("--store", help="store of the runs; default: a temporary one")
     parser.add_argument("--write-docs", action="store_true", help="write the table into the page")
     options = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="engines-"))
     write_environments(folder)
-    store = benchkit.Store(folder / "store")
+    store = benchkit.Store(options.store or folder / "store")
     report = benchkit.ab(
         [f"engine-{engine}" for engine in ("dask", *ENGINES)], *options.workloads,
         repeats=options.repeats, null=False, metrics=["duration"], store=store,
         environment_folders=[folder],
     )  # fmt: skip
+    for line in report.warnings:
+        print(line, file=sys.stderr)
     runs = store.runs()
     ok = runs[runs["outcome"] == "ok"]
-    in_dask = ok[ok["engine"] == "dask"].groupby("workload")[
-        ["duration", "compute_time", "n_threads"]
-    ].median()  # fmt: skip
+    reasons = runs[runs["outcome"] != "ok"].groupby(["workload", "engine"])["error"].first()
     found = report.frame.set_index(["workload", "contender"])
-    reasons = runs[runs["outcome"] != "ok"].groupby(["workload", "environment"])["error"].first()
-    rows = []
-    for workload, own in in_dask.iterrows():
+    rows, errors = [], []
+    for workload, measured in ok.groupby("workload"):
+        opened = {
+            engine: [store.open(run_id) for run_id in each["id"]]
+            for engine, each in measured.groupby("engine")
+        }
+        own = measured[measured["engine"] == "dask"].median(numeric_only=True)
         share = own["compute_time"] / own["n_threads"] / own["duration"]
         cells = [f"`{workload}`", format_quantity(own["duration"], "s"), f"{share:.0%}"]
         for engine in ENGINES:
             key = workload, f"engine-{engine}"
             row = found.loc[key] if key in found.index else None
-            if row is not None and row["n_contender"]:
-                cells.append(f"{row['ratio']:.2f} ({row['low']:.2f} to {row['high']:.2f})")
-            else:
-                cells.append(str(reasons.get(key, "not measured"))[:60])
+            if row is None or not row["n_contender"]:
+                reason = str(reasons.get((workload, engine), "not measured"))
+                cells.append(reason.removeprefix(f"engine {engine} has ").partition(", which")[0])
+                cells += ["", ""] if engine == "frisky" else []
+                continue
+            cells.append(f"{row['ratio']:.2f} ({row['low']:.2f} to {row['high']:.2f})")
+            if engine == "frisky":
+                ratio = float(np.median([predicted(run) for run in opened["dask"]]))
+                errors.append(abs(np.log(ratio / row["ratio"])))
+                text = "refused" if np.isnan(ratio) else f"{ratio:.2f}"
+                cells += [saved(opened["dask"], opened[engine]), text]
         rows.append(cells)
     rows.sort(key=lambda cells: cells[3])
+    error = np.exp(np.nanmedian(errors)) - 1
+    variants = collect(HERE.parent / "workloads").variants()
+    n_run = {e: sum(not engine_named(e).refusal(each) for each in variants) for e in ENGINES}
     below = (
-        'Time relative to Dask with its 95 % interval; "in tasks" is the share of the threads\' '
-        "time in Dask that tasks computed."
+        f'Time relative to Dask with its 95 % interval, {options.repeats} runs each; "in tasks" '
+        'is the share of the threads\' time in Dask that tasks computed; "predicted" is '
+        f"`whatif --scheduler 0.1` of the runs in Dask, which is {error:.0%} from Frisky (median). "
+        f"Of the {len(variants)} variants that benchkit ships, {n_run['frisky']} run in Frisky and "
+        f"{n_run['threads']} in the local schedulers; the others are refused by name."
     )
-    show_table(__file__, "engines", COLUMNS, rows, write=options.write_docs, below=below)
-    for line in report.warnings:
-        print(line, file=sys.stderr)
+    show_table(__file__, "engines", TABLES["engines"], rows, write=options.write_docs, below=below)
 
 
 if __name__ == "__main__":
