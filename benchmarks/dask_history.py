@@ -1,17 +1,17 @@
 """Measure three and a half years of Dask: ``python benchmarks/dask_history.py [--hours 2]``.
 
-A release of each month since April 2023, with all other packages fixed, and 24 workloads. Blocks of
+A release of each month since April 2023, with all other packages fixed, and 25 workloads. Blocks of
 three releases contain the control release, so that blocks can be compared. The script goes on where
-it stopped: it measures the blocks with the fewest runs first, and adds each block to
+it stopped: it measures the releases with the fewest runs first, and adds each block to
 ``docs/data/dask-history.parquet`` when it is complete. Needs a quiet machine and a checkout.
 """
 
 import argparse
 import sys
 import time
+from itertools import pairwise
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 
 HERE = Path(__file__).parent
@@ -19,15 +19,17 @@ sys.path[:0] = [str(HERE.parent)]
 
 import benchkit  # noqa: E402
 from benchkit.errors import NotEnoughRuns  # noqa: E402
+from validation.dask_history.history import CONTROL, DATA, PYARROW_12  # noqa: E402
 
-DATA = HERE.parent / "docs" / "data" / "dask-history.parquet"
-CONTROL = "2024.8.2"
 CLUSTER = "{n_workers: 2, threads_per_worker: 1, memory_limit: 1 GiB}"
+#: P2P shuffles before 2023.7.1 fail with pyarrow 13 and newer (dask/distributed#8009); the control
+#: needs 14. A release that is measured with both versions joins the two groups.
 RELEASES = (
-    "2023.4.1 2023.5.1 2023.6.1 2023.7.1 2023.8.1 2023.9.3 2023.10.1 2023.11.0 2023.12.1 2024.1.1 "
-    "2024.2.1 2024.3.1 2024.4.2 2024.5.2 2024.6.2 2024.7.1 2024.8.1 2024.8.2 2024.9.1 2024.10.0 "
-    "2024.11.2 2024.12.1 2025.1.0 2025.2.0 2025.3.1 2025.4.1 2025.5.1 2025.7.0 2025.9.1 2025.10.0 "
-    "2025.11.0 2025.12.0 2026.1.3 2026.3.0 2026.6.0 2026.7.1 2026.8.0"
+    f"2023.4.1{PYARROW_12} 2023.5.1{PYARROW_12} 2023.6.1{PYARROW_12} 2023.7.1{PYARROW_12} 2023.7.1 "
+    "2023.8.1 2023.9.3 2023.10.1 2023.11.0 2023.12.1 2024.1.1 2024.2.1 "
+    "2024.3.1 2024.4.2 2024.5.2 2024.6.2 2024.7.1 2024.8.1 2024.8.2 2024.9.1 2024.10.0 2024.11.2 "
+    "2024.12.1 2025.1.0 2025.2.0 2025.3.1 2025.4.1 2025.5.1 2025.7.0 2025.9.1 2025.10.0 2025.11.0 "
+    "2025.12.0 2026.1.3 2026.3.0 2026.6.0 2026.7.1 2026.8.0"
 ).split()
 #: All releases work with these: a difference between two is one of dask and distributed.
 PACKAGES = (
@@ -53,7 +55,7 @@ WORKLOADS = (
     "join.set_index[factor=0.15,data=lazy]",
     "parquet.write_wide",
     "rechunk.heal_oversplit[method=tasks]",
-    "rechunk.tiles_to_rows[chunks=small,method=p2p-memory]",
+    "rechunk.tiles_to_rows[chunks=small,method=p2p-disk]",
     "sched.fan_in_out",
     "sched.graph_submit[megabytes=10]",
     "sched.order[graph=overlap]",
@@ -77,14 +79,17 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--releases", nargs="*", default=RELEASES, help="only these")
     parser.add_argument("--workloads", nargs="*", default=WORKLOADS, help="only these")
     parser.add_argument("--data", type=Path, default=DATA, help="table to extend")
-    parser.add_argument("--table", action="store_true", help="print the table and measure nothing")
     return parser.parse_args()
 
 
 def environment(release: str, folder: Path) -> str:
     """Write the environment of a release; return its name."""
     name = f"dask-{release}"
-    packages = [f"dask[array,dataframe]=={release}", f"distributed=={release}", *PACKAGES]
+    version, _, is_old = release.partition("-")
+    packages = [f"dask[array,dataframe]=={version}", f"distributed=={version}", *PACKAGES]
+    if is_old:
+        packages = [each for each in packages if not each.startswith("pyarrow")]
+        packages.append("pyarrow==12.0.1")
     lines = [f"description: Dask {release}", 'python: "3.11"', f"cluster: {CLUSTER}", "packages:"]
     folder.mkdir(parents=True, exist_ok=True)
     (folder / f"{name}.yaml").write_text("\n".join([*lines, *(f"- {p}" for p in packages), ""]))
@@ -96,11 +101,18 @@ def known(path: Path) -> pd.DataFrame:
 
 
 def next_block(data: pd.DataFrame, releases: list[str]) -> list[str]:
-    """Return the releases with the fewest measured blocks, the oldest first."""
+    """Return adjacent releases with the fewest runs: every third block first, then the others.
+
+    The blocks of each pass begin at another release, so that each border is inside of a block.
+    """
+    arms = [release for release in releases if release != CONTROL]
     counts = data.groupby("release")["experiment"].nunique()
-    wanted = [release for release in releases if release != CONTROL]
-    wanted.sort(key=lambda release: (counts.get(release, 0), RELEASES.index(release)))
-    return wanted[:RELEASES_PER_BLOCK]
+    n_done = min(int(counts.get(arm, 0)) for arm in arms)
+    shift = n_done % RELEASES_PER_BLOCK
+    starts = [*([0] if shift else []), *range(shift, len(arms), RELEASES_PER_BLOCK)]
+    blocks = [arms[begin:end] for begin, end in pairwise([*starts, len(arms)])]
+    spread = [*blocks[::3], *blocks[1::3], *blocks[2::3]]
+    return next(block for block in spread if counts.get(block[0], 0) <= n_done)
 
 
 def measure_block(releases: list[str], options: argparse.Namespace) -> pd.DataFrame:
@@ -118,45 +130,21 @@ def measure_block(releases: list[str], options: argparse.Namespace) -> pd.DataFr
         print(error, file=sys.stderr)
     runs = store.runs(since=begin)
     metrics = [name for name in runs if runs[name].dtype == float and runs[name].notna().any()]
-    rows = runs[[*FACTS, *metrics]].copy()
+    rows = runs[FACTS].join(runs[metrics].astype("float32"))  # the file must be small
     rows.insert(0, "release", runs["environment"].str.removeprefix("dask-"))
     return rows
-
-
-def print_table(data: pd.DataFrame) -> None:
-    """Print metrics of each release relative to the control, over all workloads."""
-    ok = data[data["outcome"] == "ok"]
-    for metric in ("duration", "cpu_time", "memory_peak"):
-        values = np.log(
-            ok.pivot_table(
-                index=["experiment", "workload"], columns="release", values=metric, aggfunc="median"
-            )
-        )
-        relative = values.sub(values[CONTROL], axis=0).groupby("workload").median()
-        ordered = relative[[release for release in RELEASES if release in relative]]
-        print(f"\n{metric}: release, geometric mean of the ratio to {CONTROL}, workloads")
-        for release, column in ordered.items():
-            print(f"  {release:10} {np.exp(column.mean()):7.3f} {column.notna().sum():4d}")
-    print(f"\n{len(data)} runs, {len(data) - len(ok)} not ok")
-    print(
-        data[data["outcome"] != "ok"]
-        .groupby(["workload", "outcome"])["release"]
-        .unique()
-        .to_string()
-    )
 
 
 def main() -> int:
     options = arguments()
     end = time.monotonic() + options.hours * 3600
     data = known(options.data)
-    while not options.table and time.monotonic() < end:
+    while time.monotonic() < end:
         block = next_block(data, list(options.releases))
         print(f"{time.strftime('%H:%M')} {', '.join(block)} and {CONTROL}", flush=True)
         data = pd.concat([data, measure_block(block, options)], ignore_index=True)
         options.data.parent.mkdir(parents=True, exist_ok=True)
         data.to_parquet(options.data, compression="zstd", index=False)
-    print_table(data)
     return 0
 
 

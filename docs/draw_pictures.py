@@ -13,12 +13,14 @@ from pathlib import Path
 import bokeh
 import dask.array as da
 import numpy as np
+import pandas as pd
 from bokeh.embed import components
 from bokeh.plotting import figure
 from dask.distributed import Client, LocalCluster
 
 import benchkit
 from benchkit.analysis.effects import compare
+from validation.dask_history.history import CONTROL, DATA, night_of, suite
 
 PAGE = """<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</title>
 <script src="bokeh.min.js"></script><style>body {{ margin: 0; background: white }}</style>
@@ -86,6 +88,28 @@ def coverage(n_runs: int, change: float) -> float:
     return float(((effects.low <= 1 + change) & (1 + change <= effects.high)).mean())
 
 
+def dask_history() -> figure:
+    """Draw time and memory of the releases of Dask, all workloads together."""
+    data = pd.read_parquet(DATA)
+    plot = figure(
+        title=f"{data['workload'].nunique()} workloads in the releases of Dask",
+        x_axis_type="datetime",
+        x_axis_label="release",
+        y_axis_label=f"relative to {CONTROL}",
+    )
+    for metric, label, color in (
+        ("duration", "time", "#0072b2"),
+        ("cpu_time", "CPU time of the workers", "#009e73"),
+        ("memory_peak", "peak of memory", "#d55e00"),
+    ):
+        table = suite(data, metric)
+        times = pd.to_datetime([night_of(release) for release in table.index])
+        plot.varea(times, table["low"], table["high"], color=color, fill_alpha=0.2)
+        plot.line(times, table["ratio"], color=color, line_width=2, legend_label=label)
+        plot.scatter(times, table["ratio"], color=color, size=5)
+    return plot
+
+
 def one_run(folder: Path) -> None:
     """Measure a product of random matrices, and draw its memory and its threads."""
     with (
@@ -107,6 +131,7 @@ def main(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     write(folder, "calibration", "Calibration", calibration())
     write(folder, "detection", "Detection", detection())
+    write(folder, "dask-history", "Releases of Dask", dask_history())
     one_run(folder)
     source = Path(bokeh.__file__).parent / "server" / "static" / "js" / "bokeh.min.js"
     shutil.copy(source, folder)

@@ -34,7 +34,10 @@ WITHOUT_SCRIPT = {
     "| workload | duration | mean before | mean now | MB before | MB now |": "docs/measurement.md",
 }  # fmt: skip
 #: Pages whose length is that of a list.
-LISTS = {"docs/architecture.md", "docs/reference/api.md", "docs/virtual-cluster.md"}
+LISTS = {
+    *("docs/architecture.md", "docs/dask-history.md", "docs/reference/api.md"),
+    "docs/virtual-cluster.md",
+}
 
 
 def blocks(page):
