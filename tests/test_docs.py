@@ -84,9 +84,9 @@ def test_shown_environment_is_valid(body, tmp_path):
     try:
         name = find_environment(path.stem, [tmp_path, ROOT / "environments"]).name
     except BenchkitError as error:
-        if "cannot be imported" not in str(error):
+        if not any(text in str(error) for text in ("cannot be imported", "not installed")):
             raise
-        name = path.stem  # a class of clusters that is not installed here
+        name = path.stem  # a class of clusters or an engine that is not installed here
 
     assert name == path.stem
 
