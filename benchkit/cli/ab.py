@@ -88,16 +88,15 @@ def ab(
     from benchkit.analysis.compare.compare_runs import DEFAULT_METRICS, compare_experiment
     from benchkit.analysis.compare.explain import with_causes
     from benchkit.analysis.compare.run_groups import with_composition
-    from benchkit.analysis.metric_names import check_metrics
     from benchkit.cli.progress import has_failures, measure
     from benchkit.experiment.run.ab import split_names
-    from benchkit.experiment.run.api import resume_experiment
+    from benchkit.experiment.run.api import check_metrics_to_measure, resume_experiment
     from benchkit.experiment.run.stopping import parse_budget
     from benchkit.experiment.run.sweep import parse_sweeps
 
     if adaptive and blocks:
         raise UsageError("--adaptive -n: give one; --adaptive chooses the number of blocks")
-    chosen = check_metrics(metrics or DEFAULT_METRICS, options.store)
+    chosen = check_metrics_to_measure(metrics or DEFAULT_METRICS, options.store, options.folders)
     if output is not None:
         check_folder("--output", output)
     budget_s, budget_usd = (None, None) if budget is None else parse_budget(budget)

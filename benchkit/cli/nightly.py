@@ -84,11 +84,11 @@ def nightly_command(
 
     Exit code 1: something is worse than before; 3: a run or a part failed.
     """
-    from benchkit.analysis.metric_names import check_metrics
     from benchkit.analysis.regression.history import DEFAULT_METRICS
     from benchkit.analysis.regression.status import workload_owners
     from benchkit.cli.progress import show_progress
     from benchkit.experiment.nightly.nightly import nightly
+    from benchkit.experiment.run.api import check_metrics_to_measure
     from benchkit.experiment.run.stopping import parse_budget
     from benchkit.show.issues.sync import GitHubTracker, sync_issues
     from benchkit.show.issues.webhook import webhook_for
@@ -102,7 +102,7 @@ def nightly_command(
     tracker = GitHubTracker() if issues == "github" else None  # raises before any measurement
     hook = webhook_for(webhook)
 
-    chosen = check_metrics(metrics or DEFAULT_METRICS, options.store)
+    chosen = check_metrics_to_measure(metrics or DEFAULT_METRICS, options.store, options.folders)
     result = nightly(
         *names,
         select=options.expression,

@@ -12,7 +12,6 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from benchkit.analysis.metric_names import check_metrics
 from benchkit.analysis.regression.group_changes import find_group_changes, runs_of_groups
 from benchkit.analysis.regression.history import DEFAULT_METRICS, History, build_history
 from benchkit.analysis.regression.judge import (
@@ -30,7 +29,7 @@ from benchkit.experiment.nightly.confirm import Progress, confirm
 from benchkit.experiment.nightly.diagnosis import diagnose
 from benchkit.experiment.nightly.group_totals import read_group_totals
 from benchkit.experiment.nightly.night import Night
-from benchkit.experiment.run.api import Selection, plan_experiment
+from benchkit.experiment.run.api import Selection, check_metrics_to_measure, plan_experiment
 from benchkit.experiment.run.events import Finished, Skipped
 from benchkit.experiment.run.experiment import Experiment
 from benchkit.formatting import counted
@@ -110,7 +109,7 @@ def nightly(
     --------
     >>> benchkit.nightly(select="profile:nightly", environments=["tip"])  # doctest: +SKIP
     """
-    metrics = check_metrics(metrics, store)
+    metrics = check_metrics_to_measure(metrics, store, folders)
     requested = [*list_of(environments, "environments"), *list_of(control, "control")]
     if not requested:
         raise UsageError("environments: is empty: name one, such as 'current'")

@@ -10,12 +10,16 @@ from benchkit.analysis.compare.compare_runs import DEFAULT_METRICS, compare_expe
 from benchkit.analysis.compare.comparison import Comparison
 from benchkit.analysis.compare.explain import with_causes
 from benchkit.analysis.compare.run_groups import with_composition
-from benchkit.analysis.metric_names import check_metrics
 from benchkit.errors import UnknownWorkload, UsageError, did_you_mean
 from benchkit.experiment.environment.environment import CURRENT, Environment
 from benchkit.experiment.environment.lookup import list_environments
 from benchkit.experiment.paths import collect_workloads, folders_of
-from benchkit.experiment.run.api import Selection, check_options, plan_experiment
+from benchkit.experiment.run.api import (
+    Selection,
+    check_metrics_to_measure,
+    check_options,
+    plan_experiment,
+)
 from benchkit.experiment.run.events import finished_records
 from benchkit.experiment.virtual.inputs import GRAPHS
 from benchkit.measure.arguments import list_of
@@ -79,7 +83,7 @@ def ab(
     >>> benchkit.ab(["baseline", "no-stealing"], "sched.tree")  # doctest: +SKIP
     """
     check_options(options)
-    chosen = check_metrics(metrics, store)
+    chosen = check_metrics_to_measure(metrics, store, folders)
     arms = list_of(environments, "environments")
     known = list_environments(folders_of("environments", environment_folders))
     misplaced = [name for name in workloads if name in known]

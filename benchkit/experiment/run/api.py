@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -10,6 +11,7 @@ from typing import Any
 
 import pandas as pd
 
+from benchkit.analysis.metric_names import check_metrics
 from benchkit.errors import InvalidParameterError, UsageError, did_you_mean
 from benchkit.experiment.environment.build import build
 from benchkit.experiment.environment.environment import CURRENT, Environment
@@ -21,11 +23,18 @@ from benchkit.experiment.run.plan import NULL_ARM, Arm, read_plan
 from benchkit.experiment.run.sweep import ARM_PARTS, expand
 from benchkit.experiment.virtual.inputs import GRAPHS
 from benchkit.experiment.virtual.process import VirtualSpec
-from benchkit.measure.arguments import check_count, check_mapping, list_of
+from benchkit.measure.arguments import (
+    check_count,
+    check_mapping,
+    declared_unit,
+    list_of,
+    own_metric,
+)
 from benchkit.measure.discovery import BrokenFile
 from benchkit.measure.secrets import remember_secrets
 from benchkit.measure.workloads import Variant
 from benchkit.store.run import Run
+from benchkit.store.schema import METRICS
 from benchkit.store.store import Store
 
 
@@ -150,6 +159,20 @@ def check_options(options: Mapping[str, Any]) -> None:
             names = [*known, *(item.name for item in fields(Selection))]
             hint = did_you_mean(name, names, "see `help(benchkit.ab)`")
             raise UsageError(f"no argument named {name!r}: {hint}")
+
+
+def check_metrics_to_measure(
+    metrics: Sequence[str], store: Store | str | Path | None, folders: Sequence[str | Path]
+) -> tuple[str, ...]:
+    """Return the names of metrics as `check_metrics`; those that workloads declare are known."""
+    if any(name not in METRICS for name in list_of(metrics, "metrics")):
+        for workload in collect_workloads(folders).workloads.values():
+            declared = {
+                name: own_metric(name, 0.0, *declared_unit(workload.metrics, name))
+                for name in workload.metrics
+            }
+            METRICS.define(json.dumps(declared))
+    return check_metrics(metrics, store)
 
 
 def plan_experiment(

@@ -10,8 +10,14 @@ from benchkit.errors import (
     UsageError,
 )
 from benchkit.experiment.run.ab import split_names
-from benchkit.experiment.run.api import Selection, plan_experiment, resume_experiment
+from benchkit.experiment.run.api import (
+    Selection,
+    check_metrics_to_measure,
+    plan_experiment,
+    resume_experiment,
+)
 from benchkit.show.reports.experiment_summary import explain_change
+from benchkit.store.schema import METRICS
 
 WORKLOAD = """
 import os, time
@@ -20,6 +26,10 @@ from benchkit import workload
 @workload(category="own")
 def naps(client, scale):
     return client.submit(time.sleep, float(os.environ.get("NAP", "0.2")), pure=False)
+
+@workload(category="own", metrics={"rows_per_s": ("1/s", "more")})
+def rows(client):
+    return 1
 
 @workload(category="own", variants={"method": ["short", "long"], "n": [1, 2]})
 def waits(client, scale, *, method, n):
@@ -36,6 +46,15 @@ def folder(tmp_path):
     (tmp_path / "e" / "base.yaml").write_text(cluster)
     (tmp_path / "e" / "slow.yaml").write_text("extends: base\nvariables: {NAP: '2'}\n")
     return tmp_path
+
+
+def test_metric_that_a_workload_declares_is_known_before_it_runs(folder):
+    chosen = check_metrics_to_measure(["rows_per_s"], folder / "store", [folder / "w"])
+
+    assert chosen == ("rows_per_s",)
+    assert (METRICS["rows_per_s"].units, METRICS["rows_per_s"].better) == ("1/s", "higher")
+    with pytest.raises(UsageError, match="no metric named 'rows_per_h'"):
+        check_metrics_to_measure(["rows_per_h"], folder / "store", [folder / "w"])
 
 
 def test_split_names_recognises_environments_and_workloads(folder):
