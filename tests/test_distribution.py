@@ -264,7 +264,7 @@ def test_imports_of_benchkit_are_declared_dependencies():
     names = {canonicalize_name(Requirement(line).name) for line in lines}
     # Packages that distributed, papermill, boto3, nbconvert and mcp cannot be without.
     names |= {"cloudpickle", "fsspec", "psutil", "tornado", "nbclient", "botocore", "ipython"}
-    names |= {"anyio", "pydantic"}
+    names |= {"anyio", "msgpack", "pydantic"}
     modules = packages_distributions()
     missing = {
         module for module in imported(ROOT / "benchkit") - sys.stdlib_module_names - {"benchkit"}

@@ -3,6 +3,7 @@
 ``pytest tests/test_fuzz.py --hypothesis-profile long`` tries many more inputs.
 """
 
+import html
 import itertools
 import json
 import shutil
@@ -229,7 +230,7 @@ def test_database_of_any_rows_is_imported_or_refused(folder, rows, table):
 
 @given(st.binary(max_size=100))
 def test_file_of_any_bytes_is_imported_or_refused(folder, data):
-    for suffix in (".db", ".json"):
+    for suffix in (".db", ".json", ".html", ".yaml", ".gz"):
         path = folder / f"bytes{suffix}"
         path.write_bytes(data)
         outcome(import_results, Store(folder / "empty"), path)
@@ -242,6 +243,56 @@ def test_results_of_any_content_are_imported_or_refused(folder, content):
     path = folder / "results.json"
     path.write_text(json.dumps(content))
     outcome(import_results, Store(folder / f"results-{next(numbers)}"), path)
+
+
+@given(st.fixed_dictionaries({
+    "scheduler": st.fixed_dictionaries({
+        "workers": st.dictionaries(WORDS, st.fixed_dictionaries(
+            {"last_seen": JSON, "nthreads": JSON}), max_size=2) | JSON,
+        "tasks": st.dictionaries(WORDS, st.fixed_dictionaries(
+            {"key": JSON, "state": JSON, "exception_text": JSON}), max_size=2),
+        "task_groups": st.dictionaries(WORDS, st.fixed_dictionaries(
+            {"states": JSON, "all_durations": JSON, "start": JSON}), max_size=2),
+        "transition_log": JSON,
+    }),
+    "workers": st.dictionaries(WORDS, JSON, max_size=2), "versions": JSON,
+}))  # fmt: skip
+def test_dumps_of_any_content_are_imported_or_refused(folder, content):
+    path = folder / "dump.yaml"
+    path.write_text(json.dumps(content))
+    outcome(import_results, Store(folder / f"dumps-{next(numbers)}"), path)
+
+
+#: Tab of a performance report -> some of its columns.
+TABS = {
+    "Task Stream": ("key", "worker_thread", "worker", "name", "color", "start", "duration"),
+    "System": ("time", "cpu", "memory"),
+    "Worker Profile (compute)": ("bottom", "name", "filename", "line_number", "width", "time"),
+}
+
+
+@given(st.fixed_dictionaries({
+    tab: st.fixed_dictionaries({name: st.lists(JSON, min_size=1, max_size=1) for name in columns})
+    | st.dictionaries(st.sampled_from(columns), JSON)
+    for tab, columns in TABS.items()
+}), WORDS)  # fmt: skip
+def test_performance_reports_of_any_content_are_imported_or_refused(folder, tabs, duration):
+    numbered = itertools.count()
+
+    def tab(title, child):
+        about = {"title": title, "child": {"id": next(numbered), **child}}
+        return {"id": next(numbered), "type": "Panel", "attributes": about}
+
+    summary = f"<h2> Duration: {duration} s </h2> <li> Workers: {duration} </li>"
+    content = [tab("Summary", {"type": "Div", "attributes": {"text": summary}})]
+    content += [
+        tab(title, {"type": "ColumnDataSource", "attributes": {"data": data}})
+        for title, data in tabs.items()
+    ]
+    text = html.escape(json.dumps(content), quote=False)
+    path = folder / "report.html"
+    path.write_text(f'<script type="application/json" id="1">{text}</script>')
+    outcome(import_results, Store(folder / f"reports-{next(numbers)}"), path)
 
 
 def test_damaged_fixture_is_refused_in_time(folder):

@@ -19,6 +19,8 @@ PERMITTED = {
     "benchkit/measure/source.py": {"told", "nobody"},  # earlier names, for the source hashes
     "benchkit/show/issues/sync.py": {"told"},  # the same marker
     "benchkit/store/build/worker_reports.py": {"told"},  # a table of recordings
+    "benchkit/store/interchange/cluster_dump.py": {"told"},  # the same table
+    "tests/store/interchange/test_cluster_dump.py": {"told"},
     "tests/measure/test_worker_reports.py": {"told"},
     "tests/store/build/test_worker_reports.py": {"told"},
     "tests/test_language.py": None,

@@ -116,12 +116,13 @@ def store_import(
 ) -> None:
     """Import results of other benchmark tools.
 
-    From coiled/benchmarks, asv, pytest-benchmark, CodSpeed or github-action-benchmark; also runs
-    without a digest.
+    From coiled/benchmarks, asv, pytest-benchmark, CodSpeed or github-action-benchmark; also a
+    performance report or a cluster dump of distributed, and runs without a digest.
 
     PATH is a benchmark.db, a JSON file of pytest-benchmark or CodSpeed, the folder of asv's
-    results, the data.js of github-action-benchmark, a run file that another program wrote (.nc), or
-    a store of a benchkit before digests.
+    results, the data.js of github-action-benchmark, the HTML page of a performance report, a
+    cluster dump (.msgpack.gz, .yaml), a run file that another program wrote (.nc), or a store of a
+    benchkit before digests.
     Results that were imported before are skipped, so a later copy adds only new ones. All columns
     of a benchmark.db are kept: `benchkit store export` writes them again. The time of a result of
     asv is that of its commit; when it was measured is the tag `measured`.
@@ -130,6 +131,7 @@ def store_import(
     Examples:
       benchkit store import benchmark.db
       benchkit store import .asv/results
+      benchkit store import dask-report.html
     """
     from benchkit.cli.progress import bar
     from benchkit.store.interchange.results import import_results

@@ -19,7 +19,7 @@ from dask.utils import key_split
 
 from benchkit.measure.capture.worker_log import INCOMING
 from benchkit.measure.engines.engine import Engine
-from benchkit.measure.engines.tables import Task, task_tables
+from benchkit.measure.engines.tables import Task, free_thread, task_tables
 from benchkit.measure.recording import Recording
 
 if TYPE_CHECKING:
@@ -150,10 +150,7 @@ def _futures(result: Any, kind: type) -> Iterator[Any]:
 
 
 def _tasks(spans: Iterable[_Span], places: Mapping[str, tuple[int, float]]) -> list[Task]:
-    """Return the executions of tasks; `places`: index and clock offset in s of each worker.
-
-    Frisky does not record threads: tasks that overlap on a worker get different numbers.
-    """
+    """Return the executions of tasks; `places`: index and clock offset in s of each worker."""
     tasks: list[Task] = []
     newest: dict[tuple[str, str], Task] = {}
     before: dict[tuple[str, str], dict[str, float]] = {}
@@ -169,9 +166,7 @@ def _tasks(spans: Iterable[_Span], places: Mapping[str, tuple[int, float]]) -> l
             seconds = before.setdefault(own, {})
             seconds[_BEFORE[name]] = seconds.get(_BEFORE[name], 0.0) + stop - begin
         elif name == _CALL:
-            ends = free.setdefault(worker, [])
-            thread = next((n for n, end in enumerate(ends) if end <= begin), len(ends))
-            ends[thread : thread + 1] = [stop]
+            thread = free_thread(free.setdefault(worker, []), begin, stop)
             seconds = before.pop(own, {})
             newest[own] = Task(own[1], place, thread, begin, stop, ok=False, seconds=seconds)
             tasks.append(newest[own])

@@ -31,6 +31,17 @@ class Task:
     seconds: dict[str, float] = field(default_factory=dict)
 
 
+def free_thread(ends: list[float], begin: float, stop: float) -> int:
+    """Return the number of a worker's thread that is free at `begin`, and occupy it until `stop`.
+
+    For records without threads: tasks that overlap get different numbers. `ends` are the times at
+    which the threads are free.
+    """
+    thread = next((n for n, end in enumerate(ends) if end <= begin), len(ends))
+    ends[thread : thread + 1] = [stop]
+    return thread
+
+
 def task_tables(recording: Recording, tasks: Iterable[Task]) -> dict[str, Any]:
     """Return the tables of tasks, and of all task groups with those of the capture before them.
 

@@ -145,6 +145,14 @@ def simulated_note(metrics: Mapping[str, float]) -> Note:
     return Note("unmeasured", absent, "this run is simulated: a virtual cluster does not model it")
 
 
+def imported_notes(metrics: Mapping[str, float], imported: Mapping[str, Any]) -> list[Note]:
+    """Return what the reader of a run that was converted from another file must know."""
+    absent = tuple(name for name in METRICS if name not in metrics and name not in OPTIONAL)
+    reason = f"this run was read from a {imported['tool']}, which does not hold it"
+    stated = [Note(kind, tuple(names), text) for kind, names, text in imported["notes"]]
+    return [*stated, Note("unmeasured", absent, reason)]
+
+
 def _clock(facts: CaptureFacts) -> list[Note]:
     if not facts.clock_was_set:
         return []

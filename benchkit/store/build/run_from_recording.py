@@ -20,6 +20,7 @@ from benchkit.store.build.quality import (
     BY_WALL_CLOCK,
     Note,
     as_rows,
+    imported_notes,
     kinds_by_metric,
     quality_notes,
     simulated_note,
@@ -67,6 +68,9 @@ def run_from_recording(path: str | Path) -> xr.DataTree:
         notes = quality_notes(groups, metrics, window.duration, facts)
         if recording.head.get("simulated"):
             notes = [simulated_note(metrics)]
+        if imported := recording.head.get("imported"):
+            metrics = {k: v for k, v in metrics.items() if k in imported["metrics"]}
+            notes = imported_notes(metrics, imported)
         price = recording.head.get("worker_price")  # USD per worker and hour
         if price is not None and "worker_seconds" in metrics:
             metrics["cost"] = price * metrics["worker_seconds"] / 3600

@@ -42,7 +42,7 @@ def import_netcdf(
     foreign = []
     for item in paths:
         try:
-            if not is_whole(_read(item)):
+            if not is_whole(read_file(item)):
                 foreign.append(item)
         except InvalidImportError as error:
             report.odd.append(str(error))
@@ -69,7 +69,8 @@ def import_netcdf(
     return report
 
 
-def _read(path: Path) -> bytes:
+def read_file(path: Path) -> bytes:
+    """Return the bytes of a file."""
     if path.exists() and not path.is_file():  # reading a pipe would wait for ever
         raise InvalidImportError(f"{path}: not a file")
     try:

@@ -40,6 +40,8 @@ _ASV_METRICS = {"time": "duration", "timeraw": "duration", "peakmem": "memory_pe
 _ASV_DESCRIPTIONS = ("benchmarks.json", "machine.json", "asv.conf.json")
 #: Unit in asv -> ours; others are kept.
 _UNITS = {"seconds": "s", "bytes": "B", "unit": "1"}
+#: Endings of files of distributed: performance reports, cluster dumps.
+_PAGES, _DUMPS = (".html", ".htm"), (".gz", ".msgpack", ".yaml", ".yml")
 #: Facts about a machine in asv's files -> tag.
 _MACHINE = {"cpu": "cpu", "num_cpu": "cores", "ram": "ram", "os": "os", "arch": "arch"}
 
@@ -56,6 +58,9 @@ def import_results(
     if path.suffix == ".nc" or (path / "store.json").exists():
         _refuse_host(host, path)
         return import_netcdf(store, path, progress=progress)
+    if not path.is_dir() and path.suffix in _PAGES + _DUMPS:
+        _refuse_host(host, path)
+        return _import_one_run(store, path)
     if not path.is_dir() and path.suffix not in (".json", ".js"):
         _refuse_host(host, path)
         return import_sqlite(store, path, progress=progress)
@@ -86,6 +91,15 @@ def import_results(
     report.rows = len(seen)
     report.odd = [f"{n} x {text}" for text, n in sorted(problems.items())]
     return report
+
+
+def _import_one_run(store: Store, path: Path) -> ImportReport:
+    # Here, because they import distributed, which takes half a second.
+    from benchkit.store.interchange.cluster_dump import import_cluster_dump
+    from benchkit.store.interchange.performance_report import import_performance_report
+
+    is_page = path.suffix in _PAGES
+    return import_performance_report(store, path) if is_page else import_cluster_dump(store, path)
 
 
 def _records(
