@@ -52,10 +52,10 @@ def test_workflow_shell_commands_contain_no_expression(path):
 
 
 def test_actions_are_pinned_to_one_commit_each():
-    scaffold = ROOT / "benchkit" / "experiment" / "project" / "files" / ".github" / "workflows"
+    scaffold = ROOT / "benchkit" / "experiment" / "project"
     used = [
         (action.split("/")[0:2], commit, version)
-        for path in [*FILES, *scaffold.glob("*.yml")]
+        for path in [*FILES, *scaffold.rglob("*.yml")]
         for action, commit, version in USES.findall(path.read_text())
     ]
 

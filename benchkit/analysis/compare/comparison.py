@@ -14,8 +14,17 @@ from typing import Any, TypeAlias
 import numpy as np
 import pandas as pd
 
-from benchkit.analysis.compare.group_totals import changed_rows, describe_group_change
-from benchkit.analysis.compare.headline import is_undecided_by_load, sentences, suite_changes
+from benchkit.analysis.compare.group_totals import (
+    WALL_TIMES,
+    changed_rows,
+    describe_group_change,
+)
+from benchkit.analysis.compare.headline import (
+    WORK_METRICS,
+    is_undecided_by_load,
+    sentences,
+    suite_changes,
+)
 from benchkit.analysis.effects import Effects
 from benchkit.formatting import ROWS_SHOWN, counted, format_change, format_factor, format_quantity
 from benchkit.table import Table
@@ -113,6 +122,11 @@ class Comparison:
         return bool(len(self.worse)) or any(row["worse"] for row in self.changed_groups)
 
     @property
+    def judges_wall_time(self) -> bool:
+        """Whether a metric other than CPU seconds is compared, so that wall time counts at all."""
+        return not set(self.metrics) <= set(WORK_METRICS)
+
+    @property
     def causes(self) -> list[str]:
         """What moved in each changed row whose cause is known, in one line each."""
         several = len(self.contenders) > 1
@@ -196,7 +210,12 @@ class Comparison:
     @cached_property
     def changed_groups(self) -> list[dict[str, Any]]:
         """Changed measures of task groups and of whole runs, with ``worse`` and ``better``."""
-        return [] if self.composition is None else changed_rows(self.composition)
+        table = self.composition
+        if table is None:
+            return []
+        return changed_rows(
+            table if self.judges_wall_time else table[~table["metric"].isin(WALL_TIMES)]
+        )
 
     def to_table(self, *, all_rows: bool = False) -> str:
         """Return the rows as text.

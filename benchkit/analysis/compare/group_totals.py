@@ -15,6 +15,8 @@ from benchkit.formatting import format_quantity, short_group
 
 #: Measures of the work of a task group; one group has several.
 GROUP_TIMES = ("group_share", "group_cpu_share", "group_task_time", "group_task_cpu")
+#: Measures of task groups and their functions that follow from wall time.
+WALL_TIMES = ("group_share", "group_task_time", "frame_share")
 #: Amounts of a whole run -> words in a headline.
 COUNTS = {
     "graph_tasks": "submitted tasks",
@@ -128,12 +130,15 @@ def changed_rows(table: pd.DataFrame) -> list[dict[str, Any]]:
     """Return the changed rows of a table of task groups, one share for each group.
 
     Columns ``worse`` and ``better``: of the time of a group, and of amounts of a whole run. A share
-    counts if the seconds of the group moved in its direction: else the other groups moved.
+    counts if the seconds of the group moved in its direction: else the other groups moved. Those
+    are wall seconds, or CPU seconds in a table without wall times.
     """
     changed = table[table["verdict"].isin(["more", "less"])]
     is_share = changed["metric"].isin(["group_share", "group_cpu_share"])
     changed = changed[~(is_share & changed[["contender", "workload", "group"]].duplicated())]
-    times = table[table["metric"] == "group_task_time"]
+    known = set(table["metric"])
+    time = "group_task_time" if "group_task_time" in known else "group_task_cpu"
+    times = table[table["metric"] == time]
     seconds = {(row.contender, row.workload, row.group): row.ratio for row in times.itertuples()}
     rows = []
     for row in changed.to_dict("records"):

@@ -92,6 +92,8 @@ def sentences(comparison: Comparison) -> list[str]:
         parts.append("Task groups and counts were not read.")
     parts += [_suite(change, comparison) for change in suite_changes(comparison)]
     parts += _work(comparison)
+    if not comparison.judges_wall_time:
+        parts.append("Wall time is not judged, only CPU seconds and counts.")
     if not comparison.blocked:
         parts.append("Runs not interleaved: the machine can cause such changes.")
     return parts

@@ -19,6 +19,13 @@ Next, in {folder}:
   benchkit run own.sums
   benchkit ab two-workers own.sums --sweep param.method=single,batched -n 5
   jupyter lab notebooks/explore.ipynb"""
+#: The same for a package with workloads of its own.
+_NEXT_OF_PACKAGE = """
+Next, in {folder}:
+  benchkit list workloads --workloads workloads
+  jupyter lab notebooks/explore.ipynb"""
+#: The workload of a new project.
+_OWN = Path("workloads/own.py")
 
 
 @click.command()
@@ -27,8 +34,10 @@ Next, in {folder}:
 def init(folder: Path, as_json: bool) -> None:
     """Write the files of a new project.
 
-    A workload with two variants, an environment, a notebook and a workflow for GitHub Actions.
-    Existing files stay as they are.
+    A workload with two variants, an environment, a notebook and a workflow for GitHub Actions. In
+    the folder of a Python package also a workflow that compares each pull request with its base, by
+    exact counts and CPU seconds; both workflows measure the package's own workloads, and its tests
+    with the mark `benchkit`. Existing files stay as they are.
 
     \b
     Examples:
@@ -43,7 +52,8 @@ def init(folder: Path, as_json: bool) -> None:
         click.echo(path)
     for path in kept:
         click.echo(f"kept: {path} exists", err=True)
-    click.echo(_NEXT.format(folder=folder), err=True)
+    text = _NEXT if (folder / _OWN).exists() else _NEXT_OF_PACKAGE
+    click.echo(text.format(folder=folder), err=True)
 
 
 def create_project(folder: Path) -> tuple[list[Path], list[Path]]:
@@ -51,15 +61,46 @@ def create_project(folder: Path) -> tuple[list[Path], list[Path]]:
     from benchkit.experiment.paths import notebook_path
     from benchkit.whole_file import write_new
 
-    sources = dict(_files(files("benchkit.experiment.project") / "files", Path()))
+    project = files("benchkit.experiment.project")
+    sources = dict(_files(project / "files", Path()))
     sources[Path("notebooks/explore.ipynb")] = notebook_path("explore")
+    if _is_package(folder):
+        sources |= dict(_files(project / "package", Path()))
+    if any(folder.glob("workloads/*.py")) and not (folder / _OWN).exists():
+        del sources[_OWN]  # the package has workloads of its own
+    words = _words(folder)
     written: list[Path] = []
     kept: list[Path] = []
     for name, source in sorted(sources.items()):
         target = folder / name
-        is_new = write_new(target, source.read_text(encoding="utf-8"))
-        (written if is_new else kept).append(target)
+        text = source.read_text(encoding="utf-8")
+        if target.suffix == ".yml":
+            for mark, word in words.items():
+                text = text.replace(mark, word)
+        (written if write_new(target, text) else kept).append(target)
     return written, kept
+
+
+def _is_package(folder: Path) -> bool:
+    return any((folder / name).is_file() for name in ("pyproject.toml", "setup.py"))
+
+
+def _has_marked_tests(folder: Path) -> bool:
+    """Return whether a file of tests has the mark `benchkit`."""
+    return any(b"mark.benchkit" in path.read_bytes() for path in folder.rglob("*.py"))
+
+
+def _words(folder: Path) -> dict[str, str]:
+    """Return the words that a workflow has in place of its marks.
+
+    A package is installed, and its tests are measured if any of them has the mark `benchkit`.
+    """
+    is_package, has_tests = _is_package(folder), _has_marked_tests(folder / "tests")
+    return {
+        "@PACKAGES@": (" ." if is_package else "") + (" pytest" if has_tests else ""),
+        "@FOLDERS@": "head/workloads head/tests" if has_tests else "head/workloads",
+        "@TESTS@": " --pytest tests -k 'tag:benchkit or not ::'" if has_tests else "",
+    }
 
 
 def _files(folder: Traversable, name: Path) -> list[tuple[Path, Traversable]]:

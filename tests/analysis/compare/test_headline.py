@@ -15,13 +15,14 @@ from benchkit.errors import NotEnoughRuns
 from validation.arm_runs import arm_runs
 
 
-def with_groups(report, *, task_s=1.0, n_tasks=10, graph_bytes=1e6):
+def with_groups(report, *, task_s=1.0, n_tasks=10, graph_bytes=1e6, has_cpu=False):
     """Return a comparison with the task groups of one workload, of which `transform` may differ."""
     rng = np.random.default_rng(0)
 
     def side(task_s, n_tasks):
         return [
-            {name: GroupTotals(seconds * rng.lognormal(sigma=0.005), n, 100.0)
+            {name: GroupTotals(seconds * rng.lognormal(sigma=0.005), n, 100.0,
+                               cpu=seconds if has_cpu else np.nan)
              for name, seconds, n in (("load", 8.0, 10), ("transform", 10 * task_s, n_tasks),
                                       ("store", 9.0, 10))}
             for _ in range(5)
@@ -70,6 +71,25 @@ def test_sentence_ignores_a_share_that_grows_because_others_shrink(unchanged):
     rows.loc[seconds, "verdict"] = "undecided"
 
     assert not replace(unchanged, composition=rows).is_worse
+
+
+def test_comparison_of_cpu_seconds_does_not_judge_wall_time(unchanged):
+    slower = replace(with_groups(unchanged, task_s=1.09), metrics=("cpu_time",))
+    larger = replace(with_groups(unchanged, graph_bytes=2.155e6), metrics=("cpu_time",))
+
+    assert not slower.judges_wall_time
+    assert not slower.is_worse
+    assert "Wall time is not judged, only CPU seconds and counts." in slower.sentence
+    assert "Counts: 1 worse" in larger.sentence
+    assert larger.is_worse
+    assert "Wall time" not in unchanged.sentence
+
+
+def test_comparison_of_cpu_seconds_judges_those_of_task_groups(unchanged):
+    report = replace(with_groups(unchanged, task_s=1.09, has_cpu=True), metrics=("cpu_time",))
+
+    assert report.is_worse
+    assert {row["metric"] for row in report.changed_groups} <= {"group_cpu_share", "group_task_cpu"}
 
 
 def test_suite_changes_have_nominal_coverage():

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 from helpers.commands import run_benchkit
+from helpers.workflow_steps import BENCHKIT, Runner
 
 from benchkit.cli.main import benchkit as main
 from benchkit.store.store import Store
@@ -50,13 +52,146 @@ def test_init_names_a_folder_that_cannot_be_written(tmp_path):
     assert done.stderr.count("\n") == 1
 
 
-def test_workflow_of_a_project_is_valid(tmp_path):
-    actionlint = shutil.which("actionlint", path=str(Path(sys.executable).parent))
-    CliRunner().invoke(main, ["init", str(tmp_path)])
-    workflow = tmp_path / ".github" / "workflows" / "benchmark.yml"
-    done = subprocess.run([actionlint, workflow], capture_output=True, text=True)
+#: A package with code in its root, a workload and a marked test. `PIECES` is a change of code that
+#: makes tasks, `NAP` one that waits: only the first is work.
+PACKAGE = {
+    "pyproject.toml": "[project]\nname = 'pieces'\nversion = '1.0'\n",
+    "pieces.py": "import os\n\ndef count():\n    return int(os.environ.get('PIECES', '40'))\n",
+    "workloads/parts.py": """
+import os
+import re
+import time
+from benchkit import expect, workload
 
+
+@workload(category="parts")
+def spread(client):
+    \"\"\"Compute numbers in as many tasks as the package says.\"\"\"
+    time.sleep(float(os.environ.get("NAP", "0")))
+    numbers = range(int(os.environ.get("PIECES", "40")))
+    return sum(client.gather(client.map(abs, numbers, pure=False)))
+""",
+    "tests/__init__.py": "",
+    "tests/test_pieces.py": """
+import os
+import re
+import pytest
+
+
+@pytest.mark.benchkit
+def test_spread(small_client):
+    numbers = range(int(os.environ.get("PIECES", "40")))
+    small_client.gather(small_client.map(abs, numbers, pure=False))
+
+
+def test_other():
+    raise AssertionError("not measured")
+""",
+}  # fmt: skip
+
+
+def write_package(folder, *, tests=True):
+    for name, text in PACKAGE.items():
+        if tests or not name.startswith("tests"):
+            path = folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+    return folder
+
+
+def steps_of(folder, workflow):
+    content = yaml.safe_load((folder / ".github" / "workflows" / workflow).read_text())
+    (job,) = content["jobs"].values()
+    return content, job, [step["run"] for step in job["steps"] if "run" in step]
+
+
+@pytest.mark.parametrize("tests", [True, False, None])
+def test_workflows_of_a_project_are_valid(tmp_path, tests):
+    actionlint = shutil.which("actionlint", path=str(Path(sys.executable).parent))
+    if tests is not None:
+        write_package(tmp_path, tests=tests)
+    CliRunner().invoke(main, ["init", str(tmp_path)])
+    workflows = sorted((tmp_path / ".github" / "workflows").glob("*.yml"))
+    done = subprocess.run([actionlint, *workflows], capture_output=True, text=True)
+
+    assert len(workflows) == (1 if tests is None else 2)
     assert (done.returncode, done.stdout) == (0, "")
+    assert not any("@PACK" in path.read_text() or "@T" in path.read_text() for path in workflows)
+
+
+def test_init_of_a_package_keeps_its_workloads_and_measures_its_marked_tests(tmp_path):
+    write_package(tmp_path)
+    done = CliRunner().invoke(main, ["init", str(tmp_path)])
+
+    assert "benchkit list workloads --workloads workloads" in done.stderr
+    assert [path.name for path in (tmp_path / "workloads").iterdir()] == ["parts.py"]
+    install, night, _ = steps_of(tmp_path, "benchmark.yml")[2]
+    assert install == 'python -m pip install -q "$BENCHKIT_PACKAGE" . pytest'
+    selection = "--workloads workloads --pytest tests -k 'tag:benchkit or not ::'"
+    assert night == f"benchkit nightly -e two-workers {selection}"
+    content, _, scripts = steps_of(tmp_path, "benchmark-pull-request.yml")
+    assert content["permissions"] == {"contents": "read"}
+    assert scripts[1] == "cp -r head/workloads head/tests ."
+    assert selection in scripts[2]
+
+
+def test_init_of_a_package_without_marked_tests_measures_its_workloads(tmp_path):
+    write_package(tmp_path, tests=False)
+    CliRunner().invoke(main, ["init", str(tmp_path)])
+
+    install, night, _ = steps_of(tmp_path, "benchmark.yml")[2]
+    assert install == 'python -m pip install -q "$BENCHKIT_PACKAGE" .'
+    assert night == "benchkit nightly -e two-workers --workloads workloads"
+    _, _, scripts = steps_of(tmp_path, "benchmark-pull-request.yml")
+    assert scripts[1] == "cp -r head/workloads ."
+    assert "--environments head/.github/environments --workloads workloads --metric" in scripts[2]
+
+
+@pytest.mark.parametrize("name", ["base", "head"])
+def test_environments_of_a_pull_request_install_the_code_that_is_checked_out(tmp_path, name):
+    from benchkit.experiment.environment.lookup import find_environment
+
+    for folder in ("base", "head"):
+        write_package(tmp_path / folder)
+        CliRunner().invoke(main, ["init", str(tmp_path / folder)])
+    folder = tmp_path / "head" / ".github" / "environments"
+    environment = find_environment(name, [folder])
+
+    assert environment.requirements()[0].source == str(tmp_path / name)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)  # starts kernels and clusters
+def test_pull_request_is_judged_by_counts_and_not_by_wall_time(tmp_path):
+    runner = Runner(tmp_path)
+    runner.add_command("bin/benchkit", BENCHKIT)
+    for folder in ("base", "head"):
+        write_package(tmp_path / folder)
+        CliRunner().invoke(main, ["init", str(tmp_path / folder)])
+    folder = tmp_path / "head" / ".github" / "environments"
+    cluster = "cluster: {n_workers: 1, threads_per_worker: 1, processes: false}\n"
+    (folder / "base.yaml").write_text(cluster)  # nothing is installed
+    (folder / "head.yaml").write_text(f"{cluster}variables: {{PIECES: '80', NAP: '0.5'}}\n")
+    _, job, scripts = steps_of(tmp_path / "head", "benchmark-pull-request.yml")
+    _, copy, compare, summary = scripts
+    summary_file = tmp_path / "step-summary"
+
+    copied = runner(copy)
+    done = runner(compare.replace("-n 5", "-n 2 --no-null"))
+    shown = runner(summary, GITHUB_STEP_SUMMARY=str(summary_file))
+
+    assert (copied.returncode, shown.returncode) == (0, 0), copied.stderr + shown.stderr
+    assert done.returncode == 1, done.stderr  # more tasks
+    text = summary_file.read_text()
+    assert re.search(r"Counts: [2-4] worse, 0 better", text), text
+    assert "Wall time is not judged" in text
+    assert "duration" not in text
+    runs = Store(tmp_path / "store").runs()
+    assert set(runs["workload"]) == {"parts.spread", "tests/test_pieces.py::test_spread"}
+    assert set(runs["outcome"]) == {"ok"}
+    assert [step["if"] for step in job["steps"] if step.get("run") == summary] == [
+        "always() && hashFiles('out/ab.md') != ''"
+    ]
 
 
 @pytest.mark.slow
