@@ -152,11 +152,19 @@ def test_dump_with_a_worker_that_did_not_answer_says_so(dumps):
     assert ("cut", (), "1 worker did not answer when the state was dumped") in content.notes
 
 
-@pytest.mark.parametrize("data", [
-    b"", b"\x1f\x8b", gzip.compress(b"\xc1"), gzip.compress(msgpack.packb([1])),
-    gzip.compress(msgpack.packb({"scheduler": {}, "workers": {}})),
-    gzip.compress(msgpack.packb({"scheduler": {"workers": {"a": 1}, "tasks": {}}, "workers": {}})),
-])  # fmt: skip
+NO_DUMPS = {
+    "empty": b"",
+    "cut": b"\x1f\x8b",
+    "no msgpack": gzip.compress(b"\xc1"),
+    "list": gzip.compress(msgpack.packb([1])),
+    "empty states": gzip.compress(msgpack.packb({"scheduler": {}, "workers": {}})),
+    "wrong types": gzip.compress(
+        msgpack.packb({"scheduler": {"workers": {"a": 1}, "tasks": {}}, "workers": {}})
+    ),
+}
+
+
+@pytest.mark.parametrize("data", NO_DUMPS.values(), ids=NO_DUMPS)
 def test_file_that_is_no_dump_is_refused_in_one_line(store, tmp_path, data):
     path = tmp_path / "dump.msgpack.gz"
     path.write_bytes(data)
