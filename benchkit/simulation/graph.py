@@ -76,6 +76,7 @@ class VirtualGraph:
     # Numbers of the workers that may run a task, by its index, where not all may.
     workers: dict[int, list[int]] = field(default_factory=dict)
     priority: dict[int, int] = field(default_factory=dict)  # Priority of a task, where not 0
+    note: str = ""  # What differs from the original, for a graph of another system
 
     def __post_init__(self) -> None:
         if not self.submissions:

@@ -120,9 +120,9 @@ def simulate(
     """Simulate a kept run on other clusters.
 
     Dask's own scheduler runs in virtual time. RUN is the id of a run, the beginning of one, or
-    "latest"; or graph.NAME, a synthetic graph. The run itself is simulated first; if that takes
-    30 % more or less time than the run, nothing is predicted. All simulated runs are stored, marked
-    as simulated.
+    "latest"; graph.NAME, a synthetic graph; or FILE.json, a workflow that another system ran, in
+    WfFormat (WfCommons). A run itself is simulated first; if that takes 30 % more or less time than
+    the run, nothing is predicted. All simulated runs are stored, marked as simulated.
 
     \b
     Examples:
@@ -133,7 +133,7 @@ def simulate(
     from benchkit.experiment.virtual import api
     from benchkit.store.store import Store
 
-    is_graph = run.startswith("graph.")
+    is_graph = run.startswith("graph.") or run.endswith(".json")
     opened = Store(store) if is_graph else open_store(store)
     answer = api.simulate(
         api.graph_of_name(run) if is_graph else opened.open(run),

@@ -32,6 +32,7 @@ from benchkit.private_folder import private_folder
 from benchkit.simulation.graph import VirtualGraph
 from benchkit.simulation.model import ClusterShape, Model
 from benchkit.simulation.synthetic import make_graph
+from benchkit.simulation.wfformat import read_wfformat
 from benchkit.store.build.run_from_recording import run_from_recording
 from benchkit.store.run import Run
 from benchkit.store.store import Store
@@ -66,7 +67,8 @@ def simulate(
     Parameters
     ----------
     run : Run or VirtualGraph
-        A run of format 2 or later, or a graph of `benchkit.simulation.synthetic`.
+        A run of format 2 or later, a graph of `benchkit.simulation.synthetic`, or one of another
+        system (`benchkit.simulation.wfformat.read_wfformat`).
     model : Model, optional
         Constants; by default its own for a graph, and those that a run shows for a run.
     config : mapping, optional
@@ -128,6 +130,7 @@ def simulate(
     binds = [each.more["workers"] for each in predictions if each.more["binds"]]
     notes = [f"the scheduler limits the duration from {min(binds)} workers on"] if binds else []
     if base is None or replayed is None:
+        notes += [graph.note] if graph and graph.note else []
         return Answer(predictions, note="; ".join(notes), runs=runs)
     notes += base.notes
     return Answer(predictions, replayed.run.id, base.duration, base.error, "; ".join(notes), runs)
@@ -144,7 +147,7 @@ def simulation_job(
     if replayed is None:
         assert graph is not None
         if change.groups or change.no_spill or change.transfers is not None:
-            raise UsageError(f"{change}: only a run can be changed like this, no synthetic graph")
+            raise UsageError(f"{change}: only a run can be changed like this, no graph")
         shape, constants = change.shape_of(ClusterShape()), model or Model()
     else:
         shape = change.shape_of(replayed.shape)
@@ -245,8 +248,10 @@ def _check_config(names: Sequence[str], environment: Environment, built: Built) 
 
 
 def graph_of_name(name: str) -> VirtualGraph:
-    """Return a synthetic graph with its default arguments."""
+    """Return a synthetic graph with its default arguments, or that of a file in WfFormat."""
     try:
+        if name.endswith(".json"):
+            return read_wfformat(Path(name))
         return make_graph(name.partition(".")[2])
     except ValueError as error:
         raise UsageError(str(error)) from None

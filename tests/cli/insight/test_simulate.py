@@ -62,9 +62,32 @@ def test_simulate_prints_a_row_per_cluster(folder):
     assert "simulated: duration" in (folder / "new" / "tree.html").read_text()
 
 
+def test_simulate_reads_a_workflow_of_another_system(folder):
+    names = ["read_ID1", "read_ID2"]
+    given = [{"name": name, "id": name, "parents": [], "children": []} for name in names]
+    ran = [{"id": name, "runtimeInSeconds": 3} for name in names]
+    execution = {"makespanInSeconds": 9, "executedAt": "2026-01-01", "tasks": ran}
+    content = {
+        "name": "own", "schemaVersion": "1.5", "runtimeSystem": {"name": "Own", "version": "1"},
+        "workflow": {"specification": {"tasks": given}, "execution": execution},
+    }  # fmt: skip
+    (folder / "own.json").write_text(json.dumps(content))
+
+    done = benchkit(
+        folder, "simulate", "own.json", "--workers", "1,2", "--draws", "1", "--json", store="own"
+    )
+
+    assert done.returncode == 0, done.stderr
+    rows = json.loads(done.stdout)
+    assert [round(row["seconds"]) for row in rows] == [6, 3]
+    assert rows[0]["note"].startswith("Own took 9 s on its own machines; no files are listed")
+    assert Store(folder / "own").runs()["workload"].tolist() == ["wfformat.own"] * 2
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
+        (["simulate", "none.json"], "none.json: No such file or directory"),
         (["simulate", "graph.none"], "no graph named 'none': known are all_to_all"),
         (["simulate", "graph.tree", "--workers", "2,x"], "--workers '2,x': must be numbers"),
         (["run", "--virtual", "workers=0", TREE], "--virtual: workers=0: must be a whole number"),

@@ -216,7 +216,7 @@ def test_finished_runs_are_stored_after_an_interrupt(tmp_path, monkeypatch):
         ({"workers": 0}, "workers 0: must be a whole number from 1 to 10000"),
         ({"workers": [2, 2.5]}, "workers 2.5: must be a whole number"),
         ({"bandwidth": 0}, "bandwidth 0: must be a factor such as 2x"),
-        ({"groups": {"a": 0.5}}, "only a run can be changed like this, no synthetic graph"),
+        ({"groups": {"a": 0.5}}, "only a run can be changed like this, no graph"),
         ({"draws": 0}, "draws"),
         ({"workers": 10**9}, "workers 1e.09: must be a whole number from 1 to 10000"),
     ],
