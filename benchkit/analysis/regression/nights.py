@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -11,9 +11,32 @@ import pandas as pd
 from benchkit.analysis.changepoint.rule import MIN_REFERENCE_NIGHTS
 from benchkit.analysis.metric_limits import decode_column
 from benchkit.analysis.run.baseline import is_simulated
+from benchkit.formatting import counted
 
 #: Tags of runs that belong to no night, as simulated runs: confirmations and bisections.
 NON_NIGHTLY_TAGS = ("confirm", "bisect")
+#: Median error of the replays of a night above which an engine of predictions fails its check, and
+#: fewest runs for that: one odd run says nothing of the engine.
+MAX_MODEL_ERROR, MIN_MODEL_RUNS = 0.1, 3
+#: Engine of predictions -> its command.
+COMMANDS = {"replay": "whatif", "simulation": "simulate"}
+
+
+class ModelError(NamedTuple):
+    """By how much an engine of predictions is off if it replays runs of a night."""
+
+    engine: str
+    error: float  # Median of the errors without their sign, as a share of the duration
+    n_runs: int
+
+    @property
+    def is_large(self) -> bool:
+        """Whether the engine fails its check."""
+        return self.n_runs >= MIN_MODEL_RUNS and self.error > MAX_MODEL_ERROR
+
+    def __str__(self) -> str:
+        limit = f", more than {100 * MAX_MODEL_ERROR:.0f} %" if self.is_large else ""
+        return f"{COMMANDS[self.engine]} is off by {100 * self.error:.1f} %{limit}"
 
 
 def nightly_runs(runs: pd.DataFrame, columns: Iterable[str] = ()) -> pd.DataFrame:
@@ -75,7 +98,23 @@ def night_notes(events: Iterable[Mapping[str, Any]]) -> list[str]:
     if total("n_set_aside"):
         notes.append(f"changes attributed to the machine: {total('n_set_aside')}")
     notes += [str(row["sentence"]) for night in nights for row in night.get("groups") or ()]
+    if errors := model_errors(nights):
+        n_runs = max(each.n_runs for each in errors)
+        notes.append(f"{counted(n_runs, 'run')} replayed: {'; '.join(map(str, errors))} (median)")
     return notes
+
+
+def model_rows(events: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return the runs of a night that were replayed, with the error of each engine."""
+    return [row for event in events if event["kind"] == "night" for row in event.get("model") or ()]
+
+
+def model_errors(events: Iterable[Mapping[str, Any]]) -> list[ModelError]:
+    """Return by how much each engine of predictions was off in a night."""
+    rows = model_rows(events)
+    errors = {name: [abs(row[name]) for row in rows if name in row] for name in COMMANDS}
+    return [ModelError(name, float(np.median(each)), len(each)) for name, each in errors.items()
+            if each]  # fmt: skip
 
 
 def _night_times(runs: pd.DataFrame) -> pd.Series:

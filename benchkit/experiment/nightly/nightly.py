@@ -19,7 +19,7 @@ from benchkit.analysis.regression.judge import (
     Judgement,
     judge_night,
 )
-from benchkit.analysis.regression.nights import nightly_runs
+from benchkit.analysis.regression.nights import model_errors, nightly_runs
 from benchkit.analysis.regression.regression import read_ledger
 from benchkit.errors import BenchkitError, UsageError, describe_error
 from benchkit.experiment.environment.build import build
@@ -28,6 +28,7 @@ from benchkit.experiment.environment.lookup import as_environment
 from benchkit.experiment.nightly.confirm import Progress, confirm
 from benchkit.experiment.nightly.diagnosis import diagnose
 from benchkit.experiment.nightly.group_totals import read_group_totals
+from benchkit.experiment.nightly.model_check import replay_errors
 from benchkit.experiment.nightly.night import Night
 from benchkit.experiment.run.api import Selection, check_metrics_to_measure, plan_experiment
 from benchkit.experiment.run.events import Finished, Skipped
@@ -145,7 +146,8 @@ def nightly(
         result,
         metrics=metrics,
         control=_name(control),
-        arms=arms if measure and confirming and not result.interrupted else {},
+        arms=arms if not result.interrupted else {},
+        confirming=confirming,
         folders=folders,
         progress=progress,
     )
@@ -158,6 +160,7 @@ def judge_and_record(
     metrics: Sequence[str] = DEFAULT_METRICS,
     control: str | None = None,
     arms: Mapping[str, Environment] | None = None,
+    confirming: bool = True,
     folders: Sequence[str | Path] = (),
     progress: Progress = iter,
 ) -> None:
@@ -166,7 +169,8 @@ def judge_and_record(
     If no night was judged yet, as after an import, all are judged in order, with what was known on
     each. Judging the same night again adds nothing.
     """
-    store = result.store
+    store, arms = result.store, arms or {}
+    again = bool(arms) and confirming
     events, marks = list(store.events()), store.marks()
     runs = store.runs()
     if len(runs):
@@ -183,10 +187,15 @@ def judge_and_record(
         if not result.records:  # nothing measured: use the last night in the store
             result.night = judgement.night
         proposed = judgement.proposed
-        if arms and proposed:
+        if again and proposed:
             proposed = _confirmed(result, history, proposed, arms, folders, progress)
         groups = _group_changes(result, history) if judgement.nights else []
-        _write(result, history, judgement, proposed, groups, again=bool(arms))
+        is_checked = judgement.nights and not result.interrupted
+        model = _model_errors(result, history, arms) if is_checked else []
+        _write(result, history, judgement, proposed, again=again, groups=groups, model=model)
+        for error in model_errors(result.events):
+            if error.is_large:
+                result.add_failure(f"predictions: {error}, in the median of {error.n_runs} runs")
     result.regressions = read_ledger(store.events(), marks)
 
 
@@ -202,7 +211,7 @@ def _judge_earlier(
     earlier = Night(judgement.night, result.store)
     # Suspects are based on one night, which cannot be measured again now.
     proposed = [event for event in judgement.proposed if not event.get("suspect")]
-    _write(earlier, history, judgement, proposed, [], again=False)
+    _write(earlier, history, judgement, proposed, again=False)
     for line in earlier.failures:
         result.add_failure(line)
     result.earlier += earlier.events
@@ -295,6 +304,21 @@ def _group_changes(result: Night, history: History) -> list[dict[str, Any]]:
         return []
 
 
+def _model_errors(
+    result: Night, history: History, arms: Mapping[str, Environment]
+) -> list[dict[str, Any]]:
+    """Return by how much replays of runs of the last night are off; none if that fails."""
+    runs = history.runs[history.runs["night"] == len(history.times) - 1]
+    try:
+        return list(replay_errors(result.store, runs, arms))
+    except KeyboardInterrupt:
+        result.interrupted = True
+        result.add_failure("interrupted: predictions were not checked")
+    except Exception as error:  # the night must be written all the same
+        result.add_failure(f"predictions: not checked: {describe_error(error)}")
+    return []
+
+
 def _facts(result: Night, history: History, event: Mapping[str, Any]) -> dict[str, Any]:
     """Return the facts about a regression; what is left out is added to the failures."""
     series = f"{event['workload']} in {event['environment']} on {event['host']}"
@@ -315,9 +339,9 @@ def _write(
     history: History,
     judgement: Judgement,
     proposed: Sequence[dict[str, Any]],
-    groups: Sequence[Mapping[str, Any]],
     *,
     again: bool,
+    **tables: Sequence[Mapping[str, Any]],
 ) -> None:
     """Add the events, night events last: after a crash the night is then judged again."""
     store = result.store
@@ -356,12 +380,16 @@ def _write(
         if again:
             expected = round(event["n_series"] * FALSE_ALARMS_WITH_RERUNS, 5)
             event = {**event, "expected_false_alarms": expected}
-        own = [
-            {name: value for name, value in row.items() if name not in ("environment", "host")}
-            for row in groups
-            if (row["environment"], row["host"]) == (event["environment"], event["host"])
-        ]
-        add({**event, **fates, **({"groups": own} if own else {})})
+        place = event["environment"], event["host"]
+        own = {
+            table: [
+                {name: value for name, value in row.items() if name not in ("environment", "host")}
+                for row in rows
+                if (row["environment"], row["host"]) == place
+            ]
+            for table, rows in tables.items()
+        }
+        add({**event, **fates, **{table: rows for table, rows in own.items() if rows}})
 
 
 def _kind_of(event: Mapping[str, Any], facts: Mapping[str, Any]) -> str | None:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from operator import itemgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from benchkit.analysis.regression.history import History
+from benchkit.analysis.regression.nights import COMMANDS, model_errors
 from benchkit.analysis.regression.status import series_label
-from benchkit.formatting import NO_FAILURE
+from benchkit.formatting import NO_FAILURE, counted
 from benchkit.show.pages.history import MARKS
-from benchkit.show.pages.page import Column, Page, Row, Section, Text, make_table
+from benchkit.show.pages.page import Column, Page, Row, Section, Spark, Text, make_table
 from benchkit.show.pages.regressions import series_target
 
 #: Number of nights on the page of failures.
@@ -74,12 +76,41 @@ def machines_page(
     columns = [Column(name, itemgetter(name), _TERMS.get(name, "")) for name in titles]
     machines = make_table(columns, rows, lambda row, cells: Row(cells), empty="No machine yet.")
     table = make_table(MARKS, marks, lambda mark, cells: Row(cells))
+    checks = make_table(_CHECKS, _model_series(nights), lambda series, cells: Row(cells))
     marked = "Comments on runs; marked runs are never deleted."
     sections = [Section("How often was it the machine?", machines)]
     sections += [Section("Which marks are there?", table, marked)] if marks else []
+    sections += [Section("How far are predictions off?", checks)] if checks.rows else []
     return Page("Machines", [], sections)
 
 
+class _ModelSeries(NamedTuple):
+    """The errors of an engine of predictions on the nights on which it was checked."""
+
+    command: str
+    errors: NDArray[np.float64]
+
+
+def _model_series(nights: Sequence[Mapping[str, Any]]) -> list[_ModelSeries]:
+    by_night: dict[str, list[Mapping[str, Any]]] = {}
+    for event in nights:
+        by_night.setdefault(str(event["seen"]), []).append(event)
+    found = [error for night in sorted(by_night) for error in model_errors(by_night[night])]
+    return [
+        _ModelSeries(command, np.array([each.error for each in found if each.engine == name]))
+        for name, command in COMMANDS.items()
+        if any(each.engine == name for each in found)
+    ]
+
+
+_CHECKS = (
+    Column("command", lambda series: series.command),
+    Column("last check", lambda series: f"{100 * series.errors[-1]:.1f} %",
+           "median error of replays of up to ten runs of a night"),
+    Column("median of all", lambda series: f"{100 * np.median(series.errors):.1f} %"),
+    Column("nights", lambda series: Spark(series.errors[-FAILURE_NIGHTS:], (), 1, (),
+           f"{series.command}, {counted(len(series.errors), 'night')}")),
+)  # fmt: skip
 _TERMS = {
     "expected false": "alarms expected from noise alone in the judged nights",
     "dismissed": "not confirmed when measured again at once",

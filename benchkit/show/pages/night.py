@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,6 +14,7 @@ import pandas as pd
 from benchkit.analysis.changepoint.rule import MAX_REFERENCE_NIGHTS
 from benchkit.analysis.regression.history import SERIES_FIELDS, History, night_name
 from benchkit.analysis.regression.level_events import worse_direction
+from benchkit.analysis.regression.nights import COMMANDS, MAX_MODEL_ERROR, model_rows
 from benchkit.analysis.regression.status import (
     QUIET,
     STATES,
@@ -102,6 +104,9 @@ def page(night: Night, series: Sequence[NightSeries], state: Mapping[str, str]) 
         ),
         *(_series_section(data, state) for data in series),
         Section("What limits the verdicts?", [Text(line) for line in night.limits]),
+        Section(
+            "Which runs are predicted badly?", make_table(_MODEL, _badly_predicted(night), _row)
+        ),
     ]
     title = f"Night of {_minute(night.night)} UTC" if night.night else "No nights yet"
     lines = [f"{night.summary}.", *night.notes]
@@ -191,6 +196,19 @@ def _changes(night: Night) -> Table:
     return make_table(_EVENTS, events, _row)
 
 
+def _badly_predicted(night: Night) -> list[dict[str, Any]]:
+    """Return the replayed runs for which an engine is off by more than a check allows."""
+    return [
+        row
+        for row in model_rows(night.events)
+        if max(abs(row.get(name, 0.0)) for name in COMMANDS) > MAX_MODEL_ERROR
+    ]
+
+
+def _model_error(engine: str, row: Mapping[str, Any]) -> str:
+    return format_change(1 + row[engine]) if engine in row else ""
+
+
 def _row(thing: Any, cells: Sequence[Any]) -> Row:
     return Row(cells)
 
@@ -214,6 +232,13 @@ _EVENTS = (
     Column("environment", lambda each: str(each[0].get("environment") or "")),
     Column("cause", lambda each: str(
         (each[1] and each[1].facts.get("explanation")) or each[0].get("reason") or "")),
+)  # fmt: skip
+_MODEL = (
+    Column("workload", lambda row: Text(
+        str(row["workload"]), target=Target("run", {"id": row["run"]}))),
+    *(Column(command, partial(_model_error, name),
+             "duration of the run by its own replay, against the measured one")
+      for name, command in COMMANDS.items()),
 )  # fmt: skip
 _FAILED = (
     Column("workload", lambda run: Text(
