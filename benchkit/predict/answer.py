@@ -76,10 +76,14 @@ class Base:
         """Relative error of the replay."""
         return self.replayed / self.duration - 1
 
-    def predict(self, change: str, shape: ClusterShape, seconds: Sequence[float]) -> Prediction:
+    def predict(
+        self, change: str, shape: ClusterShape, seconds: Sequence[float], reach: float = 0.0
+    ) -> Prediction:
         """Return a prediction from the lowest, the likely and the highest replayed duration."""
         scale = self.duration / self.replayed
-        reach = max(MIN_REACH, abs(np.log(scale)), DISTURBED_REACH * (DISTURBED in self.notes))
+        reach = max(
+            reach, MIN_REACH, abs(np.log(scale)), DISTURBED_REACH * (DISTURBED in self.notes)
+        )
         threads = [each.workers * each.threads for each in (shape, self.shape)]
         if (shape.workers, shape.threads) != (self.shape.workers, self.shape.threads):
             n_doublings = abs(np.log2(threads[0] / threads[1]))

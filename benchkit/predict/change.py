@@ -13,6 +13,7 @@ from dask.utils import parse_bytes
 
 from benchkit.errors import UsageError, did_you_mean
 from benchkit.formatting import counted, format_bytes, short_group, short_names
+from benchkit.predict.chunks import CHUNKS_REACH, with_larger_chunks
 from benchkit.predict.workflow import Workflow
 from benchkit.simulation.model import MAX_SIZE, ClusterShape
 from benchkit.store.task_graph import TaskGraph
@@ -35,6 +36,8 @@ class Change:
     transfers: float | None = None  # Factor of the seconds of transfers; 0: they are free
     scheduler: float | None = None  # Factor of the seconds for which the scheduler computes
     groups: Mapping[str, float] = field(default_factory=dict)  # Factors of the durations of tasks
+    # How many times as large chunks are: 2x, 4x, ...: tasks of a group are merged in pairs.
+    chunks: int | str | None = None
     no_spill: bool = False  # No task waits for spilled data
 
     def __post_init__(self) -> None:
@@ -50,7 +53,7 @@ class Change:
             if factor is not None and not 0 <= factor < inf:
                 raise UsageError(f"{name} {factor:g}: the factor must be a number, 0 or larger")
         self.bandwidth_of(1.0)
-        _ = self.memory_bytes
+        _ = self.memory_bytes, self.chunk_factor
 
     @property
     def memory_bytes(self) -> int | None:
@@ -59,6 +62,24 @@ class Change:
             return None if self.memory is None else int(parse_bytes(self.memory))
         except ValueError:
             raise UsageError(f"memory {self.memory!r}: must be a size, such as 4GiB") from None
+
+    @property
+    def chunk_factor(self) -> int:
+        """How many times as large chunks are."""
+        if self.chunks is None:
+            return 1
+        text = str(self.chunks).removesuffix("x")
+        factor = int(text) if text.isdecimal() else 0
+        if factor < 2 or factor.bit_count() != 1:
+            raise UsageError(
+                f"chunks {self.chunks!r}: must be 2x, 4x, 8x, ...: tasks are merged in pairs"
+            )
+        return factor
+
+    @property
+    def reach(self) -> float:
+        """Half-width, as a logarithm, of the interval of what the change does to the tasks."""
+        return CHUNKS_REACH if self.chunks else 0.0
 
     def bandwidth_of(self, before: float) -> float:
         """Return the bandwidth in B/s after the change."""
@@ -105,7 +126,9 @@ class Change:
             bandwidth = bandwidth / self.transfers if self.transfers else np.inf
             latency *= self.transfers
         after = replace(before, seconds=seconds, bandwidth=bandwidth, latency=latency)
-        return after if self.scheduler is None else _with_scheduler(after, self.scheduler)
+        if self.scheduler is not None:
+            after = _with_scheduler(after, self.scheduler)
+        return with_larger_chunks(after, self.chunk_factor) if self.chunks else after
 
     def __str__(self) -> str:
         parts = []

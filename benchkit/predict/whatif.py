@@ -14,7 +14,8 @@ from benchkit.errors import UsageError
 from benchkit.formatting import counted, format_quantity
 from benchkit.predict.answer import Answer, Base, Prediction
 from benchkit.predict.change import Change, changes
-from benchkit.predict.contention import stretch_of_tasks
+from benchkit.predict.chunks import CHUNKS_NOTE
+from benchkit.predict.contention import SHORTEST_S, stretch_of_tasks
 from benchkit.predict.disturbance import disturbance
 from benchkit.predict.refusals import UnsupportedRun
 from benchkit.predict.replay import Schedule, replay
@@ -87,6 +88,10 @@ class Replayed:
             return changed, schedule
         contention = given.contention
         computing, recorded = self._recorded(gil)
+        if given.merged is not None:
+            weights = np.maximum(self.given.seconds, SHORTEST_S)
+            totals = (np.bincount(given.merged, each) for each in (recorded * weights, weights))
+            recorded = np.divide(*totals)
         recorded_load = *recorded_size, float(self.given.seconds.sum()), self.duration
         before = contention.between_tasks(recorded_load, gil)
         for _ in range(rounds):  # the shorter the run, the more the scheduler computes in it
@@ -133,7 +138,7 @@ class WhatIf(Replayed):
             given = replace(given, gates=[Gate(-1, moment) for moment in made])
         shape = change.shape_of(self.shape)
         self._check_memory(shape, no_spill=change.no_spill)
-        return self.known.predict(str(change), shape, self._replays(given, shape))
+        return self.known.predict(str(change), shape, self._replays(given, shape), change.reach)
 
     def _check_memory(self, shape: ClusterShape, *, no_spill: bool) -> None:
         """Raise an UnsupportedRun if results would not fit the memory of a cluster."""
@@ -253,6 +258,7 @@ def what_if(run: Run, *, within: float | str | None = None, **options: Any) -> A
         predictions = [_fewest_workers(model, change, limit) for change in chosen]
         if any(each.seconds > limit for each in predictions):
             notes.append(f"no number of workers ends it in {format_quantity(limit, 's')}")
+    notes += [CHUNKS_NOTE] * any(change.chunks is not None for change in chosen)
     others = any(change.threads not in (None, model.shape.threads) for change in chosen)
     if others and model.computing and model.given.contention.gil_is_unknown:
         notes.append(GIL_UNKNOWN)

@@ -61,6 +61,8 @@ class Workflow:
     allowed: dict[int, list[int]] = field(default_factory=dict)
     # Place of each task in the order in which a worker starts those that wait; None: their numbers.
     rank: np.ndarray | None = None
+    # Number here of each task of the run, where larger chunks merged tasks.
+    merged: np.ndarray | None = None
 
     @classmethod
     def of(cls, run: Run) -> Workflow:

@@ -633,8 +633,8 @@ class Run:
         **changes
             ``workers``, ``threads``, ``memory`` (of each worker: B, or ``"2GiB"``), ``bandwidth``
             (``"2x"``, ``"200MB/s"`` or B/s), ``transfers`` and ``scheduler``
-            (factors of their seconds), ``groups``
-            (factors by name of a task group or prefix), ``no_spill``. Lists of values are combined.
+            (factors of their seconds), ``groups`` (factors by name of a task group or prefix),
+            ``chunks`` (``"2x"``: half as many tasks), ``no_spill``. Lists of values are combined.
             ``within`` (seconds, or ``"2min"``) finds the fewest workers that end in this time.
 
         Returns

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from benchkit.errors import UsageError
 from benchkit.experiment.virtual.api import model_of
 from benchkit.measure.run_ids import new_id
 from benchkit.predict.whatif import WhatIf
@@ -45,6 +46,39 @@ def test_replay_predicts_the_scheduler(tmp_path):
     assert np.median(np.abs(errors)) < 0.03
     assert np.quantile(np.abs(errors), 0.9) < 0.15
     assert abs(np.median(errors)) < 0.02  # neither side is usual
+
+
+#: Graphs with half as many chunks of twice the size: arguments before and after.
+HALVED = {
+    "independent": ({"n": 100, "seconds": 0.05}, {"n": 50, "seconds": 0.1}),
+    "map_reduce": ({"n": 60, "seconds": 0.05}, {"n": 30, "seconds": 0.1, "nbytes": 2e6}),
+    "pipelines": ({"n": 40}, {"n": 20, "seconds": 0.1, "nbytes": 2e6}),
+    "quadratic_means": ({"times": 20}, {"times": 10, "seconds": 0.1, "nbytes": 2e6}),
+    "tree": ({"n": 64}, {"n": 32, "seconds": 0.1, "nbytes": 2e6}),
+}
+
+
+@pytest.mark.slow
+def test_replay_predicts_larger_chunks(tmp_path):
+    errors = []
+    for name, (before, after) in HALVED.items():
+        model = WhatIf(simulated_run(tmp_path, make_graph(name, before)))
+        for workers in (2, 4):
+            truth = simulate_graph(make_graph(name, after), ClusterShape(workers, 1)).duration
+            errors.append(model.predict(workers=workers, chunks="2x").seconds / truth - 1)
+
+    assert np.median(np.abs(errors)) < 0.05
+    assert np.max(np.abs(errors)) < 0.15
+
+
+@pytest.mark.parametrize(
+    "name", ["all_to_all", "chain", "pairs", "rechunk", "reduction_over_time", "shuffle", "stencil"]
+)
+def test_graphs_with_other_tasks_for_other_chunks_are_refused(tmp_path, name):
+    run = simulated_run(tmp_path, make_graph(name, GRAPHS[name]))
+
+    with pytest.raises(UsageError, match="chunks: "):
+        WhatIf(run).predict(chunks="2x")
 
 
 @pytest.mark.parametrize("scale", [0.5, 1.0, 4.0])

@@ -52,6 +52,8 @@ _CHANGES = [
     click.option("--group", "groups", metavar="GROUP=FACTOR", multiple=True,
                  callback=_group_factors,
                  help="Factor of the durations of a task group or prefix; repeatable."),
+    click.option("--chunks", metavar="X,...", callback=_values,
+                 help="Chunks this many times as large, such as 2x: half as many tasks."),
     click.option("--no-spill", is_flag=True, default=None, help="No task waits for spilled data."),
 ]  # fmt: skip
 

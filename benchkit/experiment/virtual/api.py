@@ -26,6 +26,7 @@ from benchkit.measure.arguments import check_count
 from benchkit.measure.run_ids import new_id
 from benchkit.predict.answer import Answer, Base, Prediction
 from benchkit.predict.change import Change, changes
+from benchkit.predict.chunks import CHUNKS_NOTE
 from benchkit.predict.whatif import Replayed
 from benchkit.predict.workflow import Workflow
 from benchkit.private_folder import private_folder
@@ -132,7 +133,7 @@ def simulate(
     if base is None or replayed is None:
         notes += [graph.note] if graph and graph.note else []
         return Answer(predictions, note="; ".join(notes), runs=runs)
-    notes += base.notes
+    notes += [*base.notes, *[CHUNKS_NOTE] * any(change.chunks for change in chosen)]
     return Answer(predictions, replayed.run.id, base.duration, base.error, "; ".join(notes), runs)
 
 
@@ -146,7 +147,7 @@ def simulation_job(
     """Return the graph and the cluster of a simulation."""
     if replayed is None:
         assert graph is not None
-        if change.groups or change.no_spill or change.transfers is not None:
+        if change.groups or change.no_spill or change.transfers is not None or change.chunks:
             raise UsageError(f"{change}: only a run can be changed like this, no graph")
         shape, constants = change.shape_of(ClusterShape()), model or Model()
     else:
@@ -205,7 +206,7 @@ def _prediction(
     text = " ".join([*texts, *(f"--set {name}={value}" for name, value in swept.items())])
     found = Prediction(text, middle, low, high, None)
     if base is not None:
-        found = base.predict(text, spec.shape, (low, middle, high))
+        found = base.predict(text, spec.shape, (low, middle, high), change.reach)
     share = float(np.median([run.simulation["scheduler_busy"] for run in runs]))
     more = {
         "workers": spec.shape.workers,
