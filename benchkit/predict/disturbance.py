@@ -15,7 +15,7 @@ from benchkit.predict.processors import Processors
 from benchkit.predict.replay import replay
 from benchkit.predict.workflow import Workflow
 from benchkit.store.run import Run
-from benchkit.store.task_graph import TaskGraph, event_actions, largest_dependency
+from benchkit.store.task_graph import event_actions
 
 #: Processor cores that other processes used, above which processes of the cluster had to wait.
 MIN_OTHER_CORES = 0.5
@@ -132,7 +132,8 @@ def _without_waits(
     ran = np.minimum(ran, seconds)
     lacked = waited / np.maximum(waited + ran, SHORTEST_S)
     gil = np.minimum(seconds - ran, lacked * ran)
-    begin, end = _idle_before(graph, node)
+    end = graph.start[node]
+    begin = np.clip(np.fmax(graph.thread_free, graph.ready)[node], 0.0, end)  # it could have run
     idle = _share_left(
         processors.of_worker_loops(graph.worker[node], begin, end)
         + processors.of_scheduler(begin, end),
@@ -162,19 +163,6 @@ def _without_waits(
         tail=_client_seconds(processors, duration - given.tail, duration),
     )
     return free, ran, gil
-
-
-def _idle_before(graph: TaskGraph, node: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return from when to when each task could have run."""
-    order = node[np.lexsort((graph.start[node], graph.thread[node]))]
-    free = np.full(len(graph), -np.inf)
-    same = graph.thread[order][1:] == graph.thread[order][:-1]
-    free[order[1:][same]] = graph.stop[order][:-1][same]
-    last = largest_dependency(graph.indptr, graph.indices, graph.stop)
-    sent = np.append(graph.submissions["started"].to_numpy(), -np.inf)[graph.submission]
-    ready = np.fmax(sent, np.where(last >= 0, graph.stop[last], -np.inf))
-    end = graph.start[node]
-    return np.clip(np.fmax(free, ready)[node], 0.0, end), end
 
 
 def _share_left(waited: np.ndarray, length: np.ndarray) -> float:

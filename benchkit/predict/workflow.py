@@ -18,7 +18,7 @@ from benchkit.predict.refusals import UnsupportedRun, refuse
 from benchkit.simulation.graph import Submission, VirtualGraph
 from benchkit.simulation.model import ClusterShape
 from benchkit.store.run import Run
-from benchkit.store.task_graph import TaskGraph, event_actions, largest_dependency
+from benchkit.store.task_graph import TaskGraph, event_actions
 
 #: Dask's defaults since 2025.2, for runs without configuration.
 STEAL_INTERVAL_S, SATURATION = 1.0, 1.1
@@ -281,14 +281,8 @@ def delays(run: Run, graph: TaskGraph, saturation: float) -> tuple[float, float]
     Both are such that all threads were idle between tasks for as long as they were.
     """
     ran = np.flatnonzero(np.isfinite(graph.start))
-    order = ran[np.lexsort((graph.start[ran], graph.thread[ran]))]
-    free = np.full(len(graph), -np.inf)
-    same = graph.thread[order][1:] == graph.thread[order][:-1]
-    free[order[1:][same]] = graph.stop[order][:-1][same]
-    last = largest_dependency(graph.indptr, graph.indices, graph.stop)
-    started = np.append(graph.submissions["started"].to_numpy(), -np.inf)[graph.submission]
-    ready = np.fmax(started, np.where(last >= 0, graph.stop[last], -np.inf))
-    ready = np.fmax(ready, _when_sent(run, graph, ran, saturation))
+    free = graph.thread_free
+    ready = np.fmax(graph.ready, _when_sent(run, graph, ran, saturation))
     waits = event_seconds(run, graph, ("transfer", "disk-read", "disk-write"))
     with np.errstate(invalid="ignore"):  # the first task of a thread that was never submitted
         waited = (free - ready)[ran]

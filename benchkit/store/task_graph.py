@@ -135,6 +135,37 @@ class TaskGraph:
         return stop
 
     @cached_property
+    def last_dependency(self) -> np.ndarray:
+        """The dependency of each node that ended last; -1: none."""
+        return largest_dependency(self.indptr, self.indices, self.stop)
+
+    @cached_property
+    def ready(self) -> np.ndarray:
+        """Time from which each node could run: its graph had arrived, its dependencies had ended.
+
+        Infinitely early if neither is known.
+        """
+        sent = np.append(self.submissions["started"].to_numpy(), -np.inf)[self.submission]
+        last = self.last_dependency
+        ready: np.ndarray = np.fmax(sent, np.where(last >= 0, self.stop[last], -np.inf))
+        return ready
+
+    @cached_property
+    def previous(self) -> np.ndarray:
+        """The node that ran before each node in its thread; -1: none."""
+        ran = np.flatnonzero(np.isfinite(self.start))
+        order = ran[np.lexsort((self.start[ran], self.thread[ran]))]
+        same = self.thread[order][1:] == self.thread[order][:-1]
+        previous = np.full(len(self), -1, np.int64)
+        previous[order[1:][same]] = order[:-1][same]
+        return previous
+
+    @property
+    def thread_free(self) -> np.ndarray:
+        """Time at which the thread of each node had ended the one before; else infinitely early."""
+        return np.where(self.previous >= 0, self.stop[self.previous], -np.inf)
+
+    @cached_property
     def released(self) -> np.ndarray:
         """Time from which nothing needs the result of a node, s after clock on.
 

@@ -223,8 +223,8 @@ class _Walk:
         self.start = graph.start.tolist()
         self.by_stop = np.argsort(self.stop)
         self.sorted_stops = np.asarray(self.stop)[self.by_stop]
-        self.dependency = largest_dependency(graph.indptr, graph.indices, stop).tolist()
-        self.previous = _previous_in_thread(graph)
+        self.dependency = graph.last_dependency.tolist()
+        self.previous = graph.previous.tolist()
         self.submission = graph.submission.tolist()
         self.waits = _Waits(run, graph)
         sent = graph.submissions
@@ -290,16 +290,6 @@ class _Walk:
         """Return the task that ended last until a moment."""
         place = int(np.searchsorted(self.sorted_stops, moment, side="right")) - 1
         return int(self.by_stop[place]) if place >= 0 else None
-
-
-def _previous_in_thread(graph: TaskGraph) -> list[int]:
-    """Return the task before each task in its thread; -1: none."""
-    known = np.flatnonzero(np.isfinite(graph.start))
-    order = known[np.lexsort((graph.start[known], graph.thread[known]))]
-    previous = np.full(len(graph), -1, np.int64)
-    same = graph.thread[order][1:] == graph.thread[order][:-1]
-    previous[order[1:][same]] = order[:-1][same]
-    return previous.tolist()
 
 
 class _Waits:
@@ -368,19 +358,9 @@ class _Restricted:
         nodes = [n for n, given in graph.options.items() if {"workers", "resources"} & given.keys()]
         self.nodes = np.array(sorted(nodes), np.int64)
         started, stop = graph.start[self.nodes], graph.stop[self.nodes]
-        ready = _ready_times(graph)[self.nodes]
+        ready = graph.ready[self.nodes]
         self.waiting = _covered(ready, np.where(np.isnan(started), duration, started))
         self.running = _covered(started, stop)
-
-
-def _ready_times(graph: TaskGraph) -> np.ndarray:
-    """Return when the graph of each task had arrived, and its last dependency had ended."""
-    last = largest_dependency(graph.indptr, graph.indices, graph.stop)
-    sent = np.append(graph.submissions["started"].to_numpy(), -np.inf)
-    ready: np.ndarray = np.fmax(
-        sent[graph.submission], np.where(last >= 0, graph.stop[last], -np.inf)
-    )
-    return ready
 
 
 def _covered(start: np.ndarray, stop: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -648,7 +628,7 @@ def _busy_threads(run: Run) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 def _split_idle(frame: pd.DataFrame, graph: TaskGraph, run: Run, waits: _Waits) -> pd.DataFrame:
     """Replace the time in which most threads were idle, and tasks could run, by what these lack."""
     idle = (frame["cause"] == "not parallel").to_numpy()
-    ready, ran = _ready_times(graph), np.flatnonzero(np.isfinite(graph.start))
+    ready, ran = graph.ready, np.flatnonzero(np.isfinite(graph.start))
     ran = ran[graph.start[ran] > ready[ran]]
     if not idle.any() or not len(ran):
         return frame
