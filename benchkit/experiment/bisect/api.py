@@ -18,7 +18,14 @@ from benchkit.analysis.metric_names import check_metrics
 from benchkit.errors import UsageError
 from benchkit.experiment.bisect.candidates import find_candidates
 from benchkit.experiment.bisect.packages import read_end, release_search
-from benchkit.experiment.bisect.replay import EVENTS, PLAN_KEY, SCHEDULE, replay, runs_of
+from benchkit.experiment.bisect.replay import (
+    EVENTS,
+    PLAN_KEY,
+    SCHEDULE,
+    replay,
+    runs_of,
+    search_options,
+)
 from benchkit.experiment.bisect.result import BisectionResult
 from benchkit.experiment.bisect.search import Search
 from benchkit.experiment.bisect.session import Bisection
@@ -124,10 +131,11 @@ def plan_bisection(
     if options.get("virtual"):
         measured["virtual"] = asdict(options["virtual"])
     how = measurement_hash(variant, candidates, base, measured)
-    search_options = {**target.search, "by_events": metric in EVENTS}
+    own_options = {**target.search, **search_options(metric)}
     if ends is None:
         ends, pinned = earlier_ends(run_store, how)
-        search = Search(len(candidates), **search_options)
+        ends = [] if metric == SCHEDULE else ends  # the blocks of all builds have one draw
+        search = Search(len(candidates), **own_options)
         if ends:
             replay(search, candidates, runs_of(run_store, "", ends), metric)
         if search.ends not in ("open", "differ"):
@@ -162,7 +170,7 @@ def plan_bisection(
         repeats=0,
         **options,
     )
-    return Bisection(experiment, builds, Search(len(candidates), **search_options), metric, ends)
+    return Bisection(experiment, builds, Search(len(candidates), **own_options), metric, ends)
 
 
 def bisect(

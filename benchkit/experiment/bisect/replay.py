@@ -25,6 +25,11 @@ PLAN_KEY = "bisection"
 SKIPPED_FILE = "left-out.json"
 
 
+def search_options(metric: str) -> dict[str, bool]:
+    """Return the options of a search that follow from the metric."""
+    return {"by_events": metric in EVENTS, "exact": metric == SCHEDULE}
+
+
 def block_of(pair: tuple[int, int], records: Sequence[Mapping[str, Any]], metric: str) -> Block:
     """Return the block of two builds."""
     # returned: Values are NaN and events None where the run has no usable result.
@@ -34,7 +39,8 @@ def block_of(pair: tuple[int, int], records: Sequence[Mapping[str, Any]], metric
         digests = [record.get(SCHEDULE) for record in records]
         known = all(isinstance(digest, str) for digest in digests)
         events = [False, digests[0] != digests[1]] if known else [None, None]
-    return Block(pair, (values[0], values[1]), (events[0], events[1]))
+    number = int(records[0].get("block", 0))
+    return Block(pair, (values[0], values[1]), (events[0], events[1]), number)
 
 
 def _event(record: Mapping[str, Any], metric: str) -> bool | None:

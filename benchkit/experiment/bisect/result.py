@@ -18,7 +18,14 @@ import pandas as pd
 from benchkit.analysis.compare.compare_runs import compare
 from benchkit.analysis.compare.environment_diff import differences
 from benchkit.errors import NotEnoughRuns
-from benchkit.experiment.bisect.replay import EVENTS, PLAN_KEY, SKIPPED_FILE, replay, runs_of
+from benchkit.experiment.bisect.replay import (
+    EVENTS,
+    PLAN_KEY,
+    SKIPPED_FILE,
+    replay,
+    runs_of,
+    search_options,
+)
 from benchkit.experiment.bisect.search import MIN_FINAL_BLOCKS, Search
 from benchkit.experiment.environment.builds import Candidate
 from benchkit.experiment.run.plan import read_plan
@@ -284,7 +291,7 @@ def read_bisection(store: Store | str | Path, experiment: str = "latest") -> Bis
     plan = read_plan(run_store, experiment, having=PLAN_KEY)
     stored = plan["words"][PLAN_KEY]
     candidates = [Candidate(**entry) for entry in stored["candidates"]]
-    search = Search(len(candidates), by_events=stored["metric"] in EVENTS, **stored["search"])
+    search = Search(len(candidates), **stored["search"], **search_options(stored["metric"]))
     runs = runs_of(run_store, plan["id"], stored.get("ends", ()))
     reasons = replay(search, candidates, runs, stored["metric"])
     with suppress(FileNotFoundError):

@@ -45,6 +45,7 @@ class Block:
     values: tuple[float, float] = (math.nan, math.nan)
     # Whether each run had the event that is searched for (timeout, failure); None if unknown.
     events: tuple[bool | None, bool | None] = (False, False)
+    number: int = 0
 
 
 @dataclass
@@ -63,6 +64,8 @@ class Search:
     # are ends whose difference is significant, but below 1 %.
     same: float = 0.05
     by_events: bool = False  # Search for failures instead of slow runs
+    # Runs of equal builds have equal events, as simulations of one draw do: a block decides.
+    exact: bool = False
     blocks: list[Block] = field(default_factory=list, init=False)  # Measured blocks
     skipped: set[int] = field(default_factory=set, init=False)  # Builds that cannot be measured
     _cached_chances: tuple[int, Array] = field(default=(-1, np.zeros(0)), init=False, repr=False)
@@ -92,6 +95,7 @@ class Search:
         low, high = self.between
         if self.chance >= self.confidence:
             needed = min(max(MIN_FINAL_BLOCKS, self.fewest), self.max_repeats)
+            needed = 0 if self.exact else needed
             return (low, high) if self._n(low, high) < needed else None
         build = self._next_build()
         return None if build is None else (0, build)
@@ -133,6 +137,8 @@ class Search:
     @property
     def chances(self) -> Array:
         """Probability of each build to be the first after the change, shape (n_builds,)."""
+        if self.exact:
+            return self._exact_chances()
         if self._cached_chances[0] != len(self.blocks):
             counts = self.events
             chances = chances_of_place(
@@ -144,6 +150,25 @@ class Search:
             )
             self._cached_chances = (len(self.blocks), chances)
         return self._cached_chances[1]
+
+    def _exact_chances(self) -> Array:
+        """Return equal probabilities from the last build without an event to the first with one."""
+        with_event, without = (np.flatnonzero(counts) for counts in self.events.T)
+        first = int(with_event.min(initial=self.last))
+        before = int(without[without < first].max(initial=0))
+        places = np.arange(self.n_builds)
+        found: Array = np.where((places > before) & (places <= first), 1 / (first - before), 0.0)
+        return found
+
+    @property
+    def draw(self) -> int | None:
+        """Number of the first block in which the ends differ; None: none, or any will do."""
+        numbers = (
+            block.number
+            for block in self.blocks
+            if block.builds == (0, self.last) and block.events[1]
+        )
+        return next(numbers, None) if self.exact else None
 
     @property
     def between(self) -> tuple[int, int]:
@@ -214,6 +239,8 @@ class Search:
 
     def _events_differ(self) -> bool:
         good, bad = self.events[[0, self.last]]
+        if self.exact:
+            return bool(bad[0])
         return bad[0] >= MIN_BLOCKS and weight_of_events(good, bad) >= STRONG_EVIDENCE
 
     def _next_build(self) -> int | None:
@@ -225,6 +252,6 @@ class Search:
         latest = self.blocks[-1].builds[1]
         if latest in inside and self.blocks[-1].builds[0] == 0:
             decided = abs(p_bad[latest] - 0.5) >= DECIDED_PROBABILITY - 0.5
-            if not decided or self._n(0, latest) < self.fewest:
+            if not decided or self._n(0, latest) < (1 if self.exact else self.fewest):
                 return latest
         return min(inside, key=lambda build: abs(p_bad[build] - 0.5))

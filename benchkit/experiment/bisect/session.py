@@ -104,6 +104,7 @@ class Bisection:
                 self.experiment.retire(self.candidates[0].name, *names)
                 reported_pair = pair
             block, self._n_blocks, n_blocks = self._n_blocks, self._n_blocks + 1, n_blocks + 1
+            self.experiment.draw = self.search.draw
             # Numbered by pair: a pair of every second block would always have the same order.
             n_before = sum(earlier.builds == pair for earlier in self.search.blocks)
             for name in block_order(names, n_before):

@@ -90,6 +90,8 @@ class Experiment:
     virtual: VirtualSpec | None = None
     # Id of the experiment; the id of a stored experiment resumes it.
     id: str = field(default_factory=new_id)
+    # Draw of the next simulations; None: the number of the block.
+    draw: int | None = field(default=None, init=False)
     _kernels: dict[str, MeasuringKernel] = field(default_factory=dict, init=False, repr=False)
     _connected: set[str] = field(default_factory=set, init=False, repr=False)
     _starts: ClusterStarts = field(default_factory=ClusterStarts, init=False, repr=False)
@@ -354,7 +356,8 @@ class Experiment:
 
         virtual = self.virtual_inputs[measurement.variant]
         try:
-            path = virtual.simulate(kernel, measurement.block, self.recordings, metadata)
+            draw = measurement.block if self.draw is None else self.draw
+            path = virtual.simulate(kernel, draw, self.recordings, metadata)
         except SimulationProcessError as error:
             path = self._failure(metadata, measurement.variant, KernelError("raised", str(error)))
         tree = run_from_recording(path)

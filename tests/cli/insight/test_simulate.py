@@ -134,7 +134,7 @@ def test_ab_virtual_finds_the_effect_of_a_setting(folder):
 @pytest.mark.slow
 @pytest.mark.environment
 @pytest.mark.timeout(600)
-def test_bisect_virtual_finds_a_planted_regression(tmp_path):
+def test_bisect_virtual_finds_a_planted_schedule(tmp_path):
     for name in ("e", "naplib"):
         (tmp_path / name).mkdir()
     (tmp_path / "e" / "plain.yaml").write_text("packages: [dask, distributed]\n")
@@ -148,9 +148,11 @@ def test_bisect_virtual_finds_a_planted_regression(tmp_path):
     done = benchkit(
         tmp_path, "bisect", STENCIL, "--virtual", "workers=4", "--git", "naplib",
         "--good", shas[0], "--bad", "main", "-e", "plain", "--environments", "e",
-        "--json",
+        "--metric", "schedule", "--json",
     )  # fmt: skip
 
     assert done.returncode == 0, done.stderr
     rows = json.loads(done.stdout)
     assert rows[0]["first_bad"] == shas[SLOW][:10]
+    runs = Store(tmp_path / "store").runs()
+    assert len(runs) == 2 * (1 + 2)  # the ends, then log2(4) builds, each with the good end

@@ -1,9 +1,10 @@
 """Runs of a bisection, with end blocks of an earlier bisection."""
 
 import pandas as pd
+import pytest
 
-from benchkit.experiment.bisect.replay import SCHEDULE, block_of, runs_of
-from benchkit.experiment.bisect.search import Search
+from benchkit.experiment.bisect.replay import SCHEDULE, block_of, runs_of, search_options
+from benchkit.experiment.bisect.search import MAX_EVENT_BLOCKS, Search
 
 
 class StoreOf:
@@ -45,17 +46,30 @@ def test_runs_of_removes_values_of_older_definitions():
     assert runs["duration"].tolist() == [1.0] * 3
 
 
-def test_change_of_the_schedule_is_found_in_few_blocks():
-    """Simulations of a build are equal in each draw; a changed scheduler changes most of them."""
-    search = Search(16, by_events=True)
+@pytest.mark.parametrize("same_draws", [0, 2])
+def test_change_of_the_schedule_is_found_in_log2_steps(same_draws):
+    """A changed scheduler changes most draws: the first that differs between the ends is kept."""
+    search = Search(16, **search_options(SCHEDULE))
     while (pair := search.next_pair()) is not None:
-        draw = len(search.blocks)
-        digests = [f"{draw}{'changed' if build >= 11 else ''}" for build in pair]
-        records = [{"outcome": "ok", SCHEDULE: digest} for digest in digests]
+        block = len(search.blocks)
+        draw = block if search.draw is None else search.draw
+        changed = [build >= 11 and draw >= same_draws for build in pair]
+        records = [{"outcome": "ok", "block": block, SCHEDULE: str(each)} for each in changed]
         search.add(block_of(pair, records, SCHEDULE))
 
     assert search.found
     assert search.between == (10, 11)
-    assert len(search.blocks) <= 20
+    assert search.draw == same_draws
+    assert len(search.blocks) <= same_draws + 1 + 4  # log2(16)
     unknown = block_of((0, 1), [{"outcome": "ok", SCHEDULE: float("nan")}] * 2, SCHEDULE)
     assert unknown.events == (None, None)
+
+
+def test_equal_schedules_of_the_ends_end_the_search():
+    search = Search(16, **search_options(SCHEDULE))
+    while (pair := search.next_pair()) is not None:
+        records = [{"outcome": "ok", "block": len(search.blocks), SCHEDULE: "equal"}] * 2
+        search.add(block_of(pair, records, SCHEDULE))
+
+    assert search.ends == "same"
+    assert len(search.blocks) == MAX_EVENT_BLOCKS
