@@ -74,7 +74,7 @@ def read_pairs(
             raise UsageError(f"{option} {text!r}: must be NAME=VALUE")
         if name in values:
             raise UsageError(f"{option} {text!r}: {name} is given twice")
-        values[name] = yaml_value(value) if option == "--set" else value
+        values[name] = yaml_value(value) if option in ("--set", "--group") else value
     return values
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from itertools import product
 from math import inf, isfinite
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -43,15 +44,14 @@ class Change:
     def __post_init__(self) -> None:
         for name in ("workers", "threads"):
             number = getattr(self, name)
-            if number is not None and (int(number) != number or not 0 < number <= MAX_SIZE):
-                raise UsageError(f"{name} {number:g}: must be a whole number from 1 to {MAX_SIZE}")
-        for name, factor in (
-            ("transfers", self.transfers),
-            ("scheduler", self.scheduler),
-            *self.groups.items(),
-        ):
-            if factor is not None and not 0 <= factor < inf:
-                raise UsageError(f"{name} {factor:g}: the factor must be a number, 0 or larger")
+            is_whole = isinstance(number, Real) and number % 1 == 0
+            if number is not None and not (is_whole and 0 < number <= MAX_SIZE):
+                raise UsageError(f"{name} {number}: must be a whole number from 1 to {MAX_SIZE}")
+        own = {"transfers": self.transfers, "scheduler": self.scheduler}
+        given = [(name, factor) for name, factor in own.items() if factor is not None]
+        for name, factor in (*given, *self.groups.items()):
+            if not isinstance(factor, Real) or not 0 <= factor < inf:
+                raise UsageError(f"{name} {factor}: the factor must be a number, 0 or larger")
         self.bandwidth_of(1.0)
         _ = self.memory_bytes, self.chunk_factor
 

@@ -331,9 +331,13 @@ def test_whatif_takes_and_lists_groups_without_hashes(tmp_path):
     ("change", "message"),
     [
         ({"groups": {"x": 0.5}}, "task group 'x': the run has none; it has a"),
-        ({"groups": {"a": -1.0}}, "a -1: the factor must be a number, 0 or larger"),
+        ({"groups": {"a": -1.0}}, "a -1.0: the factor must be a number, 0 or larger"),
+        ({"groups": {"a": "fast"}}, "a fast: the factor must be a number, 0 or larger"),
+        ({"groups": {"a": None}}, "a None: the factor must be a number, 0 or larger"),
         ({"groups": {"a": float("nan")}}, "a nan: the factor must be a number, 0 or larger"),
-        ({"transfers": -1.0}, "transfers -1: the factor must be a number, 0 or larger"),
+        ({"transfers": -1.0}, "transfers -1.0: the factor must be a number, 0 or larger"),
+        ({"workers": "two"}, "workers two: must be a whole number from 1 to 10000"),
+        ({"threads": float("nan")}, "threads nan: must be a whole number from 1 to 10000"),
         ({"workers": 0}, "workers 0: must be a whole number from 1 to 10000"),
         (
             {"bandwidth": float("inf")},
@@ -342,7 +346,7 @@ def test_whatif_takes_and_lists_groups_without_hashes(tmp_path):
         ({"bandwidth": "2"}, "bandwidth '2': must be a factor such as 2x"),
         ({"bandwidth": "2 MB"}, "bandwidth '2 MB': must be a factor such as 2x"),
         ({"memory": "much"}, "memory 'much': must be a size, such as 4GiB"),
-        ({"workers": 10**9}, "workers 1e.09: must be a whole number from 1 to 10000"),
+        ({"workers": 10**9}, "workers 1000000000: must be a whole number from 1 to 10000"),
         ({"workers": 10_000, "threads": 11}, "more than 100,000 threads"),
     ],
 )

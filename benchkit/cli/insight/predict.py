@@ -14,22 +14,6 @@ if TYPE_CHECKING:
     from benchkit.predict.answer import Answer
 
 
-def _group_factors(
-    context: click.Context, parameter: click.Parameter, texts: tuple[str, ...]
-) -> dict[str, float] | None:
-    """Return the factors of texts such as ``sum=0.5``: a callback of click."""
-    factors = {}
-    for text in texts:
-        name, equals, factor = text.rpartition("=")
-        try:
-            factors[name] = float(factor)
-        except ValueError:
-            equals = ""
-        if not equals or not name:
-            raise click.BadParameter(f"{text!r}: expected GROUP=FACTOR, such as sum=0.5")
-    return factors or None
-
-
 def _values(
     context: click.Context, parameter: click.Parameter, text: str | None
 ) -> list[str] | None:
@@ -50,7 +34,7 @@ _CHANGES = [
     click.option("--scheduler", metavar="FACTOR", type=float,
                  help="Factor of the seconds for which the scheduler computes, such as 0.1."),
     click.option("--group", "groups", metavar="GROUP=FACTOR", multiple=True,
-                 callback=_group_factors,
+                 callback=read_pairs,
                  help="Factor of the durations of a task group or prefix; repeatable."),
     click.option("--chunks", metavar="X,...", callback=_values,
                  help="Chunks this many times as large, such as 2x: half as many tasks."),

@@ -43,7 +43,8 @@ def test_whatif_prints_a_row_per_number_of_workers(stored):
     [
         ("--workers", "x", "--workers 'x': must be numbers with commas, such as 10,100"),
         ("--bandwidth", "fast", "bandwidth 'fast': must be a factor such as 2x, or as in 200MB/s"),
-        ("--group", "sum", "'sum': expected GROUP=FACTOR, such as sum=0.5"),
+        ("--group", "sum", "--group 'sum': must be NAME=VALUE"),
+        ("--group", "sum=fast", "sum fast: the factor must be a number, 0 or larger"),
         ("--group", "b=2", "task group 'b': the run has none; it has a"),
     ],
 )

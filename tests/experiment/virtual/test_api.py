@@ -218,7 +218,7 @@ def test_finished_runs_are_stored_after_an_interrupt(tmp_path, monkeypatch):
         ({"bandwidth": 0}, "bandwidth 0: must be a factor such as 2x"),
         ({"groups": {"a": 0.5}}, "only a run can be changed like this, no graph"),
         ({"draws": 0}, "draws"),
-        ({"workers": 10**9}, "workers 1e.09: must be a whole number from 1 to 10000"),
+        ({"workers": 10**9}, "workers 1000000000: must be a whole number from 1 to 10000"),
     ],
 )
 def test_invalid_arguments_are_refused(arguments, message):
