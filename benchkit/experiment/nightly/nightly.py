@@ -19,7 +19,7 @@ from benchkit.analysis.regression.judge import (
     Judgement,
     judge_night,
 )
-from benchkit.analysis.regression.nights import model_errors, nightly_runs
+from benchkit.analysis.regression.nights import nightly_runs
 from benchkit.analysis.regression.regression import read_ledger
 from benchkit.errors import BenchkitError, UsageError, describe_error
 from benchkit.experiment.environment.build import build
@@ -193,9 +193,6 @@ def judge_and_record(
         is_checked = judgement.nights and not result.interrupted
         model = _model_errors(result, history, arms) if is_checked else []
         _write(result, history, judgement, proposed, again=again, groups=groups, model=model)
-        for error in model_errors(result.events):
-            if error.is_large:
-                result.add_failure(f"predictions: {error}, in the median of {error.n_runs} runs")
     result.regressions = read_ledger(store.events(), marks)
 
 
