@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -17,8 +16,6 @@ from benchkit.predict.workflow import Workflow
 from benchkit.store.run import Run
 from benchkit.store.task_graph import event_actions
 
-#: Processor cores that other processes used, above which processes of the cluster had to wait.
-MIN_OTHER_CORES = 0.5
 #: Seconds for which a task that computes waits for the GIL, for each second that it computes: the
 #: other threads of its worker that ask for the GIL have no processor. Python loops of 10 to 100 ms
 #: waited for 0.25 to 0.75 s of each second while they had a thirteenth of a processor.
@@ -41,26 +38,17 @@ class CorrectedDuration:
         return f"{format_quantity(self.seconds, 's')} ({low} to {high})"
 
 
-def other_cores(run: Run) -> float:
-    """Return processor cores of the workers' machines that other processes used, as noted."""
-    for text in run.quality()["text"]:
-        found = re.search(r"processes other than workers.{0,40} used ([\d.]+) cores", text)
-        if found:
-            return float(found[1])
-    return 0.0
-
-
 def disturbance(run: Run) -> tuple[str, ...]:
     """Return a sentence if other processes slowed a run, with what it would take without them."""
-    cores = other_cores(run)
-    if cores <= MIN_OTHER_CORES:
+    cores = run.other_cores
+    if not cores:
         return ()
     try:
         text = f"without them it would take about {corrected_duration(run)}"
     except BenchkitError as error:
         reason = str(error).removeprefix(f"run {run.id[:13]}: ").removeprefix(f"run {run.id}: ")
         text = f"what it would take without them is not known: {reason}"
-    return (f"The run was disturbed: other processes used {cores:g} processor cores; {text}.",)
+    return (f"The run was disturbed: other processes used {cores:.1f} processor cores; {text}.",)
 
 
 def corrected_duration(run: Run) -> CorrectedDuration:
@@ -68,7 +56,7 @@ def corrected_duration(run: Run) -> CorrectedDuration:
     duration = run.metrics.get("duration", 0.0)
     if not duration > 0:
         raise NotRecorded(f"run {run.id}: it has no duration: its outcome is {run.outcome}")
-    if other_cores(run) <= MIN_OTHER_CORES:
+    if not run.other_cores:
         return CorrectedDuration(duration, duration, duration)
     run.threads()  # raises NotRecorded
     processors = Processors(run)

@@ -119,11 +119,20 @@ class Run:
             Columns: kind ("absent", "estimated", "cut", "unfinished", "disturbed", "unmeasured"
             or "lost"), names of the metrics concerned, and text.
         """
-        rows = json.loads(self.tree.attrs.get("quality") or "[]")
+        rows = self._notes()
         rows += [{"kind": "lost", "metrics": [], "text": line} for line in self.capture_errors]
         frame = pd.DataFrame(rows, columns=["kind", "metrics", "text"])
         frame["metrics"] = frame["metrics"].map(", ".join)
         return frame
+
+    @property
+    def other_cores(self) -> float:
+        """Processor cores of the workers' machines that other processes used; 0: none noted."""
+        return max((note.get("other_cores", 0.0) for note in self._notes()), default=0.0)
+
+    def _notes(self) -> list[dict[str, Any]]:
+        """Return the notes of `benchkit.store.build.quality` in the file."""
+        return list(json.loads(self.tree.attrs.get("quality") or "[]"))
 
     @property
     def record(self) -> dict[str, Any]:

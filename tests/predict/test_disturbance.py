@@ -8,9 +8,8 @@ import xarray as xr
 from benchkit.errors import NotRecorded
 from benchkit.predict.disturbance import corrected_duration, disturbance
 from benchkit.predict.whatif import what_if
+from benchkit.store.build.quality import Note, as_rows
 from validation.graph_runs import MadeTask, graph_run
-
-OTHERS = "processes other than workers, scheduler and client used 1.5 cores of their machines"
 
 
 def disturbed_run(folder, ran, *, with_waits=True):
@@ -18,8 +17,8 @@ def disturbed_run(folder, ran, *, with_waits=True):
     tasks = [MadeTask(f"a-{n}", n // 2 * 2, n // 2 * 2 + 2, worker=n % 2, thread=n % 2)
              for n in range(8)]  # fmt: skip
     run = graph_run(folder, tasks, duration=8, n_workers=2)
-    note = {"kind": "disturbed", "metrics": ["duration"], "text": OTHERS}
-    run.tree.attrs["quality"] = json.dumps([note])
+    note = Note("disturbed", ("duration",), "others used 1.5 cores", other_cores=1.5)
+    run.tree.attrs["quality"] = json.dumps(as_rows([note]))
     if with_waits:
         data = {"server": ["worker"] * 2, "role": ["task"] * 2, "worker": [0, 1]}
         samples = {"sample_time": [0.0, 8.0] * 2, "sample_thread": [0, 0, 1, 1]}

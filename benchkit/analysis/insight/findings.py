@@ -17,7 +17,6 @@ from benchkit.analysis.insight.limits import Limits, run_limits, seconds_covered
 from benchkit.errors import NotRecorded, UsageError
 from benchkit.predict.answer import Prediction
 from benchkit.predict.contention import MAX_WAITS, Contention, is_new_heartbeat
-from benchkit.predict.disturbance import MIN_OTHER_CORES, other_cores
 from benchkit.predict.whatif import WhatIf
 from benchkit.store.run import Run
 
@@ -122,7 +121,7 @@ class Case:
     @cached_property
     def other_cores(self) -> float:
         """Processor cores of the workers' machines that other processes used, as the run notes."""
-        return other_cores(self.run)
+        return self.run.other_cores
 
     def task_seconds(self, activity: str) -> float | None:
         """Return the seconds that tasks spent on an activity."""
@@ -182,7 +181,7 @@ class Case:
     @property
     def is_disturbed(self) -> bool:
         """Whether other processes used so much that processes of the cluster had to wait."""
-        return self.other_cores > MIN_OTHER_CORES
+        return self.other_cores > 0
 
     def blamed(self, *causes: str, window: tuple[float, float] | None = None) -> float:
         """Return the seconds that some causes took, also without a processor."""

@@ -27,7 +27,8 @@ from benchkit.store.schema import METRICS
 MENTIONED = 0.03
 #: Seconds between two samples of a process's memory above which the gap is mentioned.
 LONGEST_GAP_S = 0.5
-#: Processor cores used by processes that are not workers above which they are mentioned.
+#: Processor cores used by processes that are not workers above which they are mentioned: processes
+#: of the cluster had to wait.
 OTHER_CORES = 0.5
 MEMORY = ("memory_mean", "memory_peak")
 #: Metrics that a run without prices or without seceded tasks does not need.
@@ -112,6 +113,7 @@ class Note(NamedTuple):
     kind: str  # See `quality_notes`
     metrics: tuple[str, ...]  # Names of the metrics that it concerns
     text: str  # A sentence for the reader
+    other_cores: float | None = None  # Processor cores that other processes used, if it says so
 
 
 def quality_notes(
@@ -405,7 +407,7 @@ def _neighbours(
             f"processes other than workers, scheduler and client used {cores:.1f} cores of the "
             "workers' machines"
         )
-        notes.append(Note("disturbed", ("duration",), text))
+        notes.append(Note("disturbed", ("duration",), text, other_cores=cores))
     return notes
 
 
@@ -462,4 +464,7 @@ def kinds_by_metric(notes: list[Note]) -> dict[str, str]:
 
 def as_rows(notes: list[Note]) -> list[dict[str, Any]]:
     """Return notes as JSON objects, for the run's attribute ``quality``."""
-    return [{"kind": n.kind, "metrics": list(n.metrics), "text": n.text} for n in notes]
+    return [
+        {name: value for name, value in note._asdict().items() if value is not None}
+        for note in notes
+    ]

@@ -7,6 +7,7 @@ import pytest
 
 from benchkit.store.build.quality import Note, kinds_by_metric
 from benchkit.store.build.run_from_recording import run_from_recording
+from benchkit.store.run import Run
 from benchkit.store.schema import METRICS
 from validation.synthetic_recordings import MB, OFF, ON, group, record, segment, worker
 
@@ -209,6 +210,17 @@ def test_quality_notes_name_the_limit(changes, kind, text, absent, tmp_path):
     assert (
         json.loads(tree.attrs["record_quality"] if "record_quality" in tree.attrs else "{}") == {}
     )
+
+
+def test_run_has_the_cores_that_a_note_is_about(tmp_path):
+    samples = heartbeats(0, cpu_time=4.0, machine_cpu_time=30.0)
+    samples += heartbeats(1, cpu_time=8.0, machine_cpu_time=30.0)
+
+    tree, _ = notes_of(tmp_path, healthy(samples=samples))
+
+    # 30 s of the machine less 12 s of the workers, in the 10.2 s between the heartbeats.
+    assert Run(tree).other_cores == pytest.approx(18 / 10.2)
+    assert Run(notes_of(tmp_path, healthy())[0]).other_cores == 0
 
 
 @pytest.mark.parametrize(

@@ -231,7 +231,7 @@ def neighbours(case: Case) -> Finding | None:
     elif cores:
         what = "other processes use the processors of the workers"
         evidence += (
-            f"; processes other than workers, scheduler and client used {cores:g} cores of the "
+            f"; processes other than workers, scheduler and client used {cores:.1f} cores of the "
             "workers' machines"
         )
         change = "stop them, or measure on a machine of its own"
