@@ -330,3 +330,12 @@ def test_blocked_worker_needs_longer_times_on_disturbed_machines(tmp_path, cores
     case.other_cores = cores
 
     assert (RULES["blocked_worker"](case) is not None) is is_found
+
+
+def test_waiting_inside_is_no_finding_without_a_replay(tmp_path):
+    case = Case(run_of(tmp_path, **PLANTED["waiting_inside"]))
+    assert RULES["waiting_inside"](case).seconds == pytest.approx(1.25, abs=0.01)
+
+    case.model = None
+
+    assert RULES["waiting_inside"](case) is None
