@@ -329,11 +329,10 @@ def _transfer_model(run: Run, graph: TaskGraph) -> tuple[float, float, bool]:
     """
     seconds = event_seconds(run, graph, ("transfer",))
     fetched = np.flatnonzero((seconds > 0) & (graph.worker >= 0))
-    away = np.zeros(len(fetched))
-    for place, node in enumerate(fetched.tolist()):
-        inputs = graph.indices[graph.indptr[node] : graph.indptr[node + 1]]
-        elsewhere = inputs[graph.worker[inputs] != graph.worker[node]]
-        away[place] = np.maximum(graph.nbytes[elsewhere], 0).sum()
+    owner = np.repeat(np.arange(len(graph)), np.diff(graph.indptr))
+    elsewhere = graph.worker[graph.indices] != graph.worker[owner]
+    sizes = np.where(elsewhere, np.maximum(graph.nbytes[graph.indices], 0), 0)
+    away = np.bincount(owner, sizes, minlength=len(graph))[fetched]
     if away.sum() < MIN_BYTES:
         hosts = set(run.tree["workers"].to_dataset()["host"].values.tolist())
         return (LOCAL_BANDWIDTH if len(hosts) == 1 else BANDWIDTH), LATENCY_S, False

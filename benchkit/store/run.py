@@ -10,6 +10,7 @@ import html
 import json
 import zlib
 from collections import Counter
+from functools import cached_property
 from importlib.metadata import entry_points
 from typing import Any
 
@@ -267,6 +268,11 @@ class Run:
         UnreadableRun
             Another program wrote a graph that contradicts itself.
         """
+        return self._task_graph
+
+    @cached_property
+    def _task_graph(self) -> TaskGraph:
+        """The graph, read once: rules and the replay of a diagnosis asked for it nine times."""
         if not has_task_graph(self.tree):
             raise self._not_recorded("the dependencies of its tasks")
         try:

@@ -7,7 +7,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain, pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -164,8 +164,9 @@ def blame_walk(run: Run, graph: TaskGraph | None = None) -> pd.DataFrame:
     frame = frame[frame["stop"] > frame["start"]].iloc[::-1].reset_index(drop=True)
     restricted = _Restricted(graph, duration)
     processors = Processors(run)
-    frame = _split_computing(frame, graph, run, restricted)
-    frame = _split_idle(frame, graph, run, walk.waits)
+    threads = busy_threads(run)
+    frame = _split_computing(frame, graph, threads, restricted)
+    frame = _split_idle(frame, graph, threads, walk.waits)
     seconds_of = _gap_seconds(run, graph, restricted, processors)
     for cause, rest in ((_GAP, "unexplained"), ("queued", "queued")):
         frame = _divide(frame, cause, rest, seconds_of)
@@ -223,8 +224,7 @@ class _Walk:
         self.start = graph.start.tolist()
         self.by_stop = np.argsort(self.stop)
         self.sorted_stops = np.asarray(self.stop)[self.by_stop]
-        self.dependency = graph.last_dependency.tolist()
-        self.previous = graph.previous.tolist()
+        self.dependency, self.previous = graph.last_dependency.tolist(), graph.previous.tolist()
         self.submission = graph.submission.tolist()
         self.waits = _Waits(run, graph)
         sent = graph.submissions
@@ -310,11 +310,12 @@ class _Waits:
         self.paused = paused_spans(run)
         #: By worker: ends and starts of its transfers, ordered.
         self.transfers: dict[int, list[tuple[float, float]]] = {}
-        is_transfer = self.kind == "transfer"
-        ends, begins = self.stop[is_transfer].tolist(), self.start[is_transfer].tolist()
-        workers = np.where(self.node >= 0, graph.worker[self.node], -1)[is_transfer].tolist()
-        for worker, end, begin in sorted(zip(workers, ends, begins, strict=True)):
-            self.transfers.setdefault(worker, []).append((end, begin))
+        chosen = np.flatnonzero(self.kind == "transfer")
+        chosen = chosen[np.lexsort((self.start[chosen], self.stop[chosen]))]
+        workers = np.where(self.node >= 0, graph.worker[self.node], -1)[chosen].tolist()
+        spans = zip(self.stop[chosen].tolist(), self.start[chosen].tolist(), strict=True)
+        for worker, span in zip(workers, spans, strict=True):
+            self.transfers.setdefault(worker, []).append(span)
 
     def steps(
         self, node: int, ready: float, start: float, *, is_over: bool = True
@@ -575,12 +576,12 @@ def _unfinished(graph: TaskGraph, duration: float) -> np.ndarray:
 
 
 def _split_computing(
-    frame: pd.DataFrame, graph: TaskGraph, run: Run, restricted: _Restricted
+    frame: pd.DataFrame, graph: TaskGraph, threads: BusyThreads, restricted: _Restricted
 ) -> pd.DataFrame:
     """Divide segments of computing by how many other threads were busy."""
-    times, busy, threads = _busy_threads(run)
+    times, busy, there = threads
     # A thread that computes alone is one of many, or all that there are.
-    many = busy > np.where(threads > 1, np.maximum(1, FEW_BUSY * threads), 0)
+    many = busy > np.where(there > 1, np.maximum(1, FEW_BUSY * there), 0)
     edges = np.flatnonzero(np.diff(many, prepend=False))  # where the state changes
     moments, states = times[edges], many[edges]
     last_many = moments[-1] if len(moments) and not states[-1] else np.inf
@@ -609,8 +610,16 @@ def _split_computing(
     return found
 
 
-def _busy_threads(run: Run) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return times, and how many threads compute and are there from then on."""
+class BusyThreads(NamedTuple):
+    """Threads of a run over time."""
+
+    times: np.ndarray  # When one of the numbers changes, in s after clock on
+    busy: np.ndarray  # How many threads compute from then on
+    there: np.ndarray  # How many there are
+
+
+def busy_threads(run: Run) -> BusyThreads:
+    """Return how many threads compute, and are there, over time."""
     # Not those of the graph: it has the last attempt of a task whose result was lost.
     tasks = run.tree["tasks"].to_dataset()
     start, seconds = tasks["start"].values, tasks["duration"].values
@@ -622,22 +631,23 @@ def _busy_threads(run: Run) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     order = np.argsort(times, kind="stable")
     times, busy, threads = times[order], np.cumsum(change[order]), np.cumsum(threads[order])
     last = np.append(times[1:] != times[:-1], True)  # of several changes at the same time
-    return times[last], busy[last], threads[last]
+    return BusyThreads(times[last], busy[last], threads[last])
 
 
-def _split_idle(frame: pd.DataFrame, graph: TaskGraph, run: Run, waits: _Waits) -> pd.DataFrame:
+def _split_idle(
+    frame: pd.DataFrame, graph: TaskGraph, threads: BusyThreads, waits: _Waits
+) -> pd.DataFrame:
     """Replace the time in which most threads were idle, and tasks could run, by what these lack."""
     idle = (frame["cause"] == "not parallel").to_numpy()
     ready, ran = graph.ready, np.flatnonzero(np.isfinite(graph.start))
     ran = ran[graph.start[ran] > ready[ran]]
     if not idle.any() or not len(ran):
         return frame
-    times, busy, threads = _busy_threads(run)
-    free = _sum_over_time(times, threads - busy)
+    free = sum_over_time(threads.times, threads.there - threads.busy)
     moments = np.concatenate([ready[ran], graph.start[ran]])
     order = np.argsort(moments, kind="stable")
     counts = np.cumsum(np.repeat([1, -1], len(ran))[order])
-    waiting = _sum_over_time(moments[order], counts)
+    waiting = sum_over_time(moments[order], counts)
     ran = ran[np.argsort(graph.start[ran], kind="stable")]
     started, was_ready = graph.start[ran], ready[ran].tolist()
     is_late = idle & (_until(waiting, frame) > FEW_BUSY * _until(free, frame))
@@ -662,7 +672,7 @@ def _split_idle(frame: pd.DataFrame, graph: TaskGraph, run: Run, waits: _Waits) 
     return found.sort_values("start", kind="stable", ignore_index=True)
 
 
-def _sum_over_time(times: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def sum_over_time(times: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return times, and the integral until then of values that hold from their time on."""
     known = np.isfinite(times)
     return times[known], np.append(0.0, np.cumsum(values[known][:-1] * np.diff(times[known])))

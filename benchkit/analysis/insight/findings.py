@@ -12,7 +12,12 @@ import pandas as pd
 import xarray as xr
 from numpy.typing import ArrayLike
 
-from benchkit.analysis.insight.blame import BETWEEN_TASKS, max_threads
+from benchkit.analysis.insight.blame import (
+    BETWEEN_TASKS,
+    busy_threads,
+    max_threads,
+    sum_over_time,
+)
 from benchkit.analysis.insight.limits import Limits, run_limits, seconds_covered
 from benchkit.errors import NotRecorded, UsageError
 from benchkit.predict.answer import Prediction
@@ -288,15 +293,9 @@ class Case:
             return 0.0
         blame = self.limits.blame
         rows = blame[blame["origin"] == cause]
-        start, stop = self.tasks["start"], self.tasks["start"] + self.tasks["duration"]
-        borders = np.sort(np.concatenate([start, stop]))
-        # Seconds of threads that computed until each border.
-        busy = np.searchsorted(np.sort(start), borders, side="right")
-        busy -= np.searchsorted(np.sort(stop), borders, side="right")
-        until = np.append(0.0, np.cumsum(busy[:-1] * np.diff(borders)))
-        computed = np.interp(rows["stop"], borders, until) - np.interp(
-            rows["start"], borders, until
-        )
+        threads = busy_threads(self.run)
+        until = sum_over_time(threads.times, threads.busy)
+        computed = np.interp(rows["stop"], *until) - np.interp(rows["start"], *until)
         length = (rows["stop"] - rows["start"]).to_numpy()
         return float(np.maximum(length - computed / self.n_threads, 0.0).sum())
 

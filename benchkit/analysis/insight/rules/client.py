@@ -118,6 +118,8 @@ def repeated(case: Case) -> Finding | None:
     if case.limits is None or case.tasks.empty:
         return None
     graph = case.run.task_graph()
+    if len(graph.submissions) < 2:
+        return None
     known = (graph.submission >= 0) & (graph.group >= 0) & (graph.row >= 0)
     several = pd.Series(graph.submission[known]).groupby(graph.group[known]).nunique() > 1
     nodes = np.flatnonzero(known & np.isin(graph.group, several.index[several]))
