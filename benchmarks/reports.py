@@ -55,6 +55,7 @@ MEANINGS: dict[str, tuple[str, ...]] = {
     "repeated": ("repeated work",),
     "restricted": ("restricted", "imbalance"),
     "scheduler_busy": ("scheduler", "tiny tasks"),
+    "seceded": ("blocked threads",),
     "serial_graphs": ("serial submit", "barrier"),
     "skew": ("skew",),
     "slow_link": ("transfer", "slow link"),

@@ -105,6 +105,14 @@ PLANTED: dict[str, dict[str, Any]] = {
             ["execute", "work", "thread-cpu", "seconds", 2.0, ""],
         ]
     },
+    "seceded": {  # one task that submits four others, one after another
+        "tasks": [
+            MadeTask("outer-0", 0, 4.0),
+            *(MadeTask(f"inner-{n}", n + 0.1, n + 0.9, thread=1) for n in range(4)),
+        ],
+        "duration": 4.0,
+        "state": {"seceded": [("outer-0", "outer", 0.1)]},
+    },
     "spilling": {
         "fine": [
             ["execute", "work", "disk-write", "seconds", 1.0, ""],
@@ -252,6 +260,10 @@ SIMILAR: dict[str, dict[str, Any]] = {
             ["gather-dep", "", "network", "seconds", 1.5, ""],
             ["get-data", "", "disk-read", "seconds", 1.4, ""],
         ],
+    },
+    "seceded": {  # meanwhile its tasks keep all threads busy
+        "tasks": [MadeTask("outer-0", 0, 2.5, thread=4), *busy(40)],
+        "state": {"seceded": [("outer-0", "outer", 0.1)]},
     },
     "skew": {  # the longest task waits while memory fills until its worker is paused
         **PLANTED["skew"],

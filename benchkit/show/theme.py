@@ -26,6 +26,7 @@ CAUSE_COLOURS = {
     "computing": "#4477aa",
     "not parallel": "#99bbdd",
     "straggler": "#66ccee",
+    "seceded": "#aa7744",
     "unfinished": "#225588",
     "no processor": "#bb5566",
     "restricted": "#ddaa33",

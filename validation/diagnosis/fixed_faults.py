@@ -36,6 +36,7 @@ from validation.diagnosis.tasks import (
     spin,
     tree,
     uneven,
+    wait_for_tasks,
 )
 
 __all__ = ["FAULTS", "KEEP", "MB", "NAPS", "NOT_ENDED", "NO_SPILL", "OLD_SOON", "Fault"]
@@ -124,6 +125,8 @@ FAULTS = [
           mended=graph(("read", layer(nap, 20, 0.3)),
                        ("sum", layer(spin, 20, 0.02, lambda n: [n]))),
           mended_cluster={"n_workers": 2, "threads_per_worker": 2}),
+    Fault("a task that waits for its own tasks", ("seceded",), flat(wait_for_tasks, 1, 16, 0.2),
+          mended=flat(nap, 16, 0.2)),
     # The nanny ends a worker that does not spill fast enough: its results are computed again.
     Fault("results twice the memory", ("spilling",), hold_all(24, 30 * MB), cluster=SMALL,
           allowed=("blocked_worker", "paused_workers", "large_results", "lost_workers",

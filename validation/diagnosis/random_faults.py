@@ -60,6 +60,7 @@ from validation.diagnosis.tasks import (
     sum_in_c,
     tree,
     uneven,
+    wait_for_tasks,
 )
 
 __all__ = ["random_set"]
@@ -368,10 +369,16 @@ def neighbours(rng: Random) -> dict[str, Any]:
     return dict(rules=("neighbours",), run=run, allowed=("slow_worker", *NAPS))
 
 
+def seceded(rng: Random) -> dict[str, Any]:
+    options, n_threads = cluster(rng, 2, 4)
+    run = flat(wait_for_tasks, 1, 4 * n_threads, rng.uniform(0.1, 0.3))
+    return dict(rules=("seceded",), run=run, cluster=options)
+
+
 FAULTS = (tiny_tasks, too_few_tasks, stragglers, skew, lost_workers, recomputed,
           failed_attempts, waiting_inside, spilling, large_results, unmanaged, paused_workers,
           slow_worker, scheduler_busy, network, gil, blocked_worker, oversubscribed, blocked_loop,
-          garbage, slow_start, large_graph, neighbours)  # fmt: skip
+          garbage, slow_start, large_graph, neighbours, seceded)  # fmt: skip
 
 
 def healthy(rng: Random) -> dict[str, Any]:

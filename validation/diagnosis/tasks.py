@@ -33,6 +33,7 @@ __all__ = [
     "sum_in_c",
     "tree",
     "uneven",
+    "wait_for_tasks",
 ]
 
 
@@ -111,6 +112,15 @@ def sum_in_c(count: int) -> int:
 def make_lists(count: int) -> int:
     """Make nested lists, so that Python collects garbage again and again."""
     return len([[number, [number]] for number in range(count)])
+
+
+def wait_for_tasks(count: int, seconds: float) -> None:
+    """Leave the thread, and submit tasks one after another, each after the result before."""
+    from distributed import worker_client
+
+    with worker_client() as client:
+        for _ in range(count):
+            client.submit(nap, seconds, pure=False).result()
 
 
 def leak(megabytes: int) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from bisect import bisect_right
+from bisect import bisect_right, insort
 from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain, pairwise
@@ -79,6 +79,7 @@ CAUSES = {
     "computing": "a task computed, and most other threads computed too",
     "not parallel": "a task computed while most threads had nothing to do",
     "straggler": "the last tasks computed; nothing else was left",
+    "seceded": "a task that had left its thread (secede) waited while most threads were idle",
     "unfinished": "tasks ran that had not ended when the clock stopped",
     "no processor": "a thread was ready to run, and no processor was free for it",
     "restricted": "tasks were ready, and may run on some workers only (workers=, resources=)",
@@ -162,10 +163,11 @@ def blame_walk(run: Run, graph: TaskGraph | None = None) -> pd.DataFrame:
     )
     frame["origin"] = frame["cause"]
     frame = frame[frame["stop"] > frame["start"]].iloc[::-1].reset_index(drop=True)
-    restricted = _Restricted(graph, duration)
+    restricted, held = _Restricted(graph, duration), held_seconds(run)
     processors = Processors(run)
     threads = busy_threads(run)
-    frame = _split_computing(frame, graph, threads, restricted)
+    left = graph.start + np.append(held, np.inf)[graph.group]
+    frame = _split_computing(frame, graph, threads, restricted, left)
     frame = _split_idle(frame, graph, threads, walk.waits)
     seconds_of = _gap_seconds(run, graph, restricted, processors)
     for cause, rest in ((_GAP, "unexplained"), ("queued", "queued")):
@@ -576,9 +578,14 @@ def _unfinished(graph: TaskGraph, duration: float) -> np.ndarray:
 
 
 def _split_computing(
-    frame: pd.DataFrame, graph: TaskGraph, threads: BusyThreads, restricted: _Restricted
+    frame: pd.DataFrame,
+    graph: TaskGraph,
+    threads: BusyThreads,
+    restricted: _Restricted,
+    left: np.ndarray,
 ) -> pd.DataFrame:
     """Divide segments of computing by how many other threads were busy."""
+    # left: When each task left its thread; infinite: it held the thread to its end.
     times, busy, there = threads
     # A thread that computes alone is one of many, or all that there are.
     many = busy > np.where(there > 1, np.maximum(1, FEW_BUSY * there), 0)
@@ -594,6 +601,8 @@ def _split_computing(
             continue
         first, last = np.searchsorted(moments, [row.start, row.stop])
         cuts = [row.start, *moments[first:last].tolist(), row.stop]
+        if row.start < left[row.node] < row.stop:
+            insort(cuts, left[row.node])
         for begin, end in pairwise(cuts):
             if end <= begin:
                 continue
@@ -602,12 +611,29 @@ def _split_computing(
             cause = "computing" if state else "not parallel"
             if begin >= last_many > graph.start[row.node]:
                 cause = "straggler"
+            if begin >= left[row.node] and not state:
+                cause = "seceded"
             rows.append((begin, end, cause, row.node, cause))
     found = pd.DataFrame(rows, columns=frame.columns)
     idle = found["cause"].isin(["not parallel", "straggler"]).to_numpy()
     waits = _until(restricted.waiting, found) > FEW_BUSY * (found["stop"] - found["start"])
     found.loc[idle & waits.to_numpy(), ["cause", "origin"]] = "restricted"
     return found
+
+
+def held_seconds(run: Run) -> np.ndarray:
+    """Return for how long a task of each group computes before it leaves its thread, on average.
+
+    Infinite where tasks hold their threads to their ends.
+    """
+    groups = run.tree["task_groups"].to_dataset()
+    held = np.full(groups.sizes["task_group"], np.inf)
+    actions = groups["action"].values.tolist()
+    if "seceded" in actions:
+        seconds, n_tasks = groups["seconds"].values, groups["n_tasks"].values
+        left = (seconds[:, actions.index("seceded")] > 0) & (n_tasks > 0)
+        held[left] = seconds[left, actions.index("compute")] / n_tasks[left]
+    return held
 
 
 class BusyThreads(NamedTuple):
@@ -623,6 +649,7 @@ def busy_threads(run: Run) -> BusyThreads:
     # Not those of the graph: it has the last attempt of a task whose result was lost.
     tasks = run.tree["tasks"].to_dataset()
     start, seconds = tasks["start"].values, tasks["duration"].values
+    seconds = np.minimum(seconds, held_seconds(run)[tasks["group"].values])
     start, seconds = start[seconds > 0], seconds[seconds > 0]
     moved, threads = _thread_changes(run.tree["workers"].to_dataset())
     times = np.concatenate([start, start + seconds, moved])

@@ -137,6 +137,7 @@ CAUSES_SHORT = {
     "computing": "computing with most threads busy",
     "not parallel": "computing with most threads idle",
     "straggler": "waiting for the last tasks",
+    "seceded": "in tasks that left their threads",
     "unfinished": "in tasks that did not end",
     "no processor": "waiting for a processor",
     "restricted": "waiting for the workers that may run a task",

@@ -84,6 +84,7 @@ CAUSE_LABELS = {
     "computing": "compute, threads busy",
     "not parallel": "compute, threads idle",
     "straggler": "compute, last tasks",
+    "seceded": "tasks without thread",
     "unfinished": "tasks without end",
     "no processor": "no processor",
     "restricted": "restricted tasks",

@@ -83,6 +83,20 @@ def test_last_task_is_a_straggler(tmp_path):
     assert segments(run) == [(0.0, 2.0, "computing", "x"), (2.0, 9.0, "straggler", "x")]
 
 
+def test_task_that_left_its_thread_holds_none(tmp_path):
+    # The second task is one of two that compute at a time, but for 0.5 s in which it is alone.
+    tasks = [MadeTask("a-0", 0, 4), MadeTask("b-0", 0.5, 3, thread=1), MadeTask("b-1", 1, 3)]
+    state, sent = {"seceded": [("a-0", "a", 0.5)]}, [(0.0, 1), (0.5, 1), (1.0, 1)]
+    run = graph_run(tmp_path, tasks, duration=4, nthreads=2, state=state, submissions=sent)
+
+    assert segments(run) == [
+        (0.0, 0.5, "not parallel", "a"),
+        (0.5, 1.0, "seceded", "a"),
+        (1.0, 3.0, "computing", "a"),
+        (3.0, 4.0, "seceded", "a"),
+    ]
+
+
 def test_second_graph_waited_for_the_client(tmp_path):
     tasks = tasks_of(("a-0", 1, 3, ""), ("b-0", 6, 8, ""))
     run = graph_run(

@@ -201,6 +201,26 @@ def too_few_tasks(case: Case) -> Finding | None:
     )
 
 
+@rule("seceded")
+def seceded(case: Case) -> Finding | None:
+    """Find tasks that left their threads to wait, while most threads had nothing to do."""
+    seconds = case.blamed("seceded")
+    if case.limits is None or not seconds:
+        return None
+    group = str(case.limits.groups["seconds"]["seceded"].idxmax())
+    waited = format_quantity(case.metric("seceded_time"), "s")
+    return Finding(
+        what="tasks wait for tasks that they submitted, while most threads are idle",
+        seconds=min(case.idle_seconds("seceded"), case.imbalance),
+        evidence=f"tasks of {group} left their threads (secede, worker_client) and waited {waited} "
+        f"in all, {format_quantity(seconds, 's')} of the run with most of the {case.n_threads} "
+        "threads idle; the cost is what an even load would save",
+        change="submit what they wait for from the client, as dependencies, or all of it at once",
+        group=group,
+        window=case.longest_span("seceded"),
+    )
+
+
 #: Tasks that do nothing but wait compute less than this part of their waits: with 18 processes on
 #: two processors, tasks that compute wait 14 times as long as they compute.
 MAX_WORK = 0.02
