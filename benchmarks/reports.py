@@ -58,6 +58,7 @@ MEANINGS: dict[str, tuple[str, ...]] = {
     "seceded": ("blocked threads",),
     "serial_graphs": ("serial submit", "barrier"),
     "skew": ("skew",),
+    "slow_host": ("slow worker", "imbalance"),
     "slow_link": ("transfer", "slow link"),
     "slow_start": ("graph", "client"),
     "slow_worker": ("slow worker", "imbalance"),

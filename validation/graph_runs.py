@@ -48,6 +48,7 @@ def graph_run(
     graph_bytes: int = 0,
     options: Mapping[int, Mapping[str, Any]] | None = None,
     release: str = "",
+    hosts: Sequence[str] = (),
     **tables: Any,
 ) -> Run:
     """Return a run of these tasks.
@@ -55,8 +56,8 @@ def graph_run(
     A submission is the time at which its first tasks were sent to workers and its number of tasks;
     by default all tasks are submitted at 0. Of each submission, `calls` are the client's phases,
     and `wanted` the places of the tasks that the client wants. `left` are times at which workers
-    left, each submission has `graph_bytes`, `options` are those of tasks by place, and `release` is
-    that of Dask. A task that starts at NaN does not run.
+    left, each submission has `graph_bytes`, `options` are those of tasks by place, `release` is
+    that of Dask, and `hosts` are those of the workers. A task that starts at NaN does not run.
     """
     names = list(dict.fromkeys(task.group for task in tasks))
     places = {task.key: place for place, task in enumerate(tasks)}
@@ -92,6 +93,7 @@ def graph_run(
                 number,
                 nthreads=nthreads,
                 left=ON + left[number] if left and number in left else None,
+                **({"host": hosts[number]} if hosts else {}),
             )
             for number in range(n_workers)
         ],

@@ -136,6 +136,17 @@ PLANTED: dict[str, dict[str, Any]] = {
         ],
         "duration": 3.0,
     },
+    "slow_host": {
+        "tasks": [
+            MadeTask(f"work-{100 * w + n}", n * d, n * d + d, worker=w, thread=w)
+            for w, d, count in ((0, 0.1, 30), (1, 0.1, 30), (2, 0.3, 10), (3, 0.3, 10))
+            for n in range(count)
+        ],
+        "duration": 3.0,
+        "n_workers": 4,
+        "nthreads": 1,
+        "hosts": ["node1", "node1", "node2", "node2"],
+    },
     "scheduler_busy": {
         "tasks": [MadeTask(f"t-{n}", n * 0.1, n * 0.1 + 0.03) for n in range(30)],
         "duration": 3.0,
@@ -242,6 +253,17 @@ SIMILAR: dict[str, dict[str, Any]] = {
     "slow_worker": {  # the tasks of worker 1 are as fast as the others, apart from one
         "tasks": [*busy(20), MadeTask("work-x", 1.25, 5.0, worker=1, thread=3)],
         "duration": 5.0,
+    },
+    "slow_host": {  # one of the two workers of the second host is slow
+        "tasks": [
+            MadeTask(f"work-{100 * w + n}", n * d, n * d + d, worker=w, thread=w)
+            for w, d, count in ((0, 0.1, 30), (1, 0.1, 30), (2, 0.1, 30), (3, 0.3, 10))
+            for n in range(count)
+        ],
+        "duration": 3.0,
+        "n_workers": 4,
+        "nthreads": 1,
+        "hosts": ["node1", "node1", "node2", "node2"],
     },
     "stragglers": {  # a chain ends with a single task, but was never parallel
         "tasks": [

@@ -13,6 +13,7 @@ from typing import Any
 from distributed import Client
 
 from validation.diagnosis.plants import (
+    add_host,
     array_sum,
     by_batches,
     exchange,
@@ -142,6 +143,9 @@ FAULTS = [
           mended=slow_where(0.1, 0.1, spin, 40)),
     Fault("a worker with half of the speed", ("slow_worker",),
           slow_where(0.4, 0.2, nap, 60), cluster=FOUR, allowed=NAPS,
+          mended=slow_where(0.2, 0.2, nap, 60), mended_cluster=FOUR),
+    Fault("a host with half of the speed", ("slow_host",),
+          slow_where(0.4, 0.2, nap, 60, (2, 3)), prepare=add_host, allowed=NAPS,
           mended=slow_where(0.2, 0.2, nap, 60), mended_cluster=FOUR),
     Fault("a slow network", ("network",), exchange(2 * MB), prepare=slow_sending(0.05, 10e6),
           mended=exchange(2 * MB), allowed=("too_few_tasks",)),

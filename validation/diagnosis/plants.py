@@ -16,6 +16,7 @@ from distributed import Client, as_completed, wait
 from validation.diagnosis.tasks import fail_first, graph, increase, make, mix, nap_where, spin
 
 __all__ = [
+    "add_host",
     "array_sum",
     "block_scheduler",
     "both",
@@ -261,15 +262,26 @@ def failing(count: int, seconds: float, share: float = 1.0) -> Callable[[Client]
     return run
 
 
-def slow_where(slow: float, fast: float, work: Callable, count: int) -> Callable[[Client], Any]:
-    """Return a function whose tasks are slower on worker 0."""
+def slow_where(
+    slow: float, fast: float, work: Callable, count: int, names: tuple[int, ...] = (0,)
+) -> Callable[[Client], Any]:
+    """Return a function whose tasks are slower on some workers."""
 
     def run(client: Client) -> None:
-        names = (0,) if slow != fast else ()
-        columns: list[Any] = [[slow] * count, [fast] * count, [names] * count, [work] * count]
+        places = names if slow != fast else ()
+        columns: list[Any] = [[slow] * count, [fast] * count, [places] * count, [work] * count]
         wait(client.map(nap_where, *columns, pure=False))
 
     return run
+
+
+def add_host(client: Client) -> None:
+    """Start workers 2 and 3 at another address, which counts as another host."""
+    cluster: Any = client.cluster
+    options = {**cluster.new_spec["options"], "host": "127.0.0.2"}
+    cluster.worker_spec |= {name: {**cluster.new_spec, "options": options} for name in (2, 3)}
+    cluster.sync(cluster._correct_state)
+    client.wait_for_workers(4)
 
 
 def busy_plugin(seconds: float, count: int) -> Callable[[Client], Any]:

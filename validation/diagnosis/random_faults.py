@@ -18,6 +18,7 @@ from distributed import Client
 
 from validation.diagnosis.fixed_faults import KEEP, MB, NAPS, NO_SPILL, NOT_ENDED, OLD_SOON, Fault
 from validation.diagnosis.plants import (
+    add_host,
     array_sum,
     block_scheduler,
     both,
@@ -369,6 +370,12 @@ def neighbours(rng: Random) -> dict[str, Any]:
     return dict(rules=("neighbours",), run=run, allowed=("slow_worker", *NAPS))
 
 
+def slow_host(rng: Random) -> dict[str, Any]:
+    fast = rng.uniform(0.08, 0.2)
+    run = slow_where(fast * rng.uniform(1.8, 3.0), fast, nap, round(12 / fast), (2, 3))
+    return dict(rules=("slow_host",), run=run, prepare=add_host, allowed=("stragglers", *NAPS))
+
+
 def seceded(rng: Random) -> dict[str, Any]:
     options, n_threads = cluster(rng, 2, 4)
     run = flat(wait_for_tasks, 1, 4 * n_threads, rng.uniform(0.1, 0.3))
@@ -378,7 +385,7 @@ def seceded(rng: Random) -> dict[str, Any]:
 FAULTS = (tiny_tasks, too_few_tasks, stragglers, skew, lost_workers, recomputed,
           failed_attempts, waiting_inside, spilling, large_results, unmanaged, paused_workers,
           slow_worker, scheduler_busy, network, gil, blocked_worker, oversubscribed, blocked_loop,
-          garbage, slow_start, large_graph, neighbours, seceded)  # fmt: skip
+          garbage, slow_start, large_graph, neighbours, seceded, slow_host)  # fmt: skip
 
 
 def healthy(rng: Random) -> dict[str, Any]:

@@ -100,6 +100,13 @@ class Case:
         """The finished tasks; without columns if none were recorded."""
         return self.run.task_stream()
 
+    @cached_property
+    def usual_seconds(self) -> pd.Series:
+        """The median duration of the group of each finished task, in s."""
+        groups = self.tasks.groupby("task_group", observed=True)["duration"]
+        usual: pd.Series = groups.transform("median")
+        return usual
+
     def events(self, topic: str) -> pd.DataFrame:
         """Return the events of a topic."""
         events = self.run.events()

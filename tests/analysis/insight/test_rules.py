@@ -339,3 +339,14 @@ def test_waiting_inside_is_no_finding_without_a_replay(tmp_path):
     case.model = None
 
     assert RULES["waiting_inside"](case) is None
+
+
+def test_slow_host_is_one_finding_and_a_slow_worker_of_it_another(tmp_path):
+    slow_host = Case(run_of(tmp_path / "host", **PLANTED["slow_host"]))
+    slow_worker = Case(run_of(tmp_path / "worker", **SIMILAR["slow_host"]))
+
+    assert RULES["slow_worker"](slow_host) is None
+    assert RULES["slow_host"](slow_host).what == "host node2 is slower than the others"
+    # 80 tasks of 0.1 s on four threads take 2 s.
+    assert RULES["slow_host"](slow_host).seconds == pytest.approx(1.0, abs=0.02)
+    assert RULES["slow_worker"](slow_worker).worker == "3"

@@ -7,6 +7,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from benchkit.analysis.insight.blame import (
     BETWEEN_TASKS,
@@ -363,38 +364,76 @@ MIN_TASK_S = 0.005
 @rule(*COMPUTING)
 def slow_worker(case: Case) -> Finding | None:
     """Find a worker whose tasks take longer than those of the others."""
-    tasks = case.tasks
-    if tasks.empty or tasks["worker"].nunique() < 2:
+    n_workers = len(case.workers["nthreads"])
+    slow = _slowest(case, np.arange(n_workers))
+    if slow is None or slow_host(case) is not None:
         return None
-    usual = tasks.groupby("task_group", observed=True)["duration"].transform("median")
-    known = usual > MIN_TASK_S
-    busy = tasks.loc[known].groupby("worker")["duration"].sum()
-    expected = usual[known].groupby(tasks.loc[known, "worker"]).sum()
-    counts = tasks.loc[known].groupby("worker").size()
-    # Medians: a single task with more work than the others does not make its worker slow.
-    ratios = (tasks["duration"] / usual)[known].groupby(tasks.loc[known, "worker"])
-    ratio = ratios.median()[counts >= MIN_WORKER_TASKS]
-    slow = SLOW_IF_DISTURBED if case.is_disturbed else SLOW
-    if len(ratio) < 2 or ratio.max() < slow * ratio.drop(ratio.idxmax()).median():
-        return None
-    worker = int(ratio.idxmax())
-    # Groups whose tasks differ in their work have slow and fast tasks on each worker.
-    if ratios.quantile(0.25)[worker] < ratios.quantile(0.75)[ratio.index].drop(worker).median():
-        return None
-    lost = float(busy[worker] - expected[worker]) / int(case.workers["nthreads"].values[worker])
-    saved = None
-    if case.model is not None:
-        given, place = case.model.given.seconds, case.model.graph.worker
-        faster = given * float(expected[worker] / busy[worker])
-        saved = case.saving(durations=np.where(place == worker, faster, given))
-    name = str(case.workers["name"].values[worker])
+    name = str(case.workers["name"].values[slow.place])
     return Finding(
         what=f"worker {name} is slower than the others",
-        seconds=min(lost, case.imbalance) if saved is None else saved,
-        evidence=f"its tasks take {ratio.max():.2f} times as long as those of the same groups",
+        seconds=slow.seconds,
+        evidence=f"its tasks take {slow.ratio:.2f} times as long as those of the same groups",
         change="look at its machine: other processes, temperature, memory; or leave it out",
         worker=name,
     )
+
+
+@rule(*COMPUTING)
+def slow_host(case: Case) -> Finding | None:
+    """Find a host with several workers whose tasks take longer than those of the other hosts."""
+    hosts, place = np.unique(case.workers["host"].values.astype(str), return_inverse=True)
+    slow = _slowest(case, place) if len(hosts) > 1 else None
+    if slow is None or (place == slow.place).sum() < 2:
+        return None
+    names = case.workers["name"].values[place == slow.place]
+    return Finding(
+        what=f"host {hosts[slow.place]} is slower than the others",
+        seconds=slow.seconds,
+        evidence=f"the tasks of its workers ({', '.join(map(str, names))}) take {slow.ratio:.2f} "
+        "times as long as those of the same groups",
+        change="look at the host: other processes, limits, temperature, memory; or leave it out",
+        worker=str(names[0]),
+    )
+
+
+class _Slow(NamedTuple):
+    """A worker or host whose tasks take longer than those of the others."""
+
+    place: int  # Its number
+    ratio: float  # Times the usual duration that its tasks take, at the median
+    seconds: float  # What usual durations would save
+
+
+def _slowest(case: Case, place: np.ndarray) -> _Slow | None:
+    """Return the slowest place of the workers, if it is slower than the others."""
+    # place: Number of each worker's place: its own, or that of its host.
+    tasks = case.tasks
+    if tasks.empty:
+        return None
+    usual, at = case.usual_seconds, pd.Series(place[tasks["worker"]], tasks.index)
+    known = usual > MIN_TASK_S
+    busy = tasks.loc[known].groupby(at[known])["duration"].sum()
+    expected = usual[known].groupby(at[known]).sum()
+    # Medians: a single task with more work than the others does not make its worker slow.
+    ratios = (tasks["duration"] / usual)[known].groupby(at[known])
+    ratio = ratios.median()[ratios.size() >= MIN_WORKER_TASKS]
+    slow = SLOW_IF_DISTURBED if case.is_disturbed else SLOW
+    if len(ratio) < 2 or ratio.max() < slow * ratio.drop(ratio.idxmax()).median():
+        return None
+    worst = int(ratio.idxmax())
+    # Groups whose tasks differ in their work have slow and fast tasks on each worker.
+    if ratios.quantile(0.25)[worst] < ratios.quantile(0.75)[ratio.index].drop(worst).median():
+        return None
+    n_threads = int(case.workers["nthreads"].values[place == worst].sum())
+    saved = None
+    if case.model is not None:
+        given, workers = case.model.given.seconds, case.model.graph.worker
+        is_slow = (workers >= 0) & (place[workers] == worst)
+        faster = given * float(expected[worst] / busy[worst])
+        saved = case.saving(durations=np.where(is_slow, faster, given))
+    if saved is None:
+        saved = min(float(busy[worst] - expected[worst]) / n_threads, case.imbalance)
+    return _Slow(worst, float(ratio.max()), saved)
 
 
 @rule("restricted")
