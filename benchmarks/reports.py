@@ -44,6 +44,7 @@ MEANINGS: dict[str, tuple[str, ...]] = {
     "gathered": ("gather", "transfer"),
     "gil": ("gil",),
     "graph": ("graph",),
+    "hung": ("restricted", "paused", "workers late"),
     "large_graph": ("embedded data", "graph"),
     "lock": ("lock",),
     "network": ("transfer", "serialization"),

@@ -7,7 +7,7 @@ import xarray as xr
 
 from validation.graph_runs import MadeTask, graph_run, tasks_of
 from validation.run_trees import profile_group
-from validation.synthetic_recordings import MB, ON
+from validation.synthetic_recordings import MB, NAN, ON
 
 __all__ = ["PLANTED", "SIMILAR", "busy", "event", "later", "own_seconds", "run_of", "sample"]
 
@@ -24,13 +24,15 @@ def busy(count=40, group="work", seconds=0.25, n_threads=4, **more):
 
 
 def run_of(
-    folder, tasks=None, *, duration=2.5, n_workers=2, nthreads=2, stacks=None, sent=None, **more
-):
+    folder, tasks=None, *, duration=2.5, n_workers=2, nthreads=2, stacks=None, sent=None,
+    outcome="ok", **more
+):  # fmt: skip
     """Return a run of tasks, with call stacks, and rows of source, destination, bytes, seconds."""
     tasks = busy() if tasks is None else tasks
     run = graph_run(
         folder, tasks, duration=duration, n_workers=n_workers, nthreads=nthreads, **more
     )
+    run.tree.attrs["outcome"] = outcome
     if stacks:
         run.tree["profile"] = xr.DataTree(profile_group(stacks))
     if sent:
@@ -225,6 +227,13 @@ PLANTED: dict[str, dict[str, Any]] = {
         "tasks": [*busy(20), *later(1.25, busy(20))],
         "submissions": [(0.0, 20), (1.25, 20)],
     },
+    "hung": {
+        "tasks": [*busy(8), MadeTask("sum-0", NAN, NAN, ["work-0"])],
+        "duration": 3.0,
+        "wanted": [[8]],
+        "options": {8: {"resources": {"GPU": 1}}},
+        "outcome": "timeout",
+    },
     "slow_link": {
         "tasks": [
             MadeTask("a-0", 0, 1, worker=1, thread=2),
@@ -239,6 +248,7 @@ PLANTED: dict[str, dict[str, Any]] = {
 
 #: Rule -> tasks and arguments of a run that has something similar to its fault, but not the fault.
 SIMILAR: dict[str, dict[str, Any]] = {
+    "hung": {**PLANTED["hung"], "outcome": "ok"},  # the client did not want to wait
     "oversubscribed": {  # 2000 tasks need 8 s of processor time on the workers besides their own
         "tasks": [
             MadeTask(f"work-{n}", n // 4 * 0.005, n // 4 * 0.005 + 0.005,

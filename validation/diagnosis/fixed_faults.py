@@ -23,6 +23,7 @@ from validation.diagnosis.plants import (
     late_start,
     slow_sending,
     slow_where,
+    wait_for_nobody,
     with_neighbours,
 )
 from validation.diagnosis.tasks import (
@@ -115,6 +116,8 @@ FAULTS = [
                 ("sum", [(spin, (0.05,), None)])),
           allowed=("too_few_tasks", "stragglers"),
           mended=graph(("part", layer(spin, 44, 0.1)), ("sum", [(spin, (0.05,), None)]))),
+    Fault("a task that no worker may run", ("hung",), wait_for_nobody(flat(spin, 20, 0.1), 4.0),
+          allowed=("restricted",), leaves=True, mended=flat(spin, 20, 0.1)),
     Fault("attempts that fail", ("failed_attempts",), failing(20, 0.2), allowed=NAPS,
           mended=flat(nap, 20, 0.2)),
     Fault("few attempts that fail late", ("failed_attempts",), failing(6, 0.8), allowed=NAPS,

@@ -40,6 +40,7 @@ __all__ = [
     "slow_sending",
     "slow_where",
     "standardize",
+    "wait_for_nobody",
     "with_neighbours",
 ]
 
@@ -92,6 +93,18 @@ def lose_results(count: int, seconds: float) -> Callable[[Client], Any]:
         wait(first)
         kill_one(client)
         wait(client.map(lambda *parts: len(parts), first, pure=False))
+
+    return run
+
+
+def wait_for_nobody(work: Callable[[Client], Any], seconds: float) -> Callable[[Client], Any]:
+    """Return a function that runs a workload, and waits for a task that no worker may run."""
+
+    def run(client: Any) -> None:
+        work(client)
+        # As an attribute, or the client would release it before the clock stops.
+        client.planted = client.submit(increase, 1, pure=False, resources={"planted": 1})
+        client.planted.result(timeout=seconds)
 
     return run
 

@@ -40,6 +40,7 @@ from validation.diagnosis.plants import (
     slow_sending,
     slow_where,
     standardize,
+    wait_for_nobody,
     with_neighbours,
 )
 from validation.diagnosis.tasks import (
@@ -376,6 +377,11 @@ def slow_host(rng: Random) -> dict[str, Any]:
     return dict(rules=("slow_host",), run=run, prepare=add_host, allowed=("stragglers", *NAPS))
 
 
+def hung(rng: Random) -> dict[str, Any]:
+    run = wait_for_nobody(base(rng, rng.uniform(2, 3)), rng.uniform(2, 5))
+    return dict(rules=("hung",), run=run, leaves=True, allowed=("restricted",))
+
+
 def seceded(rng: Random) -> dict[str, Any]:
     options, n_threads = cluster(rng, 2, 4)
     run = flat(wait_for_tasks, 1, 4 * n_threads, rng.uniform(0.1, 0.3))
@@ -385,7 +391,7 @@ def seceded(rng: Random) -> dict[str, Any]:
 FAULTS = (tiny_tasks, too_few_tasks, stragglers, skew, lost_workers, recomputed,
           failed_attempts, waiting_inside, spilling, large_results, unmanaged, paused_workers,
           slow_worker, scheduler_busy, network, gil, blocked_worker, oversubscribed, blocked_loop,
-          garbage, slow_start, large_graph, neighbours, seceded, slow_host)  # fmt: skip
+          garbage, slow_start, large_graph, neighbours, seceded, slow_host, hung)  # fmt: skip
 
 
 def healthy(rng: Random) -> dict[str, Any]:

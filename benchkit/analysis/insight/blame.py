@@ -241,9 +241,9 @@ class _Walk:
         node = self._last_before(self.duration)
         if node is not None:
             ended = self.stop[node]
-            unfinished = _unfinished(self.graph, self.duration)
-            if len(unfinished):
-                yield from self.waits.steps(int(unfinished[0]), ended, self.duration, is_over=False)
+            missing = unfinished(self.graph, self.duration)
+            if len(missing):
+                yield from self.waits.steps(int(missing[0]), ended, self.duration, is_over=False)
             yield _Step(ended, "client")
         while node is not None:
             start = self.start[node]
@@ -568,7 +568,7 @@ def _wanted(graph: TaskGraph) -> np.ndarray:
     )
 
 
-def _unfinished(graph: TaskGraph, duration: float) -> np.ndarray:
+def unfinished(graph: TaskGraph, duration: float) -> np.ndarray:
     """Return the tasks that a client still wanted at the end, and that had not ended."""
     wanted = _wanted(graph)
     missing = wanted[~(graph.stop[wanted] <= duration) & (graph.submission[wanted] >= 0)]

@@ -350,3 +350,15 @@ def test_slow_host_is_one_finding_and_a_slow_worker_of_it_another(tmp_path):
     # 80 tasks of 0.1 s on four threads take 2 s.
     assert RULES["slow_host"](slow_host).seconds == pytest.approx(1.0, abs=0.02)
     assert RULES["slow_worker"](slow_worker).worker == "3"
+
+
+def test_hung_says_what_happened_last_and_what_is_waited_for(tmp_path):
+    found = RULES["hung"](Case(run_of(tmp_path, **PLANTED["hung"])))
+
+    assert found.seconds == pytest.approx(2.5)
+    assert found.evidence == (
+        "the last task to end, after 500 ms, was one of work; then 2.50 s, most of it waiting for "
+        "the workers that may run a task; 1 result missing, for which a task of a group of which "
+        "none ran with resources={'GPU': 1} has to run; tasks still ran on no worker"
+    )
+    assert found.change.startswith("let more workers run these tasks")

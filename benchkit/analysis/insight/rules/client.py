@@ -5,9 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from benchkit.analysis.insight.blame import BETWEEN_TASKS, CLIENT, COMPUTING
+from benchkit.analysis.insight.blame import BETWEEN_TASKS, CLIENT, COMPUTING, unfinished
 from benchkit.analysis.insight.findings import WORTH_SHARE, Case, Finding, rule
+from benchkit.analysis.insight.limits import CAUSES_SHORT
+from benchkit.analysis.insight.rules.causes import CHANGES
 from benchkit.formatting import counted, format_quantity
+from benchkit.store.task_graph import TaskGraph
 
 
 @rule(*CLIENT, "graph", *BETWEEN_TASKS)
@@ -137,3 +140,55 @@ def repeated(case: Case) -> Finding | None:
         change="persist what several graphs need, or compute all of them at once",
         group=name,
     )
+
+
+@rule("unfinished", "restricted", "worker paused", "no worker", "unexplained")
+def hung(case: Case) -> Finding | None:
+    """Find what the client still waited for when the clock stopped, and what happened last."""
+    if case.limits is None or case.run.outcome == "ok":
+        return None
+    graph, blame = case.run.task_graph(), case.limits.blame
+    missing = unfinished(graph, case.duration)
+    if not len(missing):
+        return None
+    ended = graph.stop <= case.duration
+    names = np.array([*graph.group_names, "a group of which none ran"], object)
+    since, happened = 0.0, "no task ended"
+    if ended.any():
+        last = int(np.argmax(np.where(ended, graph.stop, -np.inf)))
+        since = float(graph.stop[last])
+        happened = f"the last task to end, after {format_quantity(since, 's')}, was one of "
+        happened += str(names[graph.group[last]])
+    seconds = case.duration - since
+    rest = blame[blame["stop"] > since]
+    cause = str((rest["stop"] - rest["start"]).groupby(rest["cause"]).sum().idxmax())
+    node = int(missing[0])  # and then what it needs, down to a task that has all its inputs
+    while len(needed := _not_ended(graph, node, ended)):
+        node = int(needed[0])
+    given = graph.options.get(node, {})
+    bound = [f"{name}={given[name]}" for name in ("workers", "resources") if name in given]
+    running = [str(name) for name in case.workers["name"].values[_executing(case)]]
+    return Finding(
+        what="the client waited for results that did not come",
+        seconds=seconds,
+        evidence=f"{happened}; then {format_quantity(seconds, 's')}, most of it "
+        f"{CAUSES_SHORT[cause]}; {counted(len(missing), 'result')} missing, for which a task of "
+        f"{' with '.join([str(names[graph.group[node]]), *bound])} has to run; tasks still ran on "
+        f"{', '.join(running) or 'no worker'}",
+        change=CHANGES.get(cause, "read the call stacks and logs: run.profile(start=...)"),
+        window=(since, case.duration),
+    )
+
+
+def _not_ended(graph: TaskGraph, node: int, ended: np.ndarray) -> np.ndarray:
+    """Return the inputs of a task that had not ended, without those of earlier work."""
+    inputs = graph.indices[graph.indptr[node] : graph.indptr[node + 1]]
+    left: np.ndarray = inputs[~ended[inputs] & (graph.submission[inputs] >= 0)]
+    return left
+
+
+def _executing(case: Case) -> np.ndarray:
+    """Return which workers had running tasks at their last heartbeat."""
+    if "executing" not in case.workers or not case.workers.sizes["time"]:
+        return np.zeros(len(case.workers["name"]), bool)
+    return np.nan_to_num(case.workers["executing"].values[-1]) > 0
