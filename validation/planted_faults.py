@@ -5,11 +5,22 @@ from typing import Any
 
 import xarray as xr
 
+from benchkit.measure.capture import HELD_COLUMNS
 from validation.graph_runs import MadeTask, graph_run, tasks_of
 from validation.run_trees import profile_group
-from validation.synthetic_recordings import MB, NAN, ON
+from validation.synthetic_recordings import MB, NAN, ON, rows
 
-__all__ = ["PLANTED", "SIMILAR", "busy", "event", "later", "own_seconds", "run_of", "sample"]
+__all__ = [
+    "PLANTED",
+    "SIMILAR",
+    "busy",
+    "event",
+    "growing",
+    "later",
+    "own_seconds",
+    "run_of",
+    "sample",
+]
 
 
 def busy(count=40, group="work", seconds=0.25, n_threads=4, **more):
@@ -64,6 +75,32 @@ def later(seconds, tasks=None):
 def alone():
     """Return tasks of which the last one runs alone for most of the time."""
     return [*busy(8), MadeTask("work-8", 0.5, 9.5, thread=0)]
+
+
+def growing(left_mb):
+    """Return tables with the memory of two workers whose tasks leave some MB, 20 each."""
+    memory = [
+        {"time": ON + n / 8, "worker": w, "rss": (100 + left_mb * min(20, 2 * (n // 2))) * MB}
+        for w in (0, 1) for n in range(24)
+    ]  # fmt: skip
+    memory += [{"time": ON + 3, "worker": w, "rss": (100 + 20 * left_mb) * MB} for w in (0, 1)]
+    held = [{"time": ON + t, "group": 0, "worker": w, "nbytes": 0} for t in (0, 3) for w in (0, 1)]
+    return {"memory": memory, "held": rows(HELD_COLUMNS, *held)}
+
+
+#: Ten tasks whose results are spilled, and a task that uses each of them.
+SPILLED = [
+    MadeTask(f"{name}-{n}", n + begin, n + end, before, nbytes=size, events=events)
+    for n in range(10)
+    for name, begin, end, before, size, events in (
+        ("load", 0.0, 0.5, [], 100 * MB, []),
+        ("use", 0.9, 1.0, [f"load-{n}"], 100, [("disk-write", n + 0.5, n + 0.9)]),
+    )
+]
+
+
+#: The fine metrics of writing them.
+WRITING = [["execute", "load", "disk-write", "seconds", 4.0, ""]]
 
 
 def own_seconds(cpu, noncpu):
@@ -122,6 +159,13 @@ PLANTED: dict[str, dict[str, Any]] = {
         ]
     },
     "large_results": {"tasks": busy(nbytes=300 * MB)},
+    "kept_results": {
+        "tasks": SPILLED,
+        "duration": 10.0,
+        "wanted": [[*range(0, 20, 2), 19]],
+        "fine": WRITING,
+    },
+    "left_memory": growing(10),
     "unmanaged": {"samples": [sample(t, i, unmanaged_old=7e8) for t in (1, 2) for i in (0, 1)]},
     "paused_workers": {
         "events": [
@@ -301,6 +345,19 @@ SIMILAR: dict[str, dict[str, Any]] = {
         **PLANTED["skew"],
         "events": [event("worker-status-change", 0, 4.0, status="paused", before="running")],
         "fine": [["execute", "work", "thread-noncpu", "seconds", 4.2, ""]],
+    },
+    "kept_results": {  # the futures of the first step are gone when the second has ended
+        "tasks": SPILLED,
+        "duration": 10.0,
+        "wanted": [list(range(1, 20, 2))],
+        "fine": WRITING,
+    },
+    "left_memory": {  # given back at the end
+        **growing(10),
+        "memory": [
+            {**row, "rss": 100 * MB} if row["time"] >= ON + 2.8 else row
+            for row in growing(10)["memory"]
+        ],
     },
     "unmanaged": {  # imported modules fill more than half of a small limit
         "samples": [sample(t, i, unmanaged_old=600 * MB) for t in (1, 2) for i in (0, 1)]

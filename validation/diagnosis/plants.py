@@ -29,6 +29,7 @@ __all__ = [
     "frame_groupby",
     "hold_all",
     "import_dataframes",
+    "keep_all",
     "kill_one",
     "late_start",
     "lose_results",
@@ -196,6 +197,20 @@ def hold_all(count: int, size: int, seconds: float = 0.05) -> Callable[[Client],
         made = [client.submit(make, size + n, pure=False) for n in range(count)]
         wait(made)
         wait(client.map(lambda array: float(array[:10].sum()), made, pure=False))
+
+    return run
+
+
+def keep_all(count: int, size: int, *, kept: bool) -> Callable[[Client], Any]:
+    """Return a function that uses each result at once, and keeps its future, or not."""
+
+    def run(client: Client) -> None:
+        sizes = [size + n for n in range(count)]
+        made = client.map(make, sizes, pure=False)
+        used = client.map(lambda array: float(array[:10].sum()), made, pure=False)
+        if not kept:
+            del made
+        wait(used)
 
     return run
 

@@ -29,6 +29,7 @@ from validation.diagnosis.plants import (
     frame_groupby,
     hold_all,
     import_dataframes,
+    keep_all,
     kill_one,
     late_start,
     lose_results,
@@ -243,7 +244,8 @@ def unmanaged(rng: Random) -> dict[str, Any]:
     count = rng.randint(16, 30)
     common = dict(rules=("unmanaged",), cluster=options, config={**OLD_SOON, **KEEP})
     if rng.random() < 0.5:  # on two workers, and a few more because one may get fewer tasks
-        return dict(**common, run=flat(leak, count, -(-2 * kept // count)), allowed=NAPS)
+        run = flat(leak, count, -(-2 * kept // count))
+        return dict(**common, run=run, allowed=("left_memory", *NAPS))
     return dict(**common, run=base(rng, 3.0), prepare=partial(leak_before, kept))
 
 
@@ -382,6 +384,31 @@ def hung(rng: Random) -> dict[str, Any]:
     return dict(rules=("hung",), run=run, leaves=True, allowed=("restricted",))
 
 
+def kept_results(rng: Random) -> dict[str, Any]:
+    options = small(rng, 260, 420)
+    size = round(rng.uniform(0.08, 0.14) * options["memory_limit"])
+    count = round(rng.uniform(1.6, 2.4) * 2 * options["memory_limit"] / size)
+    return dict(
+        rules=("kept_results",),
+        run=keep_all(count, size, kept=True),
+        cluster=options,
+        config=NOT_ENDED,
+        allowed=("spilling", "blocked_worker", "paused_workers"),
+    )
+
+
+def left_memory(rng: Random) -> dict[str, Any]:
+    options, count = small(rng, 900, 1200), rng.randint(40, 60)
+    left = round(rng.uniform(0.3, 0.5) * 2 * options["memory_limit"] / count / MB)
+    return dict(
+        rules=("left_memory",),
+        run=flat(leak, count, left),
+        cluster=options,
+        config=KEEP,
+        allowed=("unmanaged", *NAPS),
+    )
+
+
 def seceded(rng: Random) -> dict[str, Any]:
     options, n_threads = cluster(rng, 2, 4)
     run = flat(wait_for_tasks, 1, 4 * n_threads, rng.uniform(0.1, 0.3))
@@ -391,7 +418,8 @@ def seceded(rng: Random) -> dict[str, Any]:
 FAULTS = (tiny_tasks, too_few_tasks, stragglers, skew, lost_workers, recomputed,
           failed_attempts, waiting_inside, spilling, large_results, unmanaged, paused_workers,
           slow_worker, scheduler_busy, network, gil, blocked_worker, oversubscribed, blocked_loop,
-          garbage, slow_start, large_graph, neighbours, seceded, slow_host, hung)  # fmt: skip
+          garbage, slow_start, large_graph, neighbours, seceded, slow_host, hung, kept_results,
+          left_memory)  # fmt: skip
 
 
 def healthy(rng: Random) -> dict[str, Any]:

@@ -378,8 +378,8 @@ def _covered(start: np.ndarray, stop: np.ndarray) -> tuple[np.ndarray, np.ndarra
     return times[order], np.append(0.0, np.cumsum(lengths))
 
 
-def _until(curve: tuple[np.ndarray, np.ndarray], rows: pd.DataFrame) -> np.ndarray:
-    """Return by how much a sum over time grew in each row."""
+def seconds_until(curve: tuple[np.ndarray, np.ndarray], rows: pd.DataFrame) -> np.ndarray:
+    """Return by how much a sum over time grew in each row of the blame."""
     grown: np.ndarray = np.interp(rows["stop"], *curve) - np.interp(rows["start"], *curve)
     return grown
 
@@ -457,15 +457,17 @@ def _gap_seconds(
         loops = processors.of_worker_loops(graph.worker[node], *span)
         is_over = np.isfinite(graph.stop[node])
         is_restricted = np.isin(node, restricted.nodes)
-        alone = ~is_over & is_restricted & (_until(restricted.running, rows) == 0)
+        alone = ~is_over & is_restricted & (seconds_until(restricted.running, rows) == 0)
         found = {
-            "no worker": _until(_without_workers(workers, run.metrics["duration"]), rows),
-            "restricted": np.where(alone, length, _until(restricted.running, rows) * is_restricted),
-            "unfinished": np.where(is_over, 0.0, _until(_executing(workers), rows)),
+            "no worker": seconds_until(_without_workers(workers, run.metrics["duration"]), rows),
+            "restricted": np.where(
+                alone, length, seconds_until(restricted.running, rows) * is_restricted
+            ),
+            "unfinished": np.where(is_over, 0.0, seconds_until(_executing(workers), rows)),
             "stealing": _stealing(run, graph, rows),
             NO_PROCESSOR: loops + processors.of_scheduler(*span),
             "worker loop": _late_loop(workers, graph, rows),
-            "scheduler": _until(busy_seconds(scheduler), rows),
+            "scheduler": seconds_until(busy_seconds(scheduler), rows),
         }
         if len(length) >= 1 / FASTEST:
             found["messages"] = np.full(len(length), np.quantile(length, FASTEST))
@@ -519,7 +521,7 @@ def _late_loop(workers: xr.Dataset, graph: TaskGraph, rows: pd.DataFrame) -> np.
                 np.append(own_times[0] - own_ticks[0], own_times),
                 np.append(0.0, np.cumsum(own_ticks)),
             )
-            late[own] = _until(curve, rows[own])
+            late[own] = seconds_until(curve, rows[own])
     return late
 
 
@@ -616,7 +618,7 @@ def _split_computing(
             rows.append((begin, end, cause, row.node, cause))
     found = pd.DataFrame(rows, columns=frame.columns)
     idle = found["cause"].isin(["not parallel", "straggler"]).to_numpy()
-    waits = _until(restricted.waiting, found) > FEW_BUSY * (found["stop"] - found["start"])
+    waits = seconds_until(restricted.waiting, found) > FEW_BUSY * (found["stop"] - found["start"])
     found.loc[idle & waits.to_numpy(), ["cause", "origin"]] = "restricted"
     return found
 
@@ -677,7 +679,7 @@ def _split_idle(
     waiting = sum_over_time(moments[order], counts)
     ran = ran[np.argsort(graph.start[ran], kind="stable")]
     started, was_ready = graph.start[ran], ready[ran].tolist()
-    is_late = idle & (_until(waiting, frame) > FEW_BUSY * _until(free, frame))
+    is_late = idle & (seconds_until(waiting, frame) > FEW_BUSY * seconds_until(free, frame))
     if not is_late.any():
         return frame
     rows: list[tuple[Any, ...]] = []

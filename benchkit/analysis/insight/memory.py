@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -39,7 +40,7 @@ class MemoryPeaks:
     worker_time: float  # Time of that worker's peak, s after clock on
     on_worker: pd.Series  # Bytes by task group on that worker at that time
     # By task group: highest process memory of a worker that ran only tasks of this group, less the
-    # results it held and its smallest memory outside of results, per task that ran, in B. Empty if
+    # results it held and the memory that stayed from before, per task that ran, in B. Empty if
     # workers share a process.
     transient: pd.Series
     names: Mapping[str, str]  # Task group -> its name without hashes, as in the other tables
@@ -146,7 +147,7 @@ def _transient(run: Run, totals: dict[int, pd.Series]) -> pd.Series:
         if not len(time):
             continue
         held = np.interp(time, total.index, total.to_numpy())
-        floor = max(0.0, float((rss - held).min()))
+        lasting = _lasting(rss - held)
         rows = tasks[tasks["worker"] == worker]
         begins, ends = rows["start"].to_numpy(), (rows["start"] + rows["duration"]).to_numpy()
         groups = rows["task_group"].to_numpy(object)
@@ -156,9 +157,97 @@ def _transient(run: Run, totals: dict[int, pd.Series]) -> pd.Series:
             since = time[at]
             if len(running) and len(set(groups[running])) == 1:
                 at_once = _most_at_once(begins[running], ends[running])
+                before = max(0, int(np.searchsorted(time, begins[running].min())) - 1)
+                floor = max(0.0, float(lasting[before]))
                 extra = max(0.0, peak[at] - held[at] - floor) / at_once
                 found[groups[running[0]]] = max(found.get(groups[running[0]], 0.0), extra)
     return pd.Series(found, dtype=float).sort_values(ascending=False)
+
+
+def _lasting(outside: np.ndarray) -> np.ndarray:
+    """Return the memory at each sample that is never given back: the smallest from then on."""
+    return np.minimum.accumulate(outside[::-1])[::-1]
+
+
+#: Fewest tasks and samples of a worker that show whether memory grows with the number of tasks.
+MIN_LEAVING = 16
+#: Memory that grows steadily grows by this share of the second half, at least, in each quarter of
+#: it: a cache that is filled once does not.
+STEADY = 0.25
+
+
+class MemoryLeft(NamedTuple):
+    """Memory outside of results that tasks left behind."""
+
+    group: str  # The task group that left most of it
+    per_task: float  # Bytes that a task of it left
+    worker: int  # Index of the worker with the largest share of its memory
+    share: float  # What the second half of its tasks left there, as a share of its memory limit
+
+
+def memory_left(run: Run) -> MemoryLeft | None:
+    """Return which tasks left memory behind on the workers; None: none, or it is not known.
+
+    The memory outside of results that is never given back, in the second half of the tasks of a
+    worker: the first ones import modules and fill caches.
+    """
+    tasks = run.task_stream()
+    if tasks.empty or not {"memory_samples", "held"} <= set(run.tree.children):
+        return None
+    workers, samples = (run.tree[name].to_dataset() for name in ("workers", "memory_samples"))
+    samples = samples.isel(sample=np.isfinite(samples["rss"].values))
+    if share_processes(workers):
+        return None
+    held = run.tree["held"].to_dataset()
+    results = pd.Series(held["nbytes"].values).groupby([held["worker"].values, held["time"].values])
+    totals = results.sum()
+    codes, names = tasks["task_group"].cat.codes.to_numpy(), tasks["task_group"].cat.categories
+    ends = (tasks["start"] + tasks["duration"]).to_numpy()
+    grown, counts = np.zeros(len(names)), np.zeros(len(names))
+    shares = np.zeros(len(workers["name"]))
+    for worker in np.flatnonzero(workers["memory_limit"].values > 0).tolist():
+        rows, own = samples["worker"].values == worker, tasks["worker"].to_numpy() == worker
+        if min(own.sum(), rows.sum()) < MIN_LEAVING or worker not in totals.index.levels[0]:
+            continue
+        time, total = samples["time"].values[rows], totals[worker]
+        lasting = _lasting(samples["rss"].values[rows] - np.interp(time, total.index, total))
+        order = np.argsort(ends[own], kind="stable")
+        ended, groups = ends[own][order], codes[own][order]
+        place = np.searchsorted(time, [*np.quantile(ended, (0.5, 0.75)), ended[-1]])
+        half, later, last = np.minimum(place, len(time) - 1).tolist()
+        parts = lasting[later] - lasting[half], lasting[last] - lasting[later]
+        if min(parts) <= STEADY * sum(parts):
+            continue
+        shares[worker] = sum(parts) / float(workers["memory_limit"].values[worker])
+        _add_growth(grown, counts, time[half : last + 1], lasting[half : last + 1], ended, groups)
+    if not grown.any():
+        return None
+    most = int(grown.argmax())
+    return MemoryLeft(
+        str(names[most]), grown[most] / counts[most], int(shares.argmax()), shares.max()
+    )
+
+
+def _add_growth(
+    grown: np.ndarray,
+    counts: np.ndarray,
+    time: np.ndarray,
+    lasting: np.ndarray,
+    ended: np.ndarray,
+    groups: np.ndarray,
+) -> None:
+    """Add the growth between two samples to the groups of the tasks that ended between them.
+
+    If none ended, it belongs to those that end next.
+    """
+    borders = np.searchsorted(ended, time, side="right").tolist()
+    waiting = 0.0
+    for (first, last), step in zip(pairwise(borders), np.diff(lasting).tolist(), strict=True):
+        waiting += step
+        if last > first:
+            np.add.at(grown, groups[first:last], waiting / (last - first))
+            np.add.at(counts, groups[first:last], 1)
+            waiting = 0.0
 
 
 def _most_at_once(begins: np.ndarray, ends: np.ndarray) -> int:

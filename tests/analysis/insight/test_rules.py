@@ -4,6 +4,7 @@ import pytest
 
 from benchkit.analysis.insight.diagnose import diagnose
 from benchkit.analysis.insight.findings import Case
+from benchkit.analysis.insight.memory import memory_peaks
 from benchkit.analysis.insight.rules import RULES
 from validation.graph_runs import MadeTask
 from validation.planted_faults import (
@@ -11,6 +12,7 @@ from validation.planted_faults import (
     SIMILAR,
     busy,
     event,
+    growing,
     later,
     own_seconds,
     run_of,
@@ -38,7 +40,9 @@ def test_rule_finds_its_planted_fault(tmp_path, rule):
     assert rule in names, f"it costs {found.seconds:.3f} s"
 
 
-@pytest.mark.parametrize("rule", ["large_results", "lost_workers", "paused_workers", "unmanaged"])
+@pytest.mark.parametrize(
+    "rule", ["large_results", "left_memory", "lost_workers", "paused_workers", "unmanaged"]
+)
 def test_fact_that_cost_nothing_has_no_price(tmp_path, rule):
     found = diagnose(run_of(tmp_path, **PLANTED[rule])).findings
 
@@ -362,3 +366,31 @@ def test_hung_says_what_happened_last_and_what_is_waited_for(tmp_path):
         "none ran with resources={'GPU': 1} has to run; tasks still ran on no worker"
     )
     assert found.change.startswith("let more workers run these tasks")
+
+
+def test_left_memory_is_that_of_a_task(tmp_path):
+    found = RULES["left_memory"](Case(run_of(tmp_path, **PLANTED["left_memory"])))
+
+    assert found.group == "work"
+    assert "tasks of work leave about 9.54 MiB each; those of the second half" in found.evidence
+
+
+def test_left_memory_is_not_what_tasks_need_while_they_run(tmp_path):
+    peaks = growing(10)
+    peaks["memory"] = [{**row, "peak": row["rss"] + 50 * MB} for row in peaks["memory"]]
+
+    transient = memory_peaks(run_of(tmp_path, **peaks)).transient
+
+    # Two tasks run at the same time on a worker; each leaves 10 MB.
+    assert transient["work"] <= 45 * MB
+
+
+def test_kept_results_take_their_share_of_spilling(tmp_path):
+    case = Case(run_of(tmp_path, **PLANTED["kept_results"]))
+    kept, spilling = RULES["kept_results"](case), RULES["spilling"](case)
+
+    # In the first wait nothing is kept, in the last nine of ten results are.
+    share = sum(n / (n + 1) for n in range(10)) / 10
+    total = kept.seconds + spilling.seconds
+    assert kept.seconds == pytest.approx(share * total, rel=1e-3)
+    assert "up to 858 MiB, most of load" in kept.evidence

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
-from benchkit.analysis.insight.blame import BETWEEN_TASKS, COMPUTING
-from benchkit.analysis.insight.findings import Case, Finding, rule
+from benchkit.analysis.insight.blame import BETWEEN_TASKS, COMPUTING, seconds_until, sum_over_time
+from benchkit.analysis.insight.findings import WORTH_SHARE, Case, Finding, rule
+from benchkit.analysis.insight.memory import memory_left
 from benchkit.formatting import counted, format_quantity
 from benchkit.store.build.processes import share_processes
 
@@ -39,7 +42,7 @@ def large_results(case: Case) -> Finding | None:
 @rule("worker paused")
 def paused_workers(case: Case) -> Finding | None:
     """Find workers that were paused because their memory was full."""
-    seconds = case.blamed("worker paused")
+    seconds = case.blamed("worker paused") * (1 - _kept_results(case).share)
     status = case.events("worker-status-change")
     paused = status[['"status": "paused"' in message for message in status["message"]]]
     if not len(paused):
@@ -62,17 +65,84 @@ def spilling(case: Case) -> Finding | None:
     seconds = case.metric("disk_write_time") + case.metric("disk_read_time")
     if not seconds:
         return None
-    saved = case.saving(no_spill=True)
     limit = int(case.workers["memory_limit"].values.max())
     return Finding(
         what="workers spill results to disk",
-        seconds=max(saved or 0.0, seconds / case.n_threads),
+        seconds=_spilling_seconds(case) * (1 - _kept_results(case).share),
         evidence=f"{format_quantity(seconds, 's')} of writing and reading; at most "
         f"{format_quantity(case.metric('spilled_peak'), 'B')} on disk",
         change="more memory per worker, smaller chunks, or fewer results that are needed at once",
         settings={"cluster.memory_limit": 2 * limit} if limit else None,
         window=case.longest_span("disk"),
     )
+
+
+def _spilling_seconds(case: Case) -> float:
+    """Return what spilling costs of the run."""
+    seconds = case.metric("disk_write_time") + case.metric("disk_read_time")
+    saved = case.saving(no_spill=True) if seconds else 0.0
+    return max(saved or 0.0, seconds / case.n_threads)
+
+
+@rule("disk", "worker paused")
+def kept_results(case: Case) -> Finding | None:
+    """Find results that futures hold although no task needs them any more, while memory is full."""
+    kept = _kept_results(case)
+    if not kept.share:
+        return None
+    size = format_quantity(kept.nbytes, "B")
+    return Finding(
+        what="futures keep results that no task needs any more",
+        seconds=kept.share * (_spilling_seconds(case) + case.blamed("worker paused")),
+        evidence=f"up to {size}, most of {kept.group}, were held after the last task that used "
+        f"them; while the run waited for disk or paused workers, they were {kept.share:.0%} of all "
+        "results",
+        change="drop the futures when the tasks that need them are submitted: del futures, or "
+        "client.map(second, client.map(first, ...))",
+        group=kept.group,
+    )
+
+
+class _Kept(NamedTuple):
+    """Results that only futures hold."""
+
+    share: float = 0.0  # Of the bytes of all results, while the run waited for disk or memory
+    nbytes: float = 0.0  # At most, in B
+    group: str = ""  # The task group with most of them
+
+
+def _kept_results(case: Case) -> _Kept:
+    """Return which results futures held after the last task that used them had ended."""
+    waits = case.blamed("disk", "worker paused")
+    if case.limits is None or not waits:
+        return _Kept()
+    graph = case.run.task_graph()
+    ran = np.isfinite(graph.start)
+    ends = np.where(ran, graph.stop, np.inf)
+    last_use = np.full(len(graph), -np.inf)
+    np.maximum.at(last_use, graph.indices, np.repeat(ends, np.diff(graph.indptr)))
+    released = np.fmin(graph.released, case.duration)
+    kept = ran & np.isfinite(last_use) & (released > last_use)
+    if not kept.any():
+        return _Kept()
+    size = np.maximum(graph.nbytes, 0).astype(float)
+    blame = case.limits.blame
+    rows = blame[blame["origin"].isin(("disk", "worker paused"))]
+    times, held = _bytes_over_time(last_use[kept], released[kept], size[kept])
+    of_all = sum_over_time(*_bytes_over_time(ends[ran], released[ran], size[ran]))
+    shares = seconds_until(sum_over_time(times, held), rows) / seconds_until(of_all, rows).clip(1.0)
+    share = float((shares * (rows["stop"] - rows["start"])).sum() / waits)
+    most = np.bincount(graph.group[kept], size[kept]).argmax()
+    return _Kept(min(1.0, share), float(held.max()), graph.group_names[int(most)])
+
+
+def _bytes_over_time(
+    begin: np.ndarray, end: np.ndarray, size: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return times, and the bytes of the results that are there from then on."""
+    times = np.concatenate([begin, np.maximum(begin, end)])
+    order = np.argsort(times, kind="stable")
+    return times[order], np.cumsum(np.concatenate([size, -size])[order])
 
 
 #: Share of the memory limit. Above it, results have too little room.
@@ -104,4 +174,29 @@ def unmanaged(case: Case) -> Finding | None:
         change="look for leaks and caches in tasks; MALLOC_TRIM_THRESHOLD_=65536",
         settings={"variables.MALLOC_TRIM_THRESHOLD_": "65536"},
         worker=str(case.workers["name"].values[worker]),
+    )
+
+
+#: Share of a worker's memory that the second half of its tasks has to leave: all of them leave as
+#: much as is worth a change of code.
+MIN_LEFT_SHARE = WORTH_SHARE / 2
+
+
+@rule("disk", "worker paused")
+def left_memory(case: Case) -> Finding | None:
+    """Find tasks that leave memory behind which is no result: leaks, and caches that grow."""
+    left = memory_left(case.run)
+    if left is None or left.share < MIN_LEFT_SHARE:
+        return None
+    name = str(case.workers["name"].values[left.worker])
+    return Finding(
+        what="tasks leave memory behind that is no result",
+        seconds=case.blamed("disk", "worker paused"),
+        is_always_reported=True,
+        evidence=f"tasks of {left.group} leave about {format_quantity(left.per_task, 'B')} each; "
+        f"those of the second half filled {left.share:.0%} of the memory of worker {name}",
+        change="look for lists, caches and global variables that these tasks fill; if they free it "
+        "all, MALLOC_TRIM_THRESHOLD_=65536",
+        group=left.group,
+        worker=name,
     )
