@@ -51,6 +51,7 @@ MEANINGS: dict[str, tuple[str, ...]] = {
     "lock": ("lock",),
     "network": ("transfer", "serialization"),
     "no_worker": ("workers late",),
+    "p2p": ("shuffle", "rechunk", "transfer"),
     "paused_workers": ("memory", "spill"),
     "python_loop": ("python loop", "python objects"),
     "queued": ("imbalance", "few tasks"),

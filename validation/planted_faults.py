@@ -103,6 +103,14 @@ SPILLED = [
 WRITING = [["execute", "load", "disk-write", "seconds", 4.0, ""]]
 
 
+def p2p_rechunk(barrier_s):
+    """Return tasks of a P2P rechunk by four threads, with the seconds of its barrier."""
+    end = 0.5 + barrier_s
+    sent, got = (busy(4, f"rechunk-{name}-ab12", 0.5) for name in ("transfer", "p2p"))
+    barrier = MadeTask("shuffle-barrier-ab12", 0.5, end, [task.key for task in sent])
+    return [*sent, barrier, *later(end, [t._replace(dependencies=[barrier.key]) for t in got])]
+
+
 def own_seconds(cpu, noncpu):
     """Return fine metrics: seconds in which the threads of tasks computed, and waited."""
     return [
@@ -207,6 +215,7 @@ PLANTED: dict[str, dict[str, Any]] = {
         ],
         "duration": 3.0,
     },
+    "p2p": {"tasks": p2p_rechunk(1.5), "duration": 2.5},
     "neighbours": {
         "samples": [
             sample(t, i, process_number=i, machine_number=1, cpu_time=t, machine_cpu_time=4 * t)
@@ -341,6 +350,7 @@ SIMILAR: dict[str, dict[str, Any]] = {
         "tasks": [MadeTask("outer-0", 0, 2.5, thread=4), *busy(40)],
         "state": {"seceded": [("outer-0", "outer", 0.1)]},
     },
+    "p2p": {"tasks": p2p_rechunk(0.05), "duration": 1.05},
     "skew": {  # the longest task waits while memory fills until its worker is paused
         **PLANTED["skew"],
         "events": [event("worker-status-change", 0, 4.0, status="paused", before="running")],

@@ -34,11 +34,13 @@ __all__ = [
     "late_start",
     "lose_results",
     "refill",
+    "rechunk_p2p",
     "reuse",
     "send_arrays",
     "send_data",
     "sleep_on_scheduler",
     "slow_sending",
+    "slow_shuffling",
     "slow_where",
     "standardize",
     "wait_for_nobody",
@@ -157,6 +159,35 @@ def slow_sending(latency: float, rate: float) -> Callable[[Client], Any]:
         dask_worker.handlers["get_data"] = get_data
 
     return lambda client: client.run(patch)
+
+
+def slow_shuffling(seconds: float) -> Callable[[Client], Any]:
+    """Return a function that makes workers receive parts of P2P shuffles slowly."""
+
+    def patch(dask_worker: Any) -> None:
+        import asyncio
+
+        receive = dask_worker.handlers["shuffle_receive"]
+
+        async def shuffle_receive(*arguments: Any, **more: Any) -> Any:
+            await asyncio.sleep(seconds)
+            return await receive(*arguments, **more)
+
+        dask_worker.handlers["shuffle_receive"] = shuffle_receive
+
+    return lambda client: client.run(patch)
+
+
+def rechunk_p2p(side: int, width: int) -> Callable[[Client], Any]:
+    """Return a function that rechunks rows of blocks to columns by P2P."""
+
+    def run(client: Client) -> None:
+        import dask.array as da
+
+        array = da.ones((side, side), chunks=(width, side)) + 1
+        wait(client.compute(array.rechunk((side, width), method="p2p").sum(axis=0)))
+
+    return run
 
 
 def exchange(size: int, rounds: int = 4, width: int = 8) -> Callable[[Client], Any]:

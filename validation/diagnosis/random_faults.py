@@ -33,12 +33,14 @@ from validation.diagnosis.plants import (
     kill_one,
     late_start,
     lose_results,
+    rechunk_p2p,
     refill,
     reuse,
     send_arrays,
     send_data,
     sleep_on_scheduler,
     slow_sending,
+    slow_shuffling,
     slow_where,
     standardize,
     wait_for_nobody,
@@ -409,6 +411,12 @@ def left_memory(rng: Random) -> dict[str, Any]:
     )
 
 
+def p2p(rng: Random) -> dict[str, Any]:
+    width = rng.randint(200, 300)
+    run = rechunk_p2p(width * rng.randint(12, 18), width)
+    return dict(rules=("p2p",), run=run, prepare=slow_shuffling(rng.uniform(0.8, 2.0)))
+
+
 def seceded(rng: Random) -> dict[str, Any]:
     options, n_threads = cluster(rng, 2, 4)
     run = flat(wait_for_tasks, 1, 4 * n_threads, rng.uniform(0.1, 0.3))
@@ -419,7 +427,7 @@ FAULTS = (tiny_tasks, too_few_tasks, stragglers, skew, lost_workers, recomputed,
           failed_attempts, waiting_inside, spilling, large_results, unmanaged, paused_workers,
           slow_worker, scheduler_busy, network, gil, blocked_worker, oversubscribed, blocked_loop,
           garbage, slow_start, large_graph, neighbours, seceded, slow_host, hung, kept_results,
-          left_memory)  # fmt: skip
+          left_memory, p2p)  # fmt: skip
 
 
 def healthy(rng: Random) -> dict[str, Any]:

@@ -294,12 +294,8 @@ class Case:
         chosen = (graph.group == graph.group_names.index(group)) & np.isfinite(graph.start)
         return self.saving(durations=np.where(chosen, seconds[chosen].mean(), seconds))
 
-    def idle_seconds(self, cause: str) -> float:
-        """Return the seconds of a cause that its work would save on all threads, at most."""
-        if self.limits is None:
-            return 0.0
-        blame = self.limits.blame
-        rows = blame[blame["origin"] == cause]
+    def idle_seconds(self, rows: pd.DataFrame) -> float:
+        """Return the seconds of rows of the blame that an even load of all threads would save."""
         threads = busy_threads(self.run)
         until = sum_over_time(threads.times, threads.busy)
         computed = np.interp(rows["stop"], *until) - np.interp(rows["start"], *until)

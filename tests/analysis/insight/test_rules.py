@@ -394,3 +394,15 @@ def test_kept_results_take_their_share_of_spilling(tmp_path):
     total = kept.seconds + spilling.seconds
     assert kept.seconds == pytest.approx(share * total, rel=1e-3)
     assert "up to 858 MiB, most of load" in kept.evidence
+
+
+def test_p2p_tells_its_phases_apart(tmp_path):
+    case = Case(run_of(tmp_path, **PLANTED["p2p"]))
+    found = RULES["p2p"](case)
+
+    assert found.what.endswith("most in its barrier")
+    assert found.seconds == pytest.approx(1.5 * 3 / 4)  # one of four threads is busy
+    assert found.evidence.startswith(
+        "500 ms of transfer (0 s idle), 1.50 s of barrier (1.12 s idle), 500 ms of unpack"
+    )
+    assert RULES["too_few_tasks"](case) is None

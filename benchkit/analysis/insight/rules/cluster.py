@@ -18,6 +18,7 @@ from benchkit.analysis.insight.blame import (
 )
 from benchkit.analysis.insight.findings import WORTH_SHARE, Case, Finding, rule
 from benchkit.formatting import counted, format_quantity
+from benchkit.simulation.graph import first_p2p
 
 #: Shorter times are those of a process without a processor, if other processes use processors.
 LONG_S = 0.5
@@ -499,3 +500,50 @@ def slow_link(case: Case) -> Finding | None:
         change="look at the network of its host; or leave the worker out",
         worker=name,
     )
+
+
+#: Phase of a P2P shuffle, rechunk or join -> what makes threads idle in it, and what to change.
+P2P_PHASES = {
+    "transfer": "inputs of equal size that are ready at the same time: fewer steps before them",
+    "barrier": "a faster network or disk, for which it waits; if the data fit in memory, "
+    "distributed.p2p.storage.disk: false",
+    "unpack": "more output partitions than threads, of equal size",
+}
+
+
+@rule("not parallel", "straggler", "queued", "transfer", *BETWEEN_TASKS)
+def p2p(case: Case) -> Finding | None:
+    """Find P2P shuffles, rechunks and joins during which threads are idle, by phase."""
+    if case.limits is None:
+        return None
+    blame = case.limits.blame
+    phases = {name: _p2p_phase(name) for name in blame["group"].unique()}
+    phase = blame["group"].map(phases)
+    idle = {name: case.idle_seconds(blame[phase == name]) for name in P2P_PHASES}
+    seconds = min(sum(idle.values()), case.imbalance)
+    if seconds < WORTH_SHARE * case.duration:
+        return None
+    length = (blame["stop"] - blame["start"]).groupby(phase).sum()
+    worst = max(idle, key=lambda name: idle[name])
+    times = [
+        f"{format_quantity(length.get(name, 0.0), 's')} of {name} "
+        f"({format_quantity(idle[name], 's')} idle)"
+        for name in P2P_PHASES
+    ]
+    sent = case.metric("p2p_bytes")
+    size = f"; {format_quantity(sent, 'B')} went to other workers" if sent else ""
+    groups = (blame["stop"] - blame["start"])[phase == worst].groupby(blame["group"]).sum()
+    return Finding(
+        what=f"threads are idle in a P2P shuffle, most in its {worst}",
+        seconds=seconds,
+        evidence=f"{', '.join(times)}, of the time of the run{size}",
+        change=P2P_PHASES[worst],
+        group=str(groups.idxmax()),
+    )
+
+
+def _p2p_phase(group: str) -> str:
+    """Return the phase of a P2P shuffle that a task group is; empty: none."""
+    if first_p2p([group]) is None:
+        return ""
+    return next((name for name in ("transfer", "barrier") if f"-{name}" in group), "unpack")
