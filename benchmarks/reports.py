@@ -56,6 +56,7 @@ MEANINGS: dict[str, tuple[str, ...]] = {
     "python_loop": ("python loop", "python objects"),
     "queued": ("imbalance", "few tasks"),
     "reading": ("disk",),
+    "rechunked_back": ("rechunk",),
     "repeated": ("repeated work",),
     "restricted": ("restricted", "imbalance"),
     "scheduler_busy": ("scheduler", "tiny tasks"),

@@ -111,6 +111,21 @@ def p2p_rechunk(barrier_s):
     return [*sent, barrier, *later(end, [t._replace(dependencies=[barrier.key]) for t in got])]
 
 
+def rechunked(*last_sizes, fused=""):
+    """Return tasks that rechunk four blocks of 100 B and again, to blocks of these sizes."""
+    tasks = busy(4, "add-a")
+    for number, name in enumerate(("split-b", "merge-b", "split-c", f"merge{fused}-c"), 1):
+        keys = [task.key for task in tasks[-4:]]
+        sizes = last_sizes if name == "split-c" else [100] * 4
+        before = [keys] * 4 if name == "merge-b" else [[key] for key in keys]
+        step = later(0.25 * number, busy(4, f"rechunk-{name}"))
+        tasks += [
+            task._replace(dependencies=inputs, nbytes=size)
+            for task, inputs, size in zip(step, before, sizes, strict=True)
+        ]
+    return tasks
+
+
 def own_seconds(cpu, noncpu):
     """Return fine metrics: seconds in which the threads of tasks computed, and waited."""
     return [
@@ -215,6 +230,7 @@ PLANTED: dict[str, dict[str, Any]] = {
         ],
         "duration": 3.0,
     },
+    "rechunked_back": {"tasks": rechunked(100, 100, 100, 100), "duration": 1.25},
     "p2p": {"tasks": p2p_rechunk(1.5), "duration": 2.5},
     "neighbours": {
         "samples": [
@@ -350,6 +366,7 @@ SIMILAR: dict[str, dict[str, Any]] = {
         "tasks": [MadeTask("outer-0", 0, 2.5, thread=4), *busy(40)],
         "state": {"seceded": [("outer-0", "outer", 0.1)]},
     },
+    "rechunked_back": {"tasks": rechunked(50, 100, 100, 150), "duration": 1.25},
     "p2p": {"tasks": p2p_rechunk(0.05), "duration": 1.05},
     "skew": {  # the longest task waits while memory fills until its worker is paused
         **PLANTED["skew"],

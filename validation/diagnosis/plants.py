@@ -34,6 +34,7 @@ __all__ = [
     "late_start",
     "lose_results",
     "refill",
+    "rechunk_back",
     "rechunk_p2p",
     "reuse",
     "send_arrays",
@@ -186,6 +187,21 @@ def rechunk_p2p(side: int, width: int) -> Callable[[Client], Any]:
 
         array = da.ones((side, side), chunks=(width, side)) + 1
         wait(client.compute(array.rechunk((side, width), method="p2p").sum(axis=0)))
+
+    return run
+
+
+def rechunk_back(side: int, width: int, *, needless: bool) -> Callable[[Client], Any]:
+    """Return a function that sums rows of blocks, or rechunks them to columns and back before."""
+
+    def run(client: Client) -> None:
+        import dask.array as da
+
+        array = da.ones((side, side), chunks=(width, side)) + 1
+        if needless:
+            for chunks in ((side, width), (width, side)):
+                array = array.rechunk(chunks, method="tasks")
+        wait(client.compute(array.sum(axis=1)))
 
     return run
 

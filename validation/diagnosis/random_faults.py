@@ -33,6 +33,7 @@ from validation.diagnosis.plants import (
     kill_one,
     late_start,
     lose_results,
+    rechunk_back,
     rechunk_p2p,
     refill,
     reuse,
@@ -417,6 +418,15 @@ def p2p(rng: Random) -> dict[str, Any]:
     return dict(rules=("p2p",), run=run, prepare=slow_shuffling(rng.uniform(0.8, 2.0)))
 
 
+def rechunked_back(rng: Random) -> dict[str, Any]:
+    width = rng.randint(110, 160)
+    return dict(
+        rules=("rechunked_back",),
+        run=rechunk_back(width * rng.randint(24, 34), width, needless=True),
+        allowed=("tiny_tasks", "scheduler_busy", "network", "large_graph"),
+    )
+
+
 def seceded(rng: Random) -> dict[str, Any]:
     options, n_threads = cluster(rng, 2, 4)
     run = flat(wait_for_tasks, 1, 4 * n_threads, rng.uniform(0.1, 0.3))
@@ -427,7 +437,7 @@ FAULTS = (tiny_tasks, too_few_tasks, stragglers, skew, lost_workers, recomputed,
           failed_attempts, waiting_inside, spilling, large_results, unmanaged, paused_workers,
           slow_worker, scheduler_busy, network, gil, blocked_worker, oversubscribed, blocked_loop,
           garbage, slow_start, large_graph, neighbours, seceded, slow_host, hung, kept_results,
-          left_memory, p2p)  # fmt: skip
+          left_memory, p2p, rechunked_back)  # fmt: skip
 
 
 def healthy(rng: Random) -> dict[str, Any]:

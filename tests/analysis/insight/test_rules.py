@@ -15,6 +15,7 @@ from validation.planted_faults import (
     growing,
     later,
     own_seconds,
+    rechunked,
     run_of,
     sample,
 )
@@ -406,3 +407,19 @@ def test_p2p_tells_its_phases_apart(tmp_path):
         "500 ms of transfer (0 s idle), 1.50 s of barrier (1.12 s idle), 500 ms of unpack"
     )
     assert RULES["too_few_tasks"](case) is None
+
+
+@pytest.mark.parametrize(("fused", "seconds"), [("", 1.0), ("-sum", 0.75)])
+def test_rechunked_back_costs_its_tasks_but_what_is_computed_with_them(tmp_path, fused, seconds):
+    tasks = rechunked(100, 100, 100, 100, fused=fused)
+    found = RULES["rechunked_back"](Case(run_of(tmp_path, tasks, duration=1.25)))
+
+    assert found.seconds == pytest.approx(seconds, abs=0.01)
+    assert found.evidence.startswith(f"the 4 blocks of rechunk-merge{fused}-c have the places and")
+
+
+def test_rechunked_back_is_not_what_something_else_uses_between(tmp_path):
+    tasks = rechunked(100, 100, 100, 100)
+    between = MadeTask("max-d-0", 1.0, 1.25, ["rechunk-merge-b-0"], thread=5)
+
+    assert RULES["rechunked_back"](Case(run_of(tmp_path, [*tasks, between], duration=1.25))) is None

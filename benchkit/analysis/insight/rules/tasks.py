@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import re
+from collections import defaultdict
+from collections.abc import Collection, Iterator
+
+import numpy as np
 import pandas as pd
 
 from benchkit.analysis.insight.blame import BETWEEN_TASKS, COMPUTING, paused_spans
 from benchkit.analysis.insight.findings import WORTH_SHARE, Case, Finding, rule
 from benchkit.analysis.insight.rules.functions import LOCKS, READERS
-from benchkit.formatting import format_quantity
+from benchkit.formatting import counted, format_quantity
 from benchkit.simulation.graph import first_p2p
+from benchkit.store.task_graph import TaskGraph
 
 
 @rule(*COMPUTING, *BETWEEN_TASKS)
@@ -201,6 +207,95 @@ def too_few_tasks(case: Case) -> Finding | None:
         group=group,
         window=case.longest_span("not parallel"),
     )
+
+
+#: Names of task groups that do nothing but rechunk.
+RECHUNK = re.compile(r"(rechunk-(split|merge|transfer|p2p)-)+\w+$|shuffle-barrier")
+
+
+@rule(*COMPUTING, *BETWEEN_TASKS, "transfer")
+def rechunked_back(case: Case) -> Finding | None:
+    """Find data that are rechunked, and then back to the chunks that they had."""
+    if case.limits is None:
+        return None
+    graph, best = case.run.task_graph(), None
+    for source, steps, last in _rechunks(graph):
+        blocks = _blocks(case, last, steps)
+        if not blocks or blocks != _blocks(case, source, []):
+            continue
+        # The last step may be one with what follows it, which is needed.
+        name = graph.group_names[last]
+        needless = np.isin(graph.group, steps if RECHUNK.match(name) else [*{*steps} - {last}])
+        seconds = _seconds_of_nodes(case, needless)
+        if best is None or seconds > best.seconds:
+            computed = format_quantity(float(np.nansum(graph.duration[needless])), "s")
+            best = Finding(
+                what="data are rechunked, and then back to the chunks that they had",
+                seconds=seconds,
+                evidence=f"the {len(blocks)} blocks of {name} have the places and sizes of those "
+                f"of {graph.group_names[source]}; {counted(int(needless.sum()), 'task')} between "
+                f"them computed for {computed}",
+                change="leave out both rechunks: nothing is computed between them",
+                group=name,
+            )
+    return best
+
+
+def _rechunks(graph: TaskGraph) -> Iterator[tuple[int, list[int], int]]:
+    """Yield the source of groups that rechunk in a row, all of them, and the last of them."""
+    n_groups = len(graph.group_names)
+    steps = {number for number, name in enumerate(graph.group_names) if RECHUNK.match(name)}
+    if not steps:
+        return
+    after, before = np.repeat(graph.group, np.diff(graph.indptr)), graph.group[graph.indices]
+    known = (after >= 0) & (before >= 0) & (after != before)
+    pairs = np.unique(before[known].astype(np.int64) * n_groups + after[known]).tolist()
+    inputs: dict[int, set[int]] = defaultdict(set)
+    users: dict[int, set[int]] = defaultdict(set)
+    for source, target in (divmod(pair, n_groups) for pair in pairs):
+        inputs[target].add(source)
+        users[source].add(target)
+    for last, name in enumerate(graph.group_names):
+        if not name.startswith("rechunk-") or users[last] & steps:
+            continue
+        chain, left = {last}, [last]
+        while left:
+            new = (inputs[left.pop()] & steps) - chain
+            chain |= new
+            left += new
+        sources = {source for step in chain for source in inputs[step]} - chain
+        if len(sources) == 1 and all(users[step] <= chain for step in chain - {last}):
+            yield sources.pop(), sorted(chain), last
+
+
+def _blocks(case: Case, group: int, steps: Collection[int]) -> dict[str, int]:
+    """Return the bytes of each block of a task group, by its key without the group's name.
+
+    Those that it gets from `steps` where these are given, as it may compute something of them.
+    """
+    graph = case.run.task_graph()
+    nodes = np.flatnonzero((graph.group == group) & (graph.row >= 0))
+    name, size = graph.group_names[group], graph.nbytes
+    if steps and "p2p" not in name:
+        target = np.repeat(np.arange(len(graph)), np.diff(graph.indptr))
+        pieces = np.where(np.isin(graph.group[graph.indices], steps), size[graph.indices], 0)
+        size = np.bincount(target, pieces, minlength=len(graph)).astype(np.int64)
+    if (size[nodes] < 0).any():
+        return {}
+    keys = [key.replace(name, "", 1) for key in case.run.task_keys(graph.row[nodes])]
+    return dict(zip(keys, size[nodes].tolist(), strict=True))
+
+
+def _seconds_of_nodes(case: Case, nodes: np.ndarray) -> float:
+    """Return what the run would save without the seconds of tasks; by P2P, what it spent there."""
+    saved = None
+    if case.model is not None:
+        saved = case.saving(durations=np.where(nodes, 0.0, case.model.given.seconds))
+    if saved is None and case.limits is not None:
+        blame, place = case.limits.blame, case.limits.blame["node"].to_numpy(int)
+        own = (place >= 0) & nodes[place]
+        saved = float((blame["stop"] - blame["start"])[own].sum())
+    return saved or 0.0
 
 
 @rule("seceded")
