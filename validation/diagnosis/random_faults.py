@@ -224,7 +224,7 @@ def spilling(rng: Random) -> dict[str, Any]:
         run=hold_all(count, size),
         cluster=options,
         config=NOT_ENDED,
-        allowed=("blocked_worker", "paused_workers"),
+        allowed=("blocked_worker", "paused_workers", "kept_results"),
     )
 
 

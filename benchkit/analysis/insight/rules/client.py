@@ -160,6 +160,8 @@ def hung(case: Case) -> Finding | None:
         happened = f"the last task to end, after {format_quantity(since, 's')}, was one of "
         happened += str(names[graph.group[last]])
     seconds = case.duration - since
+    if seconds < case.min_cost:
+        return None
     rest = blame[blame["stop"] > since]
     cause = str((rest["stop"] - rest["start"]).groupby(rest["cause"]).sum().idxmax())
     node = int(missing[0])  # and then what it needs, down to a task that has all its inputs

@@ -218,7 +218,8 @@ def rechunked_back(case: Case) -> Finding | None:
     """Find data that are rechunked, and then back to the chunks that they had."""
     if case.limits is None:
         return None
-    graph, best = case.run.task_graph(), None
+    best: Finding | None = None
+    graph = case.run.task_graph()
     for source, steps, last in _rechunks(graph):
         blocks = _blocks(case, last, steps)
         if not blocks or blocks != _blocks(case, source, []):
