@@ -79,11 +79,11 @@ def alone():
 
 def growing(left_mb):
     """Return tables with the memory of two workers whose tasks leave some MB, 20 each."""
+    ended = [min(20, 2 * (n // 2)) for n in range(25)]
     memory = [
-        {"time": ON + n / 8, "worker": w, "rss": (100 + left_mb * min(20, 2 * (n // 2))) * MB}
-        for w in (0, 1) for n in range(24)
+        {"time": ON + n / 8, "worker": w, "rss": (100 + left_mb * count) * MB, "area": n * MB}
+        for w in (0, 1) for n, count in enumerate(ended)
     ]  # fmt: skip
-    memory += [{"time": ON + 3, "worker": w, "rss": (100 + 20 * left_mb) * MB} for w in (0, 1)]
     held = [{"time": ON + t, "group": 0, "worker": w, "nbytes": 0} for t in (0, 3) for w in (0, 1)]
     return {"memory": memory, "held": rows(HELD_COLUMNS, *held)}
 
@@ -116,7 +116,7 @@ def rechunked(*last_sizes, fused=""):
     tasks = busy(4, "add-a")
     for number, name in enumerate(("split-b", "merge-b", "split-c", f"merge{fused}-c"), 1):
         keys = [task.key for task in tasks[-4:]]
-        sizes = last_sizes if name == "split-c" else [100] * 4
+        sizes = last_sizes if name.endswith("-c") else [100] * 4
         before = [keys] * 4 if name == "merge-b" else [[key] for key in keys]
         step = later(0.25 * number, busy(4, f"rechunk-{name}"))
         tasks += [

@@ -135,7 +135,7 @@ FAULTS = [
                        ("sum", layer(spin, 20, 0.02, lambda n: [n]))),
           mended_cluster={"n_workers": 2, "threads_per_worker": 2}),
     Fault("a task that waits for its own tasks", ("seceded",), flat(wait_for_tasks, 1, 16, 0.2),
-          mended=flat(nap, 16, 0.2)),
+          allowed=("serial_graphs",), mended=flat(nap, 16, 0.2)),
     # The nanny ends a worker that does not spill fast enough: its results are computed again.
     Fault("results twice the memory", ("spilling",), hold_all(24, 30 * MB), cluster=SMALL,
           allowed=("blocked_worker", "paused_workers", "large_results", "lost_workers",
@@ -168,7 +168,7 @@ FAULTS = [
           allowed=("tiny_tasks", "scheduler_busy", "network", "large_graph"),
           mended=rechunk_back(4000, 125, needless=False)),
     Fault("a P2P rechunk whose parts arrive late", ("p2p",), rechunk_p2p(4000, 250),
-          prepare=slow_shuffling(1.0), mended=rechunk_p2p(4000, 250)),
+          prepare=slow_shuffling(2.0), mended=rechunk_p2p(4000, 250)),
     Fault("Python on four threads", ("gil",), flat(python_loop, 24, 3_000_000), cluster=THREADS,
           allowed=("blocked_worker", *NAPS),
           mended=flat(python_loop, 24, 3_000_000),

@@ -192,7 +192,7 @@ def rechunk_p2p(side: int, width: int) -> Callable[[Client], Any]:
 
 
 def rechunk_back(side: int, width: int, *, needless: bool) -> Callable[[Client], Any]:
-    """Return a function that sums rows of blocks, or rechunks them to columns and back before."""
+    """Return a function that makes rows of blocks, and may rechunk them to columns and back."""
 
     def run(client: Client) -> None:
         import dask.array as da
@@ -201,7 +201,7 @@ def rechunk_back(side: int, width: int, *, needless: bool) -> Callable[[Client],
         if needless:
             for chunks in ((side, width), (width, side)):
                 array = array.rechunk(chunks, method="tasks")
-        wait(client.compute(array.sum(axis=1)))
+        wait(client.persist(array))
 
     return run
 

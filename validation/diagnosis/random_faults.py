@@ -430,7 +430,7 @@ def rechunked_back(rng: Random) -> dict[str, Any]:
 def seceded(rng: Random) -> dict[str, Any]:
     options, n_threads = cluster(rng, 2, 4)
     run = flat(wait_for_tasks, 1, 4 * n_threads, rng.uniform(0.1, 0.3))
-    return dict(rules=("seceded",), run=run, cluster=options)
+    return dict(rules=("seceded",), run=run, cluster=options, allowed=("serial_graphs",))
 
 
 FAULTS = (tiny_tasks, too_few_tasks, stragglers, skew, lost_workers, recomputed,

@@ -14,6 +14,7 @@ from benchkit.analysis.insight.diagnose import diagnose
 from benchkit.cli.main import benchkit as main
 from benchkit.store.schema import METRICS
 from benchkit.store.store import Store
+from benchkit.store.task_graph import TaskGraph
 from validation.planted_faults import PLANTED, run_of, sample
 from validation.synthetic_recordings import MB, ON
 
@@ -97,6 +98,15 @@ def test_conclusion_of_a_disturbed_run_says_so_first(tmp_path):
     run = run_of(tmp_path, **PLANTED["neighbours"])
 
     assert diagnose(run).conclusion[0].startswith("The run was disturbed: other processes used")
+
+
+def test_diagnosis_reads_the_graph_once(tmp_path, monkeypatch):
+    run, reads, read = run_of(tmp_path, **PLANTED["slow_worker"]), [], TaskGraph.of
+    monkeypatch.setattr(TaskGraph, "of", lambda tree: reads.append(tree) or read(tree))
+
+    diagnose(run)
+
+    assert len(reads) == 1
 
 
 def test_run_without_graph_gets_the_rules_that_need_none(tmp_path):

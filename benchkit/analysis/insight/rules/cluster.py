@@ -19,6 +19,7 @@ from benchkit.analysis.insight.blame import (
 from benchkit.analysis.insight.findings import WORTH_SHARE, Case, Finding, rule
 from benchkit.formatting import counted, format_quantity
 from benchkit.simulation.graph import first_p2p
+from benchkit.store.task_graph import TaskGraph
 
 #: Shorter times are those of a process without a processor, if other processes use processors.
 LONG_S = 0.5
@@ -517,33 +518,38 @@ def p2p(case: Case) -> Finding | None:
     if case.limits is None:
         return None
     blame = case.limits.blame
-    phases = {name: _p2p_phase(name) for name in blame["group"].unique()}
-    phase = blame["group"].map(phases)
-    idle = {name: case.idle_seconds(blame[phase == name]) for name in P2P_PHASES}
-    seconds = min(sum(idle.values()), case.imbalance)
-    if seconds < WORTH_SHARE * case.duration:
-        return None
+    phase = blame["group"].map(_p2p_phases(case.run.task_graph()))
     length = (blame["stop"] - blame["start"]).groupby(phase).sum()
+    idle = {name: case.idle_seconds(blame[phase == name]) for name in P2P_PHASES}
+    idle["barrier"] = float(length.get("barrier", 0.0))  # its task only waits
+    seconds = sum(idle.values())
+    if seconds < WORTH_SHARE * case.disturbance * case.duration:
+        return None
     worst = max(idle, key=lambda name: idle[name])
-    times = [
-        f"{format_quantity(length.get(name, 0.0), 's')} of {name} "
-        f"({format_quantity(idle[name], 's')} idle)"
-        for name in P2P_PHASES
-    ]
+    times = [f"{format_quantity(length.get(name, 0.0), 's')} of {name}" for name in P2P_PHASES]
     sent = case.metric("p2p_bytes")
     size = f"; {format_quantity(sent, 'B')} went to other workers" if sent else ""
     groups = (blame["stop"] - blame["start"])[phase == worst].groupby(blame["group"]).sum()
     return Finding(
         what=f"threads are idle in a P2P shuffle, most in its {worst}",
         seconds=seconds,
-        evidence=f"{', '.join(times)}, of the time of the run{size}",
+        evidence=f"{', '.join(times)}{size}; of the {worst}, "
+        f"{format_quantity(idle[worst], 's')} are waits",
         change=P2P_PHASES[worst],
         group=str(groups.idxmax()),
     )
 
 
-def _p2p_phase(group: str) -> str:
-    """Return the phase of a P2P shuffle that a task group is; empty: none."""
-    if first_p2p([group]) is None:
-        return ""
-    return next((name for name in ("transfer", "barrier") if f"-{name}" in group), "unpack")
+def _p2p_phases(graph: TaskGraph) -> dict[str, str]:
+    """Return the phase of each task group of P2P shuffles: what is before and after a barrier."""
+    names = np.array([*graph.group_names, ""], object)
+    barriers = [n for n, name in enumerate(names) if "-barrier" in name and first_p2p([name])]
+    if not barriers:
+        return {}
+    after, before = np.repeat(graph.group, np.diff(graph.indptr)), graph.group[graph.indices]
+    sent, got = before[np.isin(after, barriers)], after[np.isin(before, barriers)]
+    return {
+        **dict.fromkeys(names[np.unique(sent)], "transfer"),
+        **dict.fromkeys(names[np.unique(got)], "unpack"),
+        **dict.fromkeys(names[barriers], "barrier"),
+    }

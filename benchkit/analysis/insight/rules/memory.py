@@ -129,8 +129,10 @@ def _kept_results(case: Case) -> _Kept:
     blame = case.limits.blame
     rows = blame[blame["origin"].isin(("disk", "worker paused"))]
     times, held = _bytes_over_time(last_use[kept], released[kept], size[kept])
-    of_all = sum_over_time(*_bytes_over_time(ends[ran], released[ran], size[ran]))
-    shares = seconds_until(sum_over_time(times, held), rows) / seconds_until(of_all, rows).clip(1.0)
+    results = sum_over_time(*_bytes_over_time(ends[ran], released[ran], size[ran]))
+    shares = seconds_until(sum_over_time(times, held), rows) / seconds_until(results, rows).clip(
+        1.0
+    )
     share = float((shares * (rows["stop"] - rows["start"])).sum() / waits)
     most = np.bincount(graph.group[kept], size[kept]).argmax()
     return _Kept(min(1.0, share), float(held.max()), graph.group_names[int(most)])

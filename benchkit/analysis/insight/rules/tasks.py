@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 import pandas as pd
@@ -221,12 +221,13 @@ def rechunked_back(case: Case) -> Finding | None:
     best: Finding | None = None
     graph = case.run.task_graph()
     for source, steps, last in _rechunks(graph):
-        blocks = _blocks(case, last, steps)
+        # The last step may be one with what follows it, which is needed, and has other sizes.
+        name = graph.group_names[last]
+        is_alone = bool(RECHUNK.match(name))
+        blocks = _blocks(case, last, [] if is_alone else steps)
         if not blocks or blocks != _blocks(case, source, []):
             continue
-        # The last step may be one with what follows it, which is needed.
-        name = graph.group_names[last]
-        needless = np.isin(graph.group, steps if RECHUNK.match(name) else [*{*steps} - {last}])
+        needless = np.isin(graph.group, steps if is_alone else [*{*steps} - {last}])
         seconds = _seconds_of_nodes(case, needless)
         if best is None or seconds > best.seconds:
             computed = format_quantity(float(np.nansum(graph.duration[needless])), "s")
@@ -257,7 +258,7 @@ def _rechunks(graph: TaskGraph) -> Iterator[tuple[int, list[int], int]]:
         inputs[target].add(source)
         users[source].add(target)
     for last, name in enumerate(graph.group_names):
-        if not name.startswith("rechunk-") or users[last] & steps:
+        if not name.startswith(("rechunk-merge-", "rechunk-p2p-")) or users[last] & steps:
             continue
         chain, left = {last}, [last]
         while left:
@@ -269,7 +270,7 @@ def _rechunks(graph: TaskGraph) -> Iterator[tuple[int, list[int], int]]:
             yield sources.pop(), sorted(chain), last
 
 
-def _blocks(case: Case, group: int, steps: Collection[int]) -> dict[str, int]:
+def _blocks(case: Case, group: int, steps: list[int]) -> dict[str, int]:
     """Return the bytes of each block of a task group, by its key without the group's name.
 
     Those that it gets from `steps` where these are given, as it may compute something of them.
@@ -277,7 +278,7 @@ def _blocks(case: Case, group: int, steps: Collection[int]) -> dict[str, int]:
     graph = case.run.task_graph()
     nodes = np.flatnonzero((graph.group == group) & (graph.row >= 0))
     name, size = graph.group_names[group], graph.nbytes
-    if steps and "p2p" not in name:
+    if steps:
         target = np.repeat(np.arange(len(graph)), np.diff(graph.indptr))
         pieces = np.where(np.isin(graph.group[graph.indices], steps), size[graph.indices], 0)
         size = np.bincount(target, pieces, minlength=len(graph)).astype(np.int64)
