@@ -2,7 +2,8 @@
 
 ``graphs``: synthetic graphs of sleeping tasks on a LocalCluster, in one process (`shared`) or in
 one process per worker, simulated with the constants of `Model` as they are.
-``policies``: the same with two or more settings or releases of Dask, in one process.
+``policies``: the same with two or more settings or releases of Dask, in one process, and a workload
+with two releases that build another graph of it: `own.alias`, costs from the measured runs.
 ``scale``: seconds of CPU and memory of 100,000 tasks on 1,000 workers.
 ``--write-docs`` writes the table of a part into docs/virtual-cluster.md. Run it alone: load
 falsifies the measured side.
@@ -15,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +25,12 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 import numpy as np
 
 import benchkit
+from benchkit.analysis.run.baseline import is_simulated
 from benchkit.experiment.environment.build import build
 from benchkit.experiment.environment.environment import Environment
 from benchkit.experiment.virtual.api import Simulator
 from benchkit.experiment.virtual.inputs import GRAPHS
-from benchkit.experiment.virtual.process import VirtualSpec
+from benchkit.experiment.virtual.process import VirtualSpec, parse_shape
 from benchkit.simulation.cluster import simulate_graph
 from benchkit.simulation.model import ClusterShape
 from benchkit.simulation.synthetic import make_graph
@@ -70,6 +72,33 @@ ON_40 = ("map_reduce", "tree", "uneven", "independent")
 MIN_MB = 2
 #: Version of Python for other releases of Dask.
 PYTHON = "3.11"
+#: Rechunk within blocks, then one sum: a release that resolves aliases does not queue the roots
+#: behind them (dask/distributed 928d770e9); the next one does (#8933), and has other tasks.
+ALIAS_WORKLOAD = """
+import time
+
+import dask.array as da
+from benchkit import workload
+
+N = 60
+
+
+def slow(block):
+    time.sleep(0.05)
+    return block
+
+
+@workload(category="own")
+def alias(client, scale):
+    'Rechunk within blocks, then one sum.'
+    x = da.random.default_rng(0).random((30 * N, 20_000), chunks=(10, 10_000))
+    y = x.rechunk(((10, 7, 7, 6) * N, (10_000, 10_000))).map_blocks(slow, dtype=float)
+    return float(y.sum(split_every=1000).compute())
+"""
+ALIAS_RELEASES = ("2024.11.1", "2024.11.2")
+ALIAS_CHANGE = " -> ".join(f"Dask {release}" for release in ALIAS_RELEASES) + " (aliases)"
+ALIAS_METRICS = ["duration in s", "MB of results, peak", "MB moved"]
+ALIAS_PACKAGES = ("numpy==1.26.4",)
 #: Imports what an environment under test imports, without pandas, xarray and Bokeh.
 SCALE_PROGRAM = """
 import logging, resource
@@ -299,6 +328,49 @@ def compare_arms(
         measure(name, arguments, arm.config, (*arm.shape, True), n, arm.release) for arm in arms
     ]
     simulated = [simulate(name, arguments, arm) for arm in arms]
+    cluster = " -> ".join(dict.fromkeys("{}x{}".format(*arm.shape) for arm in arms))
+    return rows_of(change, name, cluster, metrics, measured, simulated)
+
+
+def compare_aliases(n: int) -> list[dict[str, str]]:
+    """Return a row per metric of the workload whose graph differs between two releases."""
+    cluster = {"n_workers": 4, "threads_per_worker": 1, "memory_limit": "1 GiB"}
+    environments = []
+    for release in ALIAS_RELEASES:
+        own = environment_of(release, cluster=cluster)
+        packages = (*own.packages, *ALIAS_PACKAGES)
+        environments.append(replace(own, name=f"dask-{release}", packages=packages))
+    with tempfile.TemporaryDirectory() as folder:
+        folders = [Path(folder, "workloads")]
+        folders[0].mkdir()
+        (folders[0] / "own.py").write_text(ALIAS_WORKLOAD)
+        store = benchkit.Store(Path(folder, "store"))
+        for environment in environments * n:
+            benchkit.run("own.alias", folders=folders, environment=environment, store=store)
+        benchkit.ab(
+            environments, "own.alias", repeats=DRAWS, folders=folders, store=store,
+            virtual=parse_shape("workers=4,memory=1GiB"),
+        )  # fmt: skip
+        runs = store.runs(workload="own.alias", outcome="ok")
+        measured, simulated = (
+            [
+                store.load(own.loc[own["environment"] == environment.name, "id"])
+                for environment in environments
+            ]
+            for own in (runs[~is_simulated(runs)], runs[is_simulated(runs)])
+        )
+        return rows_of(ALIAS_CHANGE, "own.alias", "4x1", ALIAS_METRICS, measured, simulated)
+
+
+def rows_of(
+    change: str,
+    name: str,
+    cluster: str,
+    metrics: list[str],
+    measured: list[list[benchkit.Run]],
+    simulated: list[list[benchkit.Run]],
+) -> list[dict[str, str]]:
+    """Return a row of the table per metric, from the runs of each arm."""
     rows = []
     for metric in metrics:
         value, digits = METRICS[metric]
@@ -306,7 +378,6 @@ def compare_arms(
             " -> ".join(span([value(run) for run in runs], digits) for runs in side)
             for side in (measured, simulated)
         ]
-        cluster = " -> ".join(dict.fromkeys("{}x{}".format(*arm.shape) for arm in arms))
         row = {"change": change, "graph": name, "cluster": cluster, "metric": metric}
         rows.append({**row, "measured": cells[0], "simulated": cells[1]})
     return rows
@@ -345,7 +416,10 @@ def measure_policies(kept: KeptRows, text: str, n: int) -> None:
         if text in policy[0] and policy[0] not in known:
             for row in compare_arms(*policy, n=n):
                 kept.add(row)
-    order = [change for change, *_ in POLICIES]
+    if text in ALIAS_CHANGE and ALIAS_CHANGE not in known:
+        for row in compare_aliases(n):
+            kept.add(row)
+    order = [*(change for change, *_ in POLICIES), ALIAS_CHANGE]
     kept.rows.sort(key=lambda row: order.index(row["change"]))
 
 
