@@ -12,7 +12,8 @@ the median of its repeats; next to the error stands the error that a perfect mod
 because repeats differ. The model was found with the "known" workloads, not with the "new" ones. The
 store keeps the runs: ``--minutes`` stops in time, and the same command continues.
 Runs that other processes disturbed are not counted, and measured again. ``--write-docs`` writes the
-tables into docs/explanation/insight.md.
+tables into docs/explanation/predictions.md. ``--kind chunks`` computes the same data in chunks of
+two sizes; the larger ones are predicted (`--chunks 2x`).
 """
 
 import argparse
@@ -52,7 +53,7 @@ from validation.kept_runs import (
     runs_by_shape,
     same_graph,
 )
-from validation.collections_to_predict import COLLECTIONS, NEW
+from validation.collections_to_predict import CHUNKED, COLLECTIONS, N_CHUNKS, NEW
 from validation.recorded_work import record_work
 from validation.sleeping_graphs import GRAPHS
 from validation.docs_tables import show_table
@@ -78,8 +79,11 @@ GOAL_PAIRS = ("1x1 -> 2x1", "2x1 -> 1x1")
 KNOWN = ((1, 1), (2, 1))
 #: End of the name of a graph whose group ``work`` sleeps half as long.
 HALF = "-half"
-#: Beginning of the names of workloads that are no workloads of the catalogue.
+#: Beginning of the names of workloads that are no workloads of the catalogue, and of those in
+#: chunks of several sizes, on a cluster of one shape.
 PREFIX = "whatif."
+CHUNKS_PREFIX = f"{PREFIX}chunks-"
+CHUNKS_SHAPE = (2, 1)
 N_DRAWS = 4000
 
 
@@ -124,6 +128,37 @@ def measure_collections(store: Path, repeats: int, end: float) -> None:
     with dask.config.set({"dataframe.shuffle.method": "tasks"}):
         todo = list(missing(store, names, COMPUTING_SHAPES, repeats))
         _measure_here(store, todo, end, work, memory_limit=3 * MEMORY)
+
+
+def measure_chunks(store: Path, repeats: int, end: float) -> None:
+    """Measure the computations of `CHUNKED` that the store does not have."""
+
+    def work(client: Client, name: str) -> Any:
+        kind, _, number = name.removeprefix(CHUNKS_PREFIX).rpartition("-")
+        return client.compute(CHUNKED[kind](int(number))).result()
+
+    names = [f"{CHUNKS_PREFIX}{name}-{number}" for name in CHUNKED for number in N_CHUNKS]
+    todo = list(missing(store, names, (CHUNKS_SHAPE,), repeats))
+    _measure_here(store, todo, end, work, memory_limit=3 * MEMORY)
+
+
+def predict_chunks(stores: list[Path]) -> None:
+    """Print the error of each prediction of larger chunks."""
+    kept = {name: runs for store in stores for name, runs in runs_by_shape(store).items()}
+    errors = []
+    for name in CHUNKED:
+        runs, larger = (
+            kept.get(f"{CHUNKS_PREFIX}{name}-{number}", {}).get(CHUNKS_SHAPE, [])
+            for number in N_CHUNKS
+        )
+        if runs and larger:
+            found = np.median([WhatIf(run).predict(chunks="2x").seconds for run in runs])
+            before, after = (np.median([run.duration for run in each]) for each in (runs, larger))
+            errors.append(found / after - 1)
+            print(f"{name}: {before:.2f} s, in chunks twice as large {found:.2f} s predicted, "
+                  f"{after:.2f} s measured, {errors[-1]:+.1%}")  # fmt: skip
+    if errors:
+        print(f"chunks twice as large: median error {np.median(np.abs(errors)):.1%}")
 
 
 def _measure_here(
@@ -317,7 +352,9 @@ def main() -> None:
         "--store", type=Path, nargs="+", required=True, help="stores; the first one gets new runs"
     )
     parser.add_argument(
-        "--kind", choices=["sleeping", "collections", "catalogue"], help="default: measure none"
+        "--kind",
+        choices=["sleeping", "collections", "catalogue", "chunks"],
+        help="default: measure none",
     )
     parser.add_argument("--repeats", type=int, default=3, help="runs of each shape")
     parser.add_argument("--minutes", type=float, default=60.0, help="start no run after these")
@@ -337,6 +374,9 @@ def main() -> None:
         measure_collections(given.store[0], given.repeats, end)
     elif given.kind == "catalogue":
         measure_catalogue(given.store[0], given.repeats, end)
+    elif given.kind == "chunks":
+        measure_chunks(given.store[0], given.repeats, end)
+    predict_chunks(given.store)
     engines = list(ENGINES)[: 1 + given.simulate]
     frames = [predict(given.store, not given.without_gilknocker, each) for each in engines]
     frame = pd.concat(frames, ignore_index=True)

@@ -8,6 +8,7 @@ graphs are the same on each.
 import json
 import re
 import zlib
+from collections.abc import Callable
 from typing import Any
 
 import dask.array as da
@@ -17,7 +18,7 @@ import numpy as np
 import pandas as pd
 from dask import delayed
 
-__all__ = ["COLLECTIONS", "NEW"]
+__all__ = ["CHUNKED", "COLLECTIONS", "NEW", "N_CHUNKS"]
 
 #: Measured after the last change of the model: nothing of it was chosen with these.
 NEW = (
@@ -55,8 +56,8 @@ def _table() -> dd.DataFrame:
     return dd.from_map(_part, range(48))
 
 
-def _count(number: int) -> int:
-    return sum(value % 7 for value in range(600_000 + number))
+def _count(number: int, values: int = 600_000) -> int:
+    return sum(value % 7 for value in range(values + number))
 
 
 def _text(number: int) -> int:
@@ -116,11 +117,11 @@ def _join() -> Any:
     return left.merge(right, on="key", shuffle_method="tasks")["value_y"].sum()
 
 
-def _sorted_parts() -> Any:
+def _sorted_parts(table: dd.DataFrame) -> Any:
     def sort(part: pd.DataFrame) -> pd.DataFrame:
         return part.sort_values(["key", "value"])
 
-    return _table().map_partitions(sort)["value"].sum()
+    return table.map_partitions(sort)["value"].sum()
 
 
 #: Name -> function that returns a collection to compute.
@@ -150,7 +151,7 @@ COLLECTIONS = {
     "table.rolling": lambda: (
         _table()["value"].map_partitions(lambda values: values.rolling(200).std()).sum()
     ),
-    "table.sort": _sorted_parts,
+    "table.sort": lambda: _sorted_parts(_table()),
     "table.join": _join,
     "python.regex": lambda: delayed(sum)([delayed(_numbers)(number) for number in range(128)]),
     "python.compress": lambda: delayed(sum)([delayed(_compressed)(number) for number in range(96)]),
@@ -159,4 +160,17 @@ COLLECTIONS = {
     ),
     "python.text": lambda: delayed(sum)([delayed(_text)(number) for number in range(128)]),
     "python.count": lambda: delayed(sum)([delayed(_count)(number) for number in range(96)]),
+}
+
+#: Numbers of chunks of the same data: the second is predicted from the first.
+N_CHUNKS = (128, 64)
+#: Name -> function that returns a collection in a number of chunks.
+CHUNKED: dict[str, Callable[[int], Any]] = {
+    "array.square": lambda n: (_array(32_000, 3000, n, 1) ** 2).sum(),
+    "array.sort": lambda n: _array(32_000, 3000, n, 1).map_blocks(np.sort, axis=1).sum(),  # type: ignore[call-arg, arg-type]
+    "array.fourier": lambda n: abs(da.fft.fft(_array(24_576, 4096, n, 1), axis=1)).sum(),
+    "table.sort": lambda n: _sorted_parts(dd.from_map(_part, range(n), rows=9_600_000 // n)),
+    "python.count": lambda n: delayed(sum)(
+        [delayed(_count)(number, 57_600_000 // n) for number in range(n)]
+    ),
 }
