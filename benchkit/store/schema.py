@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from benchkit.store.tables import read_table
 
@@ -37,7 +37,7 @@ class Metric:
     @property
     def attrs(self) -> dict[str, str | int]:
         """Attributes of the metric in the file."""
-        return {name: text for name, text in asdict(self).items() if name != "name"}
+        return {name: text for name, text in vars(self).items() if name != "name"}
 
 
 class Metrics(dict[str, Metric]):
