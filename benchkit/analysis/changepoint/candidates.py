@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from benchkit.analysis.changepoint.rule import MIN_REFERENCE_NIGHTS
+from benchkit.analysis.changepoint.rule import MIN_REFERENCE_NIGHTS, SHORT_WINDOW
 from benchkit.analysis.changepoint.scan import DRIFT_NIGHTS, LatestReference
 from benchkit.analysis.options import VERDICTS
 from benchkit.analysis.stats.log_scale import SD_OF_MAD
@@ -18,20 +18,25 @@ from benchkit.analysis.stats.log_scale import SD_OF_MAD
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-#: A series is a candidate for re-runs if one night is this many noise units away or more.
+#: `benchmarks/detection.py --only reruns` prints which changes candidates and re-runs find.
+
+#: A series is a candidate for re-runs if one night is this many noise units away or more: of normal
+#: noise 1 % of the nights, which re-runs dismiss.
 CANDIDATE_UNITS = 2.5
-#: Smallest change of such a night, as logarithm of a ratio.
+#: Smallest change of such a night, as logarithm of a ratio: a little less than the smallest change
+#: that is reported (3 %), because the noise of the night may hide a part of it.
 CANDIDATE_CHANGE = 0.025
 #: Slow changes: a series is a candidate if the sum of its distances, in noise units, less
-#: `SUM_ALLOWANCE` a night, is this large or larger (CUSUM).
+#: `SUM_ALLOWANCE` a night, is this large or larger. Both are the usual ones of a CUSUM for a shift
+#: of one unit (D. C. Montgomery, Introduction to Statistical Quality Control, chapter 9).
 SUM_UNITS = 5.0
 SUM_ALLOWANCE = 0.5
-#: Distances that count in the sum.
+#: Distances that count in the sum: one outlier makes no candidate, and ends none.
 SUM_CLIP = (-3.0, 4.0)
-#: Smallest median change of the last `SLOW_NIGHTS` of a slow change, as logarithm of a ratio.
+#: Smallest median change of the last `SHORT_WINDOW` nights of a slow change, as logarithm of a
+#: ratio: less than `CANDIDATE_CHANGE`, since several nights hide less of a change than one.
 SLOW_CHANGE = 0.02
-SLOW_NIGHTS = 5
-#: Lowest noise assumed for such a series.
+#: Lowest noise assumed for a series without a reference, whose few nights may agree by chance.
 SHORT_NOISE = 0.02
 
 
@@ -103,7 +108,7 @@ def find_candidates(
     direction, first = np.zeros(row.size, int), at[:, -1].copy()
     with np.errstate(invalid="ignore"):
         jump = change / reference.noise[row]
-        middle = np.median(distance[:, -SLOW_NIGHTS:], axis=1)
+        middle = np.median(distance[:, -SHORT_WINDOW:], axis=1)
         for sign in (1, -1):
             total, begin = np.zeros(row.size), np.full(row.size, size - 1)
             for night in range(size):

@@ -40,7 +40,8 @@ Flags = NDArray[np.bool_]
 
 #: Standard error of a median of two to five nights of normal noise, relative to that of a mean.
 MEDIAN_ERROR = 1.1
-#: Largest number of nights between the first night of a change and its detection.
+#: Largest number of nights between the first night of a change and its detection: about twice the
+#: longest window of the rule, because a change may begin before the window that shows it.
 MAX_NIGHTS_BACK = 40
 #: Nights after its first night for which a change is recent: until its level has a reference.
 RECENT_NIGHTS = MIN_REFERENCE_NIGHTS + REFRESH_NIGHTS + MIN_NIGHTS
@@ -53,7 +54,9 @@ MIN_LEFT_OUT = 5
 #: So many reverted changes within a reference are a habit of the series and remain in it; shorter
 #: ones than `MIN_LEFT_OUT` count twice. With 2, two bugs that were mended hide all later ones.
 HABIT_CHANGES = 3
-#: Nights at the end of a series in which a slow change is looked for.
+#: Nights at the end of a series in which a slow change is looked for, and which the reference of a
+#: slow change lacks: a CUSUM finds a shift of one unit in about ten nights. `python
+#: benchmarks/detection.py --only reruns` prints what is found.
 DRIFT_NIGHTS = 8
 #: Nights after which a change within the first ten nights is looked for, once: the nights after it
 #: are then a reference.

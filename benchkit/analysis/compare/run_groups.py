@@ -25,9 +25,12 @@ from benchkit.errors import BenchkitError
 from benchkit.formatting import package_path
 from benchkit.store.run import Run
 
-#: A function is tested if a run has this many samples inside it, and as many outside, on average.
+#: A function is tested if a run has this many samples inside it, and as many outside, on average:
+#: five samples vary by 45 % from run to run.
 MIN_SAMPLES = 5.0
-#: A function is named instead of its callers if its change is this share of the largest or more.
+#: A function is named instead of its callers if its change is this share of the largest or more; a
+#: caller has the change of what it calls, and its noise. `benchmarks/verdicts.py --only functions`
+#: prints which function is named.
 INNER_SHARE = 0.8
 
 Array = NDArray[np.float64]

@@ -108,7 +108,7 @@ CLIENT = ("client graph", "gather", "client")
 NO_PROCESSOR = "no processor"
 #: Causes of which the thread that works in them is known: it may wait for a processor.
 WITH_PROCESSOR = (*CLIENT, "graph", "transfer", "computing", "not parallel", "straggler")
-#: Threads are idle in most of the cluster below this share of busy threads.
+#: Below this share of busy threads, one half, most of the cluster is idle.
 FEW_BUSY = 0.5
 
 
@@ -116,13 +116,13 @@ FEW_BUSY = 0.5
 #: wait for them: the others start within this time of its end.
 TOGETHER_S = 0.02
 
-#: Share of the waits between tasks that are shorter than what messages take.
+#: The fastest tenth of the waits between tasks shows what messages take alone.
 FASTEST = 0.1
 #: Waits of the walk whose cause is found later; no cause of the result.
 _GAP = "gap"
 #: Tasks that start after a moment among which one is looked for that could have run then.
 MAX_LATER = 64
-#: Results reach the client by the scheduler: the seconds of the senders are the first half.
+#: Results reach the client by the scheduler, in two hops: the seconds of the senders are the first.
 GATHER_HOPS = 2
 
 #: Action of a task event -> cause of a wait.

@@ -36,6 +36,8 @@ DATA_BYTES = 300_000
 #: Share of the duration below which most findings are not worth a change of code: repeats of a run
 #: differ by as much.
 WORTH_SHARE = 0.1
+#: Share of the duration of what every run has: a quarter of the run or more is a finding.
+LARGE_SHARE = 0.25
 #: Seconds that the first graph of a process may take: Dask imports modules when it needs them.
 USUAL_START_S = 0.5
 #: Paths of code that no user wrote.

@@ -10,16 +10,15 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from benchkit.analysis.options import VERDICTS
 from benchkit.errors import NotEnoughRuns, UsageError
 from benchkit.formatting import format_quantity, short_group, short_names
 from benchkit.store.build.processes import share_processes
 from benchkit.store.run import Run, worker_names
 from benchkit.table import Table
 
-#: Fewest runs that show growth.
+#: Smallest number of runs that show growth: by chance, four grow in order once in 24 times.
 MIN_RUNS = 4
-#: Confidence of the interval of a growth.
-LEVEL = 0.95
 #: Series of the group ``scheduler`` -> place of the sample (first or last), and label.
 _SERIES = {
     ("process", 0): "workers' processes at the start",
@@ -305,7 +304,7 @@ def memory_growth(runs: Sequence[Run]) -> pd.DataFrame:
         known = np.flatnonzero(values[name].notna())
         if len(known) >= MIN_RUNS:
             series = values[name].to_numpy(float)[known]
-            slope, _, low, high = theilslopes(series, known, alpha=LEVEL)
+            slope, _, low, high = theilslopes(series, known, alpha=VERDICTS.level)
             rows[str(name)] = [series[0], series[-1], slope, low, high]
     columns = ["first (B)", "last (B)", "growth (B per run)", "low", "high"]
     frame = pd.DataFrame.from_dict(rows, orient="index", columns=columns)

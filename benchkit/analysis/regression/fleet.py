@@ -18,9 +18,10 @@ from benchkit.errors import UsageError
 #: If this share of a group's series deviate on one night, the cause is unclear. So it is on a tenth
 #: of the nights of 301 real series, with 15 of the 27 false alarms.
 COMMON_SHARE = 0.10
-#: Smallest number of such series.
+#: Smallest number of such series: one or two may be a change of one workload.
 COMMON_SERIES = 3
-#: A series has moved if its last night deviates by this many noise units or more.
+#: A series has moved if its last night deviates by this many noise units or more: normal noise does
+#: on one night in 370.
 MOVED_UNITS = 3.0
 
 

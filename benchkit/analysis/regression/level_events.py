@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from benchkit.analysis.changepoint.rule import MIN_NIGHTS, MIN_NOISE, MIN_REFERENCE_NIGHTS
+from benchkit.analysis.changepoint.rule import MIN_NIGHTS, MIN_REFERENCE_NIGHTS
 from benchkit.analysis.changepoint.scan import MEDIAN_ERROR
 from benchkit.analysis.changepoints import (
     INFINITE_CHANGE,
@@ -23,7 +23,7 @@ from benchkit.analysis.options import DETECTION, VERDICTS
 from benchkit.analysis.regression.fleet import COMMON_SERIES, Cause
 from benchkit.analysis.regression.history import SERIES_FIELDS, History, night_name
 from benchkit.analysis.regression.regression import FAILING, Regression, regression_id, series_name
-from benchkit.analysis.stats.log_scale import SD_OF_MAD
+from benchkit.analysis.stats.log_scale import MIN_NOISE, SD_OF_MAD
 from benchkit.store.schema import METRICS
 from benchkit.values import json_safe
 

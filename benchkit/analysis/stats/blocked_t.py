@@ -21,7 +21,9 @@ from benchkit.analysis.stats.moderated_variance import (
 
 Array = NDArray[np.float64]
 
-#: Share of rows excluded at either end from the trimmed mean that gives the common log ratio.
+#: Share of rows excluded at either end from the trimmed mean that gives the common log ratio. Rows
+#: that the disturbance does not reach are outliers; without outliers, trimming adds a tenth to the
+#: variance of the mean.
 TRIM = 0.15
 #: Assumed standard deviation of a row's log ratio around the common one, in units of the latter.
 #: With 0 intervals cover up to 97-98 % when a neighbour or a drift affects rows of unequal noise,
@@ -139,7 +141,7 @@ def _block_variance_ratio(parts: _BlockVariance) -> tuple[Array, Array]:
     # The disturbance of a block differs between rows. The variance of the rows underestimates this:
     # a steady drift makes it smaller than chance.
     differ = max(values.var(ddof=1) - noise.mean(), (RATIO_SPREAD * max(centre, 0.0)) ** 2)
-    error = (noise.mean() + differ) / count * 1.1  # trimming increases the variance by a tenth
+    error = (noise.mean() + differ) / count * 1.1  # the tenth of `TRIM`
     # Use half the logarithm: a small ratio costs power, a large one causes false changes. With the
     # full logarithm, 7-9 % of unchanged rows changed at three blocks of a 10-20 % drift.
     theta = np.exp(max(centre, 0.0) / 2)

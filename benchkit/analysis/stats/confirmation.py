@@ -13,20 +13,19 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr, ndtri, stdtr, stdtrit
 
 from benchkit.analysis.options import DETECTION, VERDICTS
+from benchkit.analysis.stats.log_scale import MIN_NOISE
 
 #: Numbers of interleaved blocks after which re-runs are judged; the last is the largest number.
 CONFIRMATION_LOOKS = (3, 5, 8, 12)
 #: `benchmarks/fit_constants.py --only reruns` prints the rates of neighbouring values.
 
-#: Largest two-sided p value that confirms a change, at each look.
+#: Largest two-sided p value that confirms a change, at each of four looks: together less than .01.
 MAX_P = 0.002
 #: Re-runs are stopped, and the change dismissed, if the estimate plus this many standard errors is
 #: less than `DetectionOptions.min_change`.
 STOP_ERRORS = 1.3
 #: Probability of a confirmation at the last look below which re-runs are stopped.
 MIN_POWER = 0.15
-#: Lowest noise of a run that is assumed (logarithm of a ratio).
-MIN_NOISE = 0.006
 
 
 @dataclass(frozen=True)

@@ -20,11 +20,13 @@ MANY_TESTS = 100
 #: six metrics, .41 instead of .64 of changed durations are found (python benchmarks/verdicts.py
 #: --only work), because few workloads change and the prior decides here, too.
 MIN_WORKLOADS = 34
-#: Step of the grid of log σ².
+#: Largest step of the grid of log σ²: half of the standard deviation that log s² still has on 20
+#: degrees of freedom (.32).
 GRID_STEP = 0.15
 #: Steps of expectation maximisation that fit a prior to the rows; more change the verdicts little.
 EM_STEPS = 20
-#: Weight, in rows, of the inverse gamma distribution from which the fit of the prior starts.
+#: Weight, in rows, of the inverse gamma distribution from which the fit of the prior starts: less
+#: than the `MIN_TESTS` rows of the smallest family.
 START_WEIGHT = 8.0
 #: Smallest variance of log σ² between rows: a standard deviation of 5 % in σ.
 MIN_SPREAD = 0.01

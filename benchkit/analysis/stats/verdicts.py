@@ -22,10 +22,9 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 
-#: Lowest share of null rows with p < 0.05 in a calibrated experiment.
-CALIBRATED_LOW = 0.02
-#: Highest share of null rows with p < 0.05 in a calibrated experiment.
-CALIBRATED_HIGH = 0.10
+#: Shares of null rows with p < 0.05 in a calibrated experiment, from less than half of the expected
+#: share to twice as much: other shares change verdicts.
+CALIBRATED = (0.02, 0.10)
 #: Largest number of runs a side at which two modes can look like a change. If 30 % of the runs are
 #: 25 % slower, all runs of an arm have one mode and those of the other arm the other mode in 2 % of
 #: rows at three runs a side, in 0.1 % at five.
@@ -169,8 +168,8 @@ class Effects:
             return None
         share = n_changed / n_tests
         # A share outside the limits counts only if chance gives it in less than 5 % of reports.
-        many = share > CALIBRATED_HIGH and bdtrc(n_changed - 1, n_tests, 0.05) < 0.05
-        few = share < CALIBRATED_LOW and bdtr(n_changed, n_tests, 0.05) < 0.05
+        many = share > CALIBRATED[1] and bdtrc(n_changed - 1, n_tests, 0.05) < 0.05
+        few = share < CALIBRATED[0] and bdtr(n_changed, n_tests, 0.05) < 0.05
         return not (many or few)
 
     @property

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from benchkit.analysis.insight.blame import CLIENT
-from benchkit.analysis.insight.findings import Case, Finding
+from benchkit.analysis.insight.findings import LARGE_SHARE, Case, Finding
 from benchkit.analysis.insight.limits import CAUSES_SHORT
 from benchkit.formatting import format_quantity
 
-#: A cause with this share of the run or more is a finding, or part of one.
-LARGE_SHARE = 0.25
 #: Cause -> what to change. Computing is what a run is for; what is unexplained has no advice.
 CHANGES = {
     "restricted": "let more workers run these tasks: no workers=, or less of a resource for each",

@@ -16,7 +16,7 @@ from benchkit.analysis.insight.blame import (
     NO_PROCESSOR,
     paused_spans,
 )
-from benchkit.analysis.insight.findings import WORTH_SHARE, Case, Finding, rule
+from benchkit.analysis.insight.findings import MIN_SHARE, WORTH_SHARE, Case, Finding, rule
 from benchkit.formatting import counted, format_quantity
 from benchkit.simulation.graph import first_p2p
 from benchkit.store.task_graph import TaskGraph
@@ -29,10 +29,8 @@ NOT_BLOCKED = "select ("
 #: If this part of a blocked time has another cause, that is named: garbage collection, which has a
 #: rule of its own, or other threads of the process, which held the GIL.
 OTHER_CAUSE = 0.5
-#: Longest time between two samples of the scheduler's counters.
+#: Longest time in s between two samples of the scheduler's counters.
 SAMPLE_S = 0.5
-#: Share of the duration.
-MIN_BLOCKED_SHARE = 0.03
 #: Causes in which a blocked scheduler delays the run. While tasks compute it delays nothing.
 NEEDS_SCHEDULER = (*BETWEEN_TASKS, "graph", "transfer", "worker paused")
 
@@ -46,7 +44,7 @@ def blocked_loop(case: Case) -> Finding | None:
         # it held the GIL itself, it did not.
         causes = NEEDS_SCHEDULER if time.by_threads else (*NEEDS_SCHEDULER, *CLIENT)
         waits += case.blamed(*causes, window=time.window)
-    if not times or waits < MIN_BLOCKED_SHARE * case.duration:
+    if not times or waits < MIN_SHARE * case.duration:
         return None
     seconds = case.seconds_within(*zip(*(time.window for time in times), strict=True))
     longest = max(times)
@@ -134,7 +132,7 @@ def blocked_worker(case: Case) -> Finding | None:
 #: Share of the time of which distributed collects garbage itself on a worker whose memory is full
 #: (its ``ThrottledGC.max_in_gc_frac``), after the first collection.
 THROTTLED_SHARE = 0.05
-#: Share of the duration.
+#: Smallest share of the duration. Less than `WORTH_SHARE`: the time is measured, not estimated.
 MIN_GARBAGE_SHARE = 0.08
 
 
@@ -169,7 +167,8 @@ def _collecting_seconds(case: Case) -> np.ndarray | float:
     return 0.0
 
 
-#: Share of the time in which a thread waited for the GIL.
+#: Share of the time in which a thread waited for the GIL: costs a fifth of the computing of two
+#: threads.
 MIN_CONTENTION = 0.4
 
 
@@ -267,11 +266,12 @@ def _share_of_disk(case: Case) -> float:
     return min(1.0, float(fine.loc[reads, "value"].sum()) / fetches) if fetches else 0.0
 
 
-#: Growth of a process between two heartbeats, as a share of its memory limit, while it fills up.
+#: Growth of a process between two heartbeats, as a share of its memory limit, while it fills up: 20
+#: heartbeats or fewer until the limit.
 FILLS = 0.05
-#: Processor seconds for each second of computing.
+#: Processor seconds for each second of computing: half a processor more than tasks with one thread.
 MIN_PROCESSORS = 1.5
-#: The same of processor seconds outside of the threads of tasks.
+#: The same of processor seconds outside of the threads of tasks, on a machine that is busy anyway.
 MIN_OTHER_PROCESSORS = 0.4
 #: Processor seconds that a worker needs per task besides it: messages, transfers, shuffles. In 318
 #: runs of 36 workloads 3 ms (median) and 7.5 ms (nine of ten) with all that a process does.
@@ -328,7 +328,8 @@ def _filling_seconds(case: Case) -> float:
     return seconds
 
 
-#: Share of the duration in which the scheduler's thread was busy.
+#: Share of the duration in which the scheduler's thread was busy. At 70 %, messages that arrive at
+#: random wait longer for others than they take themselves.
 MIN_BUSY = 0.7
 
 
@@ -354,10 +355,10 @@ def scheduler_busy(case: Case) -> Finding | None:
     )
 
 
-#: Times the duration of tasks of the same groups on the other workers.
-SLOW = 1.4
-#: The same on a machine whose other processes disturb single workers.
-SLOW_IF_DISTURBED = 1.8
+#: A worker is slow if the median of its tasks takes so many times as long as that of tasks of the
+#: same groups on the other workers. The second: other processes disturb single workers.
+SLOW, SLOW_IF_DISTURBED = 1.4, 1.8
+#: The median of fewer tasks is that of an outlier too often.
 MIN_WORKER_TASKS = 5
 #: The durations of shorter tasks are noise.
 MIN_TASK_S = 0.005
@@ -442,7 +443,7 @@ def _slowest(case: Case, place: np.ndarray) -> _Slow | None:
 def restricted(case: Case) -> Finding | None:
     """Find tasks that may run on some workers only, while others have nothing to do."""
     waits = case.blamed("restricted")
-    if case.limits is None or waits < MIN_BLOCKED_SHARE * case.duration:
+    if case.limits is None or waits < MIN_SHARE * case.duration:
         return None
     graph = case.run.task_graph()
     nodes = [n for n, given in graph.options.items() if {"workers", "resources"} & given.keys()]
@@ -464,7 +465,7 @@ def restricted(case: Case) -> Finding | None:
     )
 
 
-#: Times as long as usual that a byte takes.
+#: Times as long as usual that a byte takes; small results take longer per byte on any link.
 SLOW_LINK = 3.0
 
 
@@ -472,7 +473,7 @@ SLOW_LINK = 3.0
 def slow_link(case: Case) -> Finding | None:
     """Find a worker whose transfers take much longer for their bytes than those of the others."""
     waits = case.blamed("transfer")
-    if "transfers" not in case.run.tree.children or waits < MIN_BLOCKED_SHARE * case.duration:
+    if "transfers" not in case.run.tree.children or waits < MIN_SHARE * case.duration:
         return None
     sent = case.run.transfers()
     source, target, nbytes, seconds = (

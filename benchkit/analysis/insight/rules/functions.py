@@ -8,7 +8,7 @@ from benchkit.analysis.insight.blame import COMPUTING
 from benchkit.analysis.insight.findings import Case, Finding, rule
 from benchkit.formatting import format_quantity
 
-#: Share of the duration. Below it, a change is not worth the effort.
+#: Smallest share of the duration: twice `WORTH_SHARE`, because a change rarely saves all of it.
 MIN_SHARE_OF_RUN = 0.2
 #: Parts of files, and beginnings of functions in them, that wait for a lock.
 LOCKS = (

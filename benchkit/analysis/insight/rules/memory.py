@@ -147,7 +147,8 @@ def _bytes_over_time(
     return times[order], np.cumsum(np.concatenate([size, -size])[order])
 
 
-#: Share of the memory limit. Above it, results have too little room.
+#: Share of the memory limit. Above one half, results have too little room: Dask spills them at 60 %
+#: of the limit.
 MIN_UNMANAGED_SHARE = 0.5
 #: What the process of a worker needs before its first task, with NumPy and pandas imported; it is
 #: no leak, and fills a small limit.

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from benchkit.analysis.insight.blame import BETWEEN_TASKS, COMPUTING, paused_spans
-from benchkit.analysis.insight.findings import WORTH_SHARE, Case, Finding, rule
+from benchkit.analysis.insight.findings import LARGE_SHARE, WORTH_SHARE, Case, Finding, rule
 from benchkit.analysis.insight.rules.functions import LOCKS, READERS
 from benchkit.formatting import counted, format_quantity
 from benchkit.simulation.graph import first_p2p
@@ -50,8 +50,9 @@ def recomputed(case: Case) -> Finding | None:
 #: A group is skewed if its longest task takes so many times its median; first tasks import modules.
 #: Larger by `Case.disturbance` where other processes make single tasks wait for a processor.
 MIN_SKEW = 5.0
+#: The median of fewer tasks says little of what is usual.
 MIN_GROUP_TASKS = 8
-#: Tasks below this duration are never skewed in a way that matters.
+#: The median of shorter tasks counts as this much: an import makes the first of them take long.
 MIN_MEDIAN_S = 0.02
 
 
@@ -111,7 +112,7 @@ def _beside_pauses(case: Case) -> pd.Series:
     return found
 
 
-#: Share of the threads that were busy before the last tasks ran alone, on average.
+#: The run was parallel if half of the threads were busy before the last tasks ran alone.
 MIN_BUSY_BEFORE = 0.5
 
 
@@ -150,7 +151,7 @@ def stragglers(case: Case) -> Finding | None:
 
 #: Tasks below this duration cost the scheduler about as much as they compute.
 TINY_S = 0.01
-#: With fewer tasks their number does not matter.
+#: The scheduler starts fewer tasks than this in less than half a second (1 ms a task).
 MIN_TINY_TASKS = 500
 
 
@@ -181,17 +182,13 @@ def tiny_tasks(case: Case) -> Finding | None:
     )
 
 
-#: Share of the duration. Below it, a change is not worth the effort.
-MIN_IDLE_SHARE = 0.25
-
-
 @rule("not parallel", "straggler")
 def too_few_tasks(case: Case) -> Finding | None:
     """Find graphs that are not parallel enough: most threads have nothing to do."""
     # A thread that waits for spilled results looks idle.
     spilling = (case.metric("disk_write_time") + case.metric("disk_read_time")) / case.n_threads
     seconds = case.blamed("not parallel") - spilling
-    if case.n_threads < 2 or case.limits is None or seconds < MIN_IDLE_SHARE * case.duration:
+    if case.n_threads < 2 or case.limits is None or seconds < LARGE_SHARE * case.duration:
         return None
     if case.blamed(*BETWEEN_TASKS) > seconds:  # threads are idle because their tasks come late
         return None
