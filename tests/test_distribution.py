@@ -18,7 +18,7 @@ from packaging.utils import canonicalize_name
 
 from benchkit.cli.main import benchkit as main
 from benchkit.errors import MissingExtra, install_command
-from benchkit.experiment.environment.from_run import environment_of_run
+from benchkit.experiment.environment.builds import environment_of_run
 
 tomllib = pytest.importorskip("tomllib")  # Python 3.11
 

@@ -9,7 +9,7 @@ import pytest
 
 from benchkit.errors import BenchkitError
 from benchkit.experiment.paths import notebook_path, shipped
-from benchkit.experiment.run.notebook_parameters import declared_parameters
+from benchkit.experiment.run.kernel import declared_parameters
 from benchkit.store.store import Store
 
 

@@ -10,11 +10,10 @@ import pytest
 from benchkit.analysis.regression.history import build_history, night_name
 from benchkit.experiment.nightly.night import night_of
 from benchkit.show.pages import night as night_pages
-from benchkit.show.pages.addresses import site_address
 from benchkit.show.pages.history import WorkloadNights
 from benchkit.show.pages.history import page as workload_page
 from benchkit.show.pages.night import NightSeries
-from benchkit.show.pages.page import Spark, Table, Text
+from benchkit.show.pages.page import Spark, Table, Text, site_address
 from benchkit.show.render import html as html_renderer
 from benchkit.show.render import markdown, panel
 from validation.dashboard_server import text_of

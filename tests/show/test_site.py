@@ -11,8 +11,8 @@ from click.testing import CliRunner
 from benchkit.analysis.regression.history import build_history
 from benchkit.cli.main import benchkit as main
 from benchkit.errors import MissingParts, SiteError, UsageError
-from benchkit.show.pages.addresses import page_name
 from benchkit.show.pages.night import NightSeries
+from benchkit.show.pages.page import page_name
 from benchkit.show.site import build, build_site
 from benchkit.store.store import Store
 from validation.history_data import FAILING, FASTER, SLOWER, fill

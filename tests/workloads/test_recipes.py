@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from pyarrow import parquet
 
 from benchkit.cli.data import data
-from benchkit.experiment.environment.measure_copy import measured_folder
+from benchkit.experiment.environment.process_variables import measured_folder
 from benchkit.measure.data.dataset import dataset
 from benchkit.measure.data.recipe import _RECIPES, find_recipe, recipe, shipped_recipes
 from benchkit.measure.discovery import collect

@@ -24,7 +24,7 @@ from benchkit.experiment.environment.cache import Built, find_built
 from benchkit.experiment.environment.conda import conda_content, conda_tool, create_conda
 from benchkit.experiment.environment.environment import Environment
 from benchkit.experiment.environment.install import install, resolve
-from benchkit.experiment.environment.measure_copy import measured_folder
+from benchkit.experiment.environment.process_variables import measured_folder
 from benchkit.experiment.environment.python import choose_python
 from benchkit.experiment.environment.requirements import DASK, OWN_NAMES, as_of, source_states
 from benchkit.experiment.environment.validate import (

@@ -24,8 +24,8 @@ from benchkit.analysis.regression.regression import FAILING
 from benchkit.analysis.stats.confirmation import CONFIRMATION_LOOKS, judge_reruns
 from benchkit.errors import BenchkitError
 from benchkit.experiment.environment.build import build
+from benchkit.experiment.environment.builds import environment_of_run
 from benchkit.experiment.environment.environment import Environment
-from benchkit.experiment.environment.from_run import environment_of_run
 from benchkit.experiment.run.api import Selection, plan_experiment
 from benchkit.experiment.run.events import Event
 from benchkit.experiment.run.experiment import Experiment

@@ -10,18 +10,18 @@ import json
 import shutil
 import time
 import warnings
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchkit.errors import StoreError
+from benchkit.errors import ClusterError, InvalidClusterError, StoreError
 from benchkit.experiment.environment.cache import Built, try_lock
 from benchkit.experiment.paths import file_name, notebook_path
-from benchkit.experiment.run.cluster_starts import ClusterStarts
 from benchkit.experiment.run.estimate import Estimate, known_durations, worker_price
 from benchkit.experiment.run.events import Event, Finished, Planned, Skipped, Started
 from benchkit.experiment.run.kernel import KernelError, MeasuringKernel
@@ -62,6 +62,63 @@ GRACE_S = 180.0
 _ENTRY_POINT = "benchkit.measure.entrypoint"
 #: Further attempts of a measurement whose infrastructure failed.
 RETRIES = 1
+
+
+#: Measurements in turn whose cluster did not open, after which no more are tried.
+MAX_FAILURES = 2
+
+
+class ClusterStarts:
+    """Account of the clusters that opened: per arm, and per cluster options of a workload.
+
+    A wrong address, key, certificate, partition or login shows when the first cluster of an arm
+    does not open: one that never did is a mistake, and no run. Later failures, and those of local
+    clusters, are runs with the outcome `infrastructure`.
+    """
+
+    def __init__(self) -> None:
+        self._opened: set[tuple[str, str]] = set()
+        self._failures: Counter[tuple[str, str]] = Counter()
+        self._errors: list[ClusterError | InvalidClusterError] = []
+
+    def is_hopeless(self, arm: str, options: Any) -> bool:
+        """Return whether a cluster never opened, and was tried often enough."""
+        return self._failures[arm, repr(options)] >= MAX_FAILURES
+
+    @contextmanager
+    def errors_at_end(self, at_end: bool) -> Iterator[None]:
+        """Keep an error of a cluster that the body raises, for `raise_first`."""
+        try:
+            yield
+        except (ClusterError, InvalidClusterError) as error:
+            if not at_end:
+                raise
+            self._errors.append(error)
+
+    def raise_first(self) -> None:
+        """Raise the first error that was kept, if there is one."""
+        if self._errors:
+            raise self._errors[0]
+
+    def error(
+        self, arm: Arm, options: Any, attributes: Mapping[Any, Any], error: KernelError | None
+    ) -> ClusterError | InvalidClusterError | None:
+        """Return an error if the cluster of a measurement did not open, and never did before."""
+        key = arm.name, repr(options)
+        is_invalid = error is not None and str(error).startswith(InvalidClusterError.__name__)
+        phase = attributes.get("phase", "")
+        failed = phase == "open" and attributes["outcome"] == "infrastructure"
+        if not is_invalid and not failed:
+            if phase not in ("open", "kernel"):
+                self._opened.add(key)
+            return None
+        is_local = ClusterSpec.from_dict(arm.environment.cluster).is_local
+        if key in self._opened or (is_local and not is_invalid):
+            return None
+        self._failures[key] += 1
+        kind = InvalidClusterError if is_invalid else ClusterError
+        text = attributes["error"].removeprefix(f"{kind.__name__}: ")
+        return kind(f"environment {arm.environment.name!r}: {text}")
 
 
 @dataclass

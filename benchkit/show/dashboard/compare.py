@@ -37,14 +37,15 @@ from benchkit.formatting import (
     short_group,
 )
 from benchkit.show.dashboard.components import tables
-from benchkit.show.dashboard.components.clicks import (
+from benchkit.show.dashboard.components.tables import measured_metrics, memory_by_group, metric_term
+from benchkit.show.dashboard.components.widgets import (
     CLICK_HELP,
+    filtered,
+    find_field,
     open_on_row_click,
     open_on_run_click,
+    select,
 )
-from benchkit.show.dashboard.components.markup import measured_metrics, metric_term
-from benchkit.show.dashboard.components.tables import memory_by_group
-from benchkit.show.dashboard.components.widgets import filtered, find_field, select
 from benchkit.show.dashboard.state.cache import cached, open_run, open_store
 from benchkit.show.dashboard.state.url import address
 from benchkit.show.pages.page import has_words

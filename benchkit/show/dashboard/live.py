@@ -26,7 +26,7 @@ from benchkit.experiment.run.status import (
 )
 from benchkit.formatting import format_seconds
 from benchkit.show.dashboard.components import tables
-from benchkit.show.dashboard.components.markup import metric_terms
+from benchkit.show.dashboard.components.tables import metric_terms
 from benchkit.show.dashboard.state.cache import cached, open_store
 from benchkit.show.dashboard.state.url import address
 from benchkit.show.render import panel as ui

@@ -17,8 +17,7 @@ from benchkit.analysis.run.timeline import TaskTimeline, group_differences
 from benchkit.errors import BenchkitError, NotRecorded
 from benchkit.formatting import MISSING
 from benchkit.show.dashboard.components import tables
-from benchkit.show.dashboard.components.markup import metric_terms
-from benchkit.show.dashboard.components.tables import memory_by_group
+from benchkit.show.dashboard.components.tables import memory_by_group, metric_terms
 from benchkit.show.dashboard.components.widgets import filtered, select, window_controls
 from benchkit.show.dashboard.run.call_stacks import stack_difference
 from benchkit.show.dashboard.run.task_groups import (

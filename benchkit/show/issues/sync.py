@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from benchkit.analysis.regression.regression import FAILING, Regression
 from benchkit.errors import BenchkitError, UsageError, needs_extra
 from benchkit.formatting import format_change
-from benchkit.show.pages.addresses import site_address
+from benchkit.show.pages.page import site_address
 from benchkit.show.pages.regressions import regression_page, regression_target
 from benchkit.show.render.markdown import no_address, section_markdown
 from benchkit.show.templates import render_template

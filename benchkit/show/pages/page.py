@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
+from urllib.parse import quote
 
 import numpy as np
 from numpy.typing import NDArray
@@ -140,3 +143,26 @@ def make_table(
 def has_words(name: str, find: str) -> bool:
     """Return whether a name contains every word of a text, ignoring case."""
     return all(word in name.lower() for word in find.lower().split())
+
+
+def page_name(workload: str) -> str:
+    """Return the file name of the page of a workload, without its suffix.
+
+    Examples
+    --------
+    >>> page_name("array.sum[k=1]").startswith("array.sum-k-1--")
+    True
+    """
+    stem = re.sub(r"[^\w.]+", "-", workload).strip("-.")[:80]
+    return f"{stem}--{hashlib.sha256(workload.encode()).hexdigest()[:6]}"
+
+
+def site_address(root: str, target: Target) -> str | None:
+    """Return the address of a page below the root of a site; runs have no page there."""
+    if target.view == "history":
+        metric = target.keys.get("metric")
+        end = f"#metric={metric}" if metric else ""
+        return f"{root}w/{quote(page_name(str(target.keys['workload'])))}.html{end}"
+    if target.view == "regression":
+        return f"{root}regressions/{quote(str(target.keys['id']))}.html"
+    return None

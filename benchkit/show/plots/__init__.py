@@ -11,7 +11,6 @@ import pandas as pd
 
 from benchkit.show.plots.accessor import RunPlots
 from benchkit.show.plots.base import load_bokeh
-from benchkit.show.plots.bisection import bisection_steps
 from benchkit.show.plots.comparison import forest_plot, heat_map, raw_points, waterfall
 from benchkit.show.plots.flame import flame_difference, flame_graph
 from benchkit.show.plots.history import history_plot, sparkline
@@ -24,7 +23,7 @@ from benchkit.show.plots.run_metrics import (
     worker_heat,
     worker_load,
 )
-from benchkit.show.plots.sweep import sweep_plot
+from benchkit.show.plots.sweep import bisection_steps, sweep_plot
 from benchkit.show.plots.task_stream import TaskStream, task_stream
 from benchkit.show.plots.thread_activity import BusyThreads, busy_threads, limits_over_time
 from benchkit.show.plots.transfers import TransferMatrix, transfer_difference, transfer_matrix

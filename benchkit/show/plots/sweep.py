@@ -1,4 +1,4 @@
-"""Figures of a sweep: a metric as a function of a setting, measured or simulated."""
+"""Figures of the arms of a sweep, and of the builds of a bisection."""
 
 from __future__ import annotations
 
@@ -9,12 +9,15 @@ from typing import Any
 import pandas as pd
 from bokeh.embed import file_html
 from bokeh.layouts import gridplot
-from bokeh.models import ColumnDataSource, GridPlot, Line, Range1d, Scatter, Segment
+from bokeh.models import ColumnDataSource, GridPlot, HoverTool, Line, Range1d, Scatter, Segment
 from bokeh.models.annotations import Band, Span
+from bokeh.models.renderers import DataRenderer
 from bokeh.plotting import figure
 from bokeh.resources import INLINE
 
 from benchkit.analysis.compare.comparison import Comparison
+from benchkit.experiment.bisect.replay import EVENTS
+from benchkit.experiment.bisect.result import BisectionResult
 from benchkit.show.plots.base import (
     INK,
     add_glyph,
@@ -24,7 +27,7 @@ from benchkit.show.plots.base import (
     place_legend,
     shorten,
 )
-from benchkit.show.theme import SERIES
+from benchkit.show.theme import BETTER, SERIES, UNCHANGED, WORSE
 from benchkit.whole_file import write_whole
 
 #: Column of the table -> label with unit, and divisor.
@@ -184,3 +187,94 @@ def save_simulation_curves(table: pd.DataFrame, name: str, path: str | Path) -> 
     """Write the curves of a simulation as a page that needs no network."""
     page = file_html(simulation_curves(table, name), INLINE, f"{name}: simulated")
     write_whole(Path(path), page)
+
+
+#: Verdict -> colour and marker.
+_LOOKS = {
+    "good": (BETTER, "circle"),
+    "bad": (WORSE, "triangle"),
+    "first bad": (WORSE, "star"),
+    "": (UNCHANGED, "square"),
+}
+
+
+def bisection_steps(result: BisectionResult) -> figure:
+    """Draw the measurements of a bisection, with builds in order from left to right.
+
+    Parameters
+    ----------
+    result : BisectionResult
+        Return value of `benchkit.experiment.bisect.result.read_bisection`.
+
+    Returns
+    -------
+    figure
+        The value of each run relative to the median of the good end, in %; builds without a
+        measurement are omitted and counted in the title. Runs without a result are crosses at the
+        bottom, below all values.
+    """
+    table = result.table()
+    measured = table[table["runs"] > 0]
+    question = f"With which build did {metric_label(result.metric)} of {result.workload} change?"
+    if measured.empty:
+        return empty_figure(question)
+    n_unmeasured = len(table) - len(measured)
+    names = measured["build"].tolist()
+    runs = result.runs
+    by_events = result.metric in EVENTS
+    level = 1.0
+    if not by_events:
+        ends = runs[(runs["arm"] == names[0]) & (runs["outcome"] == "ok")]
+        level = float(ends[result.metric].median()) if len(ends) else 1.0
+    fig = make_figure(
+        f"{question} {n_unmeasured} builds were not measured." if n_unmeasured else question,
+        "build",
+        result.metric if by_events else f"change against {names[0]} (%)",
+        x_range=names,
+        height=320,
+        tools="reset,save",
+    )
+    fig.xaxis.major_label_orientation = 0.6
+    verdicts = dict(zip(measured["build"], measured["verdict"], strict=True))
+    renderers: list[DataRenderer] = []
+    tooltips = [("build", "@build"), ("block", "@block"), ("run", "@id")]
+    heights = [0.0]
+    for verdict, (colour, marker) in _LOOKS.items():
+        rows = runs[(runs["arm"].map(verdicts) == verdict) & (runs["outcome"] == "ok")]
+        if len(rows):
+            change = [0.0] * len(rows) if by_events else (rows[result.metric] / level - 1) * 100
+            heights += [value for value in change if value == value]
+            source = ColumnDataSource(
+                {"build": rows["arm"], "change": change, "id": rows["id"], "block": rows["block"]}
+            )
+            renderers.append(
+                fig.scatter(
+                    "build", "change", source=source, color=colour, marker=marker, alpha=0.75,
+                    size=13 if verdict == "first bad" else 8, legend_label=verdict or "undecided",
+                )
+            )  # fmt: skip
+    failed = runs[runs["outcome"] != "ok"]
+    low, high = min(heights), max(heights)
+    room = (high - low) or 10.0
+    bottom = low - 0.2 * room
+    fig.y_range = Range1d(start=bottom, end=high + 0.1 * room)
+    if len(failed):
+        source = ColumnDataSource(
+            {"build": failed["arm"], "bottom": [bottom] * len(failed), "id": failed["id"],
+             "block": failed["block"], "outcome": failed["outcome"].str.replace("_", " ")},
+            name="failed",
+        )  # fmt: skip
+        crosses = fig.scatter(
+            "build", "bottom", source=source, color=WORSE, marker="x", size=11, line_width=2.5,
+            legend_label="no result", level="overlay",
+        )  # fmt: skip
+        fig.add_tools(HoverTool(renderers=[crosses], tooltips=[*tooltips, ("outcome", "@outcome")]))
+    if by_events:
+        fig.yaxis.ticker = [bottom, 0.0]
+        fig.yaxis.major_label_overrides = {bottom: "no result", 0.0: "ok"}
+    fig.add_layout(Span(location=0, dimension="width", line_color=INK, line_dash="dotted"))
+    if not by_events:
+        tooltips.append(("change", "@change{+0.0} %"))
+    fig.add_tools(HoverTool(renderers=renderers, tooltips=tooltips))
+    place_legend(fig)
+    return fig

@@ -7,8 +7,8 @@ from functools import partial
 
 from benchkit.analysis.regression.history import History, build_history, night_name
 from benchkit.experiment.nightly.night import Night
-from benchkit.show.pages.addresses import site_address
 from benchkit.show.pages.night import NightSeries, page
+from benchkit.show.pages.page import site_address
 from benchkit.show.render.markdown import no_address, page_markdown
 from benchkit.text import cut_markdown, github_text, markdown_text
 

@@ -24,14 +24,13 @@ from benchkit.analysis.regression.regression import Regression, read_ledger
 from benchkit.analysis.regression.status import improvements, workload_owners
 from benchkit.errors import MissingParts, SiteError, UnreadableRun, UsageError, describe_error
 from benchkit.experiment.nightly.night import night_of
-from benchkit.show.pages.addresses import page_name, site_address
 from benchkit.show.pages.history import WorkloadNights
 from benchkit.show.pages.history import figure as history_figure
 from benchkit.show.pages.history import page as workload_page
 from benchkit.show.pages.machines import failures_page, machines_page
 from benchkit.show.pages.night import NightSeries
 from benchkit.show.pages.night import page as night_page
-from benchkit.show.pages.page import Page
+from benchkit.show.pages.page import Page, page_name, site_address
 from benchkit.show.pages.regressions import page as regressions_page
 from benchkit.show.pages.regressions import regression_page
 from benchkit.show.render.html import ELEMENT_STYLES, PAGE_STYLES, page_markup

@@ -20,14 +20,15 @@ from benchkit.measure.capture import (
     TASK_COLUMNS,
 )
 from benchkit.measure.recording import Recording
-from benchkit.store.build.own_processes import assemble_client, assemble_threads
+from benchkit.store.build.facts import restarted_workers
 from benchkit.store.build.processes import add_up_memory
 from benchkit.store.build.prometheus import assemble_prometheus
-from benchkit.store.build.restarts import restarted_workers
 from benchkit.store.build.series import (
+    assemble_client,
     assemble_held,
     assemble_memory,
     assemble_scheduler,
+    assemble_threads,
     assemble_workers,
 )
 from benchkit.store.build.shape import Window, columns_of, shaped

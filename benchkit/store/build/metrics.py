@@ -14,7 +14,7 @@ import xarray as xr
 
 from benchkit.measure.capture.p2p_bytes import P2P_OTHERS, P2P_OWN
 from benchkit.simulation.graph import first_p2p
-from benchkit.store.build.facts import CaptureFacts
+from benchkit.store.build.facts import CaptureFacts, messages_of, restarted_workers
 from benchkit.store.build.groups import recomputed_tasks
 from benchkit.store.build.memory import cluster_memory
 from benchkit.store.build.processes import (
@@ -24,7 +24,6 @@ from benchkit.store.build.processes import (
     monitored_seconds,
     process_ids,
 )
-from benchkit.store.build.restarts import messages_of, restarted_workers
 from benchkit.store.schema import METRICS
 
 #: Seconds between two samples of Dask's system monitor.

@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 
-from benchkit.cli.agents.answer import MAX_BYTES, as_answer
+from benchkit.cli.agents.tools import MAX_BYTES, as_answer
 
 
 def test_answer_leaves_out_empty_values_and_rounds():

@@ -13,7 +13,7 @@ from helpers.commands import run_benchkit
 from helpers.event_loops import run_in_thread
 
 import benchkit
-from benchkit.cli.agents.answer import MAX_BYTES
+from benchkit.cli.agents.tools import MAX_BYTES
 from benchkit.store.store import Store
 from validation.graph_runs import MadeTask, graph_run
 from validation.synthetic_runs import make_run

@@ -22,8 +22,7 @@ from benchkit.experiment.environment.build import build, find_build
 from benchkit.experiment.environment.cache import find_built, link_bytecode, list_built, remove
 from benchkit.experiment.environment.install import resolve
 from benchkit.experiment.environment.lookup import find_environment
-from benchkit.experiment.environment.measure_copy import measured_folder
-from benchkit.experiment.environment.process_variables import process_variables
+from benchkit.experiment.environment.process_variables import measured_folder, process_variables
 from benchkit.experiment.environment.python import choose_python, find_pythons
 from benchkit.experiment.environment.requirements import parse_requirement
 from benchkit.experiment.paths import shipped

@@ -7,8 +7,11 @@ from click.testing import CliRunner
 
 from benchkit.cli.main import benchkit as main
 from benchkit.errors import InvalidEnvironmentError, UsageError
-from benchkit.experiment.environment.coiled import ab_command, import_reference
-from benchkit.experiment.environment.conda_specs import translate_conda_spec
+from benchkit.experiment.environment.coiled import (
+    ab_command,
+    import_reference,
+    translate_conda_spec,
+)
 from benchkit.experiment.environment.lookup import find_environment
 
 

@@ -5,8 +5,8 @@ import pytest
 from benchkit.errors import ClusterError, InvalidClusterError
 from benchkit.experiment.environment.environment import Environment
 from benchkit.experiment.run.api import Selection, plan_experiment
-from benchkit.experiment.run.cluster_starts import ClusterStarts
 from benchkit.experiment.run.events import Finished, Skipped, Started
+from benchkit.experiment.run.experiment import ClusterStarts
 from benchkit.experiment.run.kernel import KernelError
 from benchkit.experiment.run.plan import Arm
 

@@ -4,7 +4,7 @@ import pytest
 
 from benchkit.errors import InvalidNotebookError
 from benchkit.experiment.paths import shipped
-from benchkit.experiment.run.notebook_parameters import checked_parameters, declared_parameters
+from benchkit.experiment.run.kernel import checked_parameters, declared_parameters
 
 CELL = """
 text: str = "a=b # not a comment"  # with an equals sign

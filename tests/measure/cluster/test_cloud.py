@@ -9,7 +9,7 @@ import pytest
 from benchkit.errors import InvalidEnvironmentError
 from benchkit.experiment.environment.build import build
 from benchkit.experiment.environment.environment import Environment
-from benchkit.experiment.environment.measure_copy import measured_folder
+from benchkit.experiment.environment.process_variables import measured_folder
 
 pytestmark = [pytest.mark.slow, pytest.mark.environment, pytest.mark.timeout(900)]
 PACKAGES = (

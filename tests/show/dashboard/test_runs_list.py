@@ -4,7 +4,7 @@ import pandas as pd
 import panel as pn
 import pytest
 
-from benchkit.show.dashboard.components.markup import outcome_text
+from benchkit.show.dashboard.components.tables import outcome_text
 from benchkit.show.dashboard.lists import runs
 from benchkit.show.dashboard.lists.runs import _pair_link, _run_link, _table
 from benchkit.show.dashboard.nights import overview

@@ -12,7 +12,7 @@ from tornado.httpclient import HTTPClientError, HTTPRequest
 from tornado.httputil import HTTPHeaders
 from tornado.websocket import websocket_connect
 
-from benchkit.show.dashboard.web.security import SecurityHeaders, host_of, own_names
+from benchkit.show.dashboard.server import SecurityHeaders, host_of, own_names
 from benchkit.store.store import Store
 
 

@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 
-from benchkit.store.build.restarts import messages_of, restarted_workers
+from benchkit.store.build.facts import messages_of, restarted_workers
 from benchkit.store.build.shape import shaped
 
 NAN = np.nan

@@ -1,4 +1,4 @@
-"""Selects and fields above lists and plots, whose values are in the address of the page."""
+"""Selects and fields above lists and plots, with values in the address; clicks on figures."""
 
 from __future__ import annotations
 
@@ -6,10 +6,14 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import panel as pn
+from bokeh.models import CustomJS, TapTool
+from bokeh.models.renderers import GlyphRenderer
+from bokeh.plotting import figure
 from panel.viewable import Viewable
 
 from benchkit.show.dashboard.state.time_window import Window, align
 from benchkit.show.dashboard.state.url import write_address
+from benchkit.show.dashboard.web.template import CLICK_ROW_SCRIPT, CLICK_RUN_SCRIPT
 from benchkit.show.plots.base import retitle
 from benchkit.show.plots.thread_activity import window_strip
 from benchkit.show.render import panel as ui
@@ -118,3 +122,41 @@ def _end_fields(window: Window) -> list[pn.widgets.FloatInput]:
     for field in fields:
         field.param.watch(set_window, "value")
     return fields
+
+
+CLICK_HELP = "A click on a dot opens the run; two clicks with Shift held compare two runs."
+
+
+def open_on_run_click(plot: figure) -> figure:
+    """Open the page of a run on a click in a figure, and the page of two runs on two Shift-clicks.
+
+    Run ids come from column ``id`` of the sources "runs" and "failures". A is the run with the
+    lower ``rank``, without ranks the lower ``x``.
+    """
+    return _on_click(plot, ("runs", "failures"), CLICK_RUN_SCRIPT)
+
+
+def open_on_row_click(plot: figure, target: Callable[[str, str], str]) -> figure:
+    """Open an address on a click on a row of a comparison."""
+    for renderer in _renderers(plot, ("rows",)):
+        data = renderer.data_source.data
+        pairs = zip(data["workload"], data["contender"], strict=True)
+        data["target"] = [target(*pair) for pair in pairs]
+    return _on_click(plot, ("rows",), CLICK_ROW_SCRIPT)
+
+
+def _on_click(plot: figure, names: tuple[str, ...], code: str) -> figure:
+    renderers = _renderers(plot, names)
+    for source in {renderer.data_source for renderer in renderers}:
+        source.selected.js_on_change("indices", CustomJS(args={"source": source}, code=code))
+    if renderers and not plot.select(TapTool):
+        plot.add_tools(TapTool(renderers=renderers))
+    return plot
+
+
+def _renderers(plot: figure, names: tuple[str, ...]) -> list[Any]:
+    return [
+        renderer
+        for renderer in plot.renderers
+        if isinstance(renderer, GlyphRenderer) and renderer.data_source.name in names
+    ]

@@ -14,7 +14,7 @@ from benchkit.analysis.compare.environment_diff import differences
 from benchkit.errors import BenchkitError
 from benchkit.formatting import MISSING, ROWS_SHOWN, counted, format_bytes
 from benchkit.show.dashboard.components import tables
-from benchkit.show.dashboard.components.markup import run_link, text_or_missing
+from benchkit.show.dashboard.components.tables import run_link, text_or_missing
 from benchkit.show.dashboard.components.widgets import filtered, select
 from benchkit.show.dashboard.state.cache import attributes_of, newest_attributes, runs_table
 from benchkit.show.dashboard.state.url import address

@@ -19,7 +19,7 @@ from benchkit.analysis.run.baseline import is_simulated
 from benchkit.formatting import GIB, MISSING, OUTCOME_WORDS, ROWS_SHOWN, counted, run_limits
 from benchkit.measure.run_ids import is_id
 from benchkit.show.dashboard.components import tables
-from benchkit.show.dashboard.components.markup import metric_term, outcome_text
+from benchkit.show.dashboard.components.tables import metric_term, outcome_text
 from benchkit.show.dashboard.state.cache import SHOWN_COLUMNS, open_store, runs_table
 from benchkit.show.dashboard.state.table_state import page_of, stateful_table
 from benchkit.show.dashboard.state.url import address, write_address

@@ -25,8 +25,7 @@ from benchkit.formatting import (
 )
 from benchkit.measure.workloads import Variant
 from benchkit.show.dashboard.components import tables
-from benchkit.show.dashboard.components.clicks import CLICK_HELP, open_on_run_click
-from benchkit.show.dashboard.components.markup import (
+from benchkit.show.dashboard.components.tables import (
     measured_metrics,
     metric_term,
     metric_text,
@@ -35,7 +34,14 @@ from benchkit.show.dashboard.components.markup import (
     text_or_missing,
     tone_of_outcome,
 )
-from benchkit.show.dashboard.components.widgets import filtered, find_field, metric_select, select
+from benchkit.show.dashboard.components.widgets import (
+    CLICK_HELP,
+    filtered,
+    find_field,
+    metric_select,
+    open_on_run_click,
+    select,
+)
 from benchkit.show.dashboard.state.cache import (
     MAX_RUNS_READ,
     newest_attributes,

@@ -12,14 +12,19 @@ from panel.viewable import Viewable
 
 from benchkit.analysis.regression.history import SERIES_FIELDS, History
 from benchkit.analysis.regression.status import series_label
-from benchkit.show.dashboard.components.clicks import CLICK_HELP, open_on_run_click
 from benchkit.show.dashboard.components.mark_form import mark_series
-from benchkit.show.dashboard.components.markup import (
+from benchkit.show.dashboard.components.tables import (
     metric_terms,
 )
-from benchkit.show.dashboard.components.widgets import filtered, find_field, metric_select, select
-from benchkit.show.dashboard.nights.parts import no_nights
-from benchkit.show.dashboard.nights.regressions import DAYS
+from benchkit.show.dashboard.components.widgets import (
+    CLICK_HELP,
+    filtered,
+    find_field,
+    metric_select,
+    open_on_run_click,
+    select,
+)
+from benchkit.show.dashboard.nights.regressions import DAYS, no_nights
 from benchkit.show.dashboard.state.cache import open_store
 from benchkit.show.dashboard.state.nights import (
     left_out_nights,

@@ -14,7 +14,7 @@ from benchkit.formatting import ROWS_SHOWN, counted
 from benchkit.show.dashboard.components import tables
 from benchkit.show.dashboard.components.widgets import filtered, find_field, metric_select, select
 from benchkit.show.dashboard.lists import runs
-from benchkit.show.dashboard.nights.parts import no_nights
+from benchkit.show.dashboard.nights.regressions import no_nights
 from benchkit.show.dashboard.state.nights import (
     all_nights,
     left_out_nights,

@@ -10,7 +10,6 @@ from panel.viewable import Viewable
 from benchkit.analysis.regression.history import night_name
 from benchkit.analysis.regression.status import improvements
 from benchkit.show.dashboard.components.widgets import filtered, find_field, metric_select, select
-from benchkit.show.dashboard.nights.parts import no_nights
 from benchkit.show.dashboard.state.cache import open_store
 from benchkit.show.dashboard.state.nights import (
     all_nights,
@@ -57,3 +56,9 @@ def _since(days: str) -> str:
     if not days or not len(times):
         return ""
     return night_name(times[-1] - np.timedelta64(int(days), "D"))
+
+
+def no_nights(shows: str, *, title: str = "No nights yet", before: str = "") -> Viewable:
+    """Return the message with the command that measures a night."""
+    text = f"{before} Measure a selection every night, then this page shows {shows}:".strip()
+    return ui.message(title, text, "benchkit nightly -k profile:nightly")

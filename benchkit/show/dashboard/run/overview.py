@@ -14,7 +14,7 @@ from benchkit.analysis.insight.diagnose import Diagnosis, diagnose
 from benchkit.analysis.insight.limits import BOUNDS, Limits
 from benchkit.formatting import format_quantity
 from benchkit.show.dashboard.components import tables
-from benchkit.show.dashboard.components.markup import metric_terms
+from benchkit.show.dashboard.components.tables import metric_terms
 from benchkit.show.dashboard.components.widgets import select
 from benchkit.show.dashboard.run.task_groups import GroupTable
 from benchkit.show.dashboard.state.time_window import NO_TIMES, Window

@@ -23,7 +23,7 @@ from benchkit.errors import BenchkitError
 from benchkit.formatting import MIB, MISSING, ROWS_SHOWN, format_bytes, format_quantity, short_names
 from benchkit.show.dashboard.components import tables
 from benchkit.show.dashboard.components.mark_form import mark_run
-from benchkit.show.dashboard.components.markup import outcome_text
+from benchkit.show.dashboard.components.tables import outcome_text
 from benchkit.show.dashboard.components.widgets import window_controls
 from benchkit.show.dashboard.run.call_stacks import stacks
 from benchkit.show.dashboard.run.overview import group_table, overview
