@@ -26,7 +26,7 @@ sys.path[:0] = [str(HERE.parent)]
 
 from benchkit.analysis.stats.power import runs_needed  # noqa: E402
 from benchkit.errors import BenchkitError, NotEnoughRuns  # noqa: E402
-from benchkit.experiment.run.known_workloads import FILE, noise_table  # noqa: E402
+from benchkit.experiment.run.estimate import FILE, noise_table  # noqa: E402
 from benchkit.measure.discovery import collect  # noqa: E402
 from benchkit.store.store import Store  # noqa: E402
 

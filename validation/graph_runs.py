@@ -7,7 +7,7 @@ from math import isnan
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchkit.measure.capture import GRAPH_COLUMNS, ROW
+from benchkit.measure.capture.columns import GRAPH_COLUMNS, ROW
 from benchkit.store.build.run_from_recording import run_from_recording
 from benchkit.store.run import Run
 from validation.synthetic_recordings import ON, group, record, segment, table, worker

@@ -5,7 +5,7 @@ from typing import Any
 
 import xarray as xr
 
-from benchkit.measure.capture import HELD_COLUMNS
+from benchkit.measure.capture.columns import HELD_COLUMNS
 from validation.graph_runs import MadeTask, graph_run, tasks_of
 from validation.run_trees import profile_group
 from validation.synthetic_recordings import MB, NAN, ON, rows

@@ -9,7 +9,7 @@ from array import array
 from pathlib import Path
 from typing import Any
 
-from benchkit.measure.capture import (
+from benchkit.measure.capture.columns import (
     ACTIONS,
     EVENT_COLUMNS,
     GRAPH_COLUMNS,

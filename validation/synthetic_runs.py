@@ -11,8 +11,7 @@ import numpy as np
 import xarray as xr
 
 from benchkit.measure.run_ids import new_id
-from benchkit.store.schema import METRICS, RECORD_FIELDS
-from benchkit.store.variables import ACTIVITIES, COORDINATES, GROUPS
+from benchkit.store.schema import ACTIVITIES, COORDINATES, GROUPS, METRICS, RECORD_FIELDS
 
 STARTED = "2026-08-01T02:00:00.000000+00:00"
 

@@ -261,7 +261,7 @@ def print_plan(experiment: Experiment) -> None:
     """Print on stderr the arms, the number of runs and their expected duration."""
     from benchkit.analysis.run.noise import describe_detectable_changes
     from benchkit.cli.progress import format_duration
-    from benchkit.experiment.run.known_workloads import known_noise
+    from benchkit.experiment.run.estimate import known_noise
     from benchkit.experiment.run.plan import NULL_ARM, format_size
 
     for position, arm in enumerate(experiment.arms):

@@ -204,7 +204,7 @@ def metric_rows(store: Store | str | None) -> list[dict[str, Any]]:
 
 def _noise(store: str | None, expression: str | None) -> list[dict[str, Any]]:
     """Return a row per variant: its duration, its noise and the runs needed to detect changes."""
-    from benchkit.experiment.run.known_workloads import noise_table
+    from benchkit.experiment.run.estimate import noise_table
 
     return as_records(noise_table(matching_runs(store, expression)))
 

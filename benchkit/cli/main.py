@@ -25,8 +25,7 @@ from benchkit.cli.insight.query import query_command
 from benchkit.cli.list import list_command
 from benchkit.cli.mark import mark
 from benchkit.cli.nightly import nightly_command
-from benchkit.cli.project.init import init
-from benchkit.cli.project.notebooks import notebooks
+from benchkit.cli.project import init, notebooks
 from benchkit.cli.regressions import regressions
 from benchkit.cli.report import report
 from benchkit.cli.rows import print_error

@@ -40,10 +40,9 @@ from benchkit.measure.recording import RecordingWriter
 from benchkit.measure.run_ids import new_id
 from benchkit.store.build.run_from_recording import run_from_recording
 from benchkit.store.run import Run
-from benchkit.store.schema import METRICS, RECORD_FIELDS
+from benchkit.store.schema import GROUPS, METRICS, RECORD_FIELDS
 from benchkit.store.storage import RECORDINGS
 from benchkit.store.store import Store
-from benchkit.store.variables import GROUPS
 
 
 def record(

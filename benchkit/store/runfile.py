@@ -34,8 +34,8 @@ from xarray.core import indexing
 
 from benchkit.errors import BenchkitError, UnreadableRun, UsageError
 from benchkit.measure.run_ids import is_id
+from benchkit.store.schema import first_problem
 from benchkit.store.storage import TRAILER, verify
-from benchkit.store.variables import first_problem
 from benchkit.values import clean_text
 
 #: Program and version of the format in the provenance attribute that netCDF-C defines.

@@ -114,10 +114,10 @@ def test_missing_metrics_are_nan(cluster, client, observed):
         client.sync(forget)
         index = plugin.workers[next(iter(cluster.scheduler.workers))]
     recording = Recording.read(observation.writer.path)
-    rows = np.asarray(recording.block("samples", len(capture.SAMPLE_COLUMNS)))
-    rows = rows.reshape(-1, len(capture.SAMPLE_COLUMNS))
+    rows = np.asarray(recording.block("samples", len(capture.columns.SAMPLE_COLUMNS)))
+    rows = rows.reshape(-1, len(capture.columns.SAMPLE_COLUMNS))
     blind = rows[
-        np.isnan(rows[:, capture.SAMPLE_COLUMNS.index("bandwidth")]) & (rows[:, 1] == index)
+        np.isnan(rows[:, capture.columns.SAMPLE_COLUMNS.index("bandwidth")]) & (rows[:, 1] == index)
     ]
 
     assert len(blind) == 1
@@ -131,7 +131,7 @@ def test_missing_metrics_are_nan(cluster, client, observed):
         "num_fds",
         "tick_max",
     ):
-        assert np.isnan(blind[0, capture.SAMPLE_COLUMNS.index(name)]), name
+        assert np.isnan(blind[0, capture.columns.SAMPLE_COLUMNS.index(name)]), name
 
 
 def test_sample_converts_large_batches_only(cluster, client, observed):

@@ -9,7 +9,7 @@ from benchkit.measure.errors import (
     InvalidWorkloadError,
 )
 from benchkit.measure.workloads import RESERVED_NAMES, workload
-from benchkit.store.variables import GROUPS
+from benchkit.store.schema import GROUPS
 
 
 def test_step_with_unknown_argument_is_rejected():

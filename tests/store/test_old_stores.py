@@ -13,8 +13,8 @@ from benchkit.errors import UnreadableRun
 from benchkit.store.check import CheckReport
 from benchkit.store.interchange.results import import_results
 from benchkit.store.manifest import FORMAT_VERSION
+from benchkit.store.schema import GROUPS
 from benchkit.store.store import Store
-from benchkit.store.variables import GROUPS
 
 DATA = Path(__file__).parents[1] / "data"
 NAMES = sorted(path.name for path in DATA.iterdir() if (path / "store.json").exists())

@@ -29,9 +29,9 @@ from benchkit.store.runfile import (
     read_tree,
     stored_record,
 )
+from benchkit.store.schema import GROUPS
 from benchkit.store.storage import run_name, verify
 from benchkit.store.store import Store
-from benchkit.store.variables import GROUPS
 
 
 @pytest.fixture

@@ -1,9 +1,8 @@
 import numpy as np
 import pytest
 
-from benchkit.store.schema import METRICS, RECORD_FIELDS, Metric
+from benchkit.store.schema import COORDINATES, GROUPS, METRICS, RECORD_FIELDS, Metric, Variable
 from benchkit.store.tables import read_table
-from benchkit.store.variables import COORDINATES, GROUPS, Variable
 
 
 def test_read_table_keeps_commas_and_order():

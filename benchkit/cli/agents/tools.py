@@ -115,7 +115,7 @@ class StoreTools:
         """
         from benchkit.cli.list import metric_rows
         from benchkit.cli.rows import as_records
-        from benchkit.experiment.run.known_workloads import noise_table
+        from benchkit.experiment.run.estimate import noise_table
         from benchkit.store.filters import select_runs
 
         if what == "metrics":

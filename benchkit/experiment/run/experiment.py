@@ -22,10 +22,15 @@ from typing import TYPE_CHECKING, Any
 from benchkit.errors import ClusterError, InvalidClusterError, StoreError
 from benchkit.experiment.environment.cache import Built, try_lock
 from benchkit.experiment.paths import file_name, notebook_path
-from benchkit.experiment.run.estimate import Estimate, known_durations, worker_price
+from benchkit.experiment.run.estimate import (
+    Estimate,
+    KnownWorkload,
+    known_durations,
+    load_known,
+    worker_price,
+)
 from benchkit.experiment.run.events import Event, Finished, Planned, Skipped, Started
 from benchkit.experiment.run.kernel import KernelError, MeasuringKernel
-from benchkit.experiment.run.known_workloads import KnownWorkload, load_known
 from benchkit.experiment.run.plan import (
     Arm,
     Measurement,

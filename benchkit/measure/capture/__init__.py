@@ -17,36 +17,7 @@ On workers: `worker_plugin`, `worker_log`, `memory_sampler`, `p2p_bytes`. On the
 and `scheduler_plugin`, which uses all of them. On both: `columns`, `loop_lag`, `process`.
 """
 
-from benchkit.measure.capture.columns import (
-    ACTIONS,
-    CLIENT,
-    CLIENT_COLUMNS,
-    EVENT_COLUMNS,
-    GRAPH_COLUMNS,
-    HELD_COLUMNS,
-    MEMORY_COLUMNS,
-    ROW,
-    SAMPLE_COLUMNS,
-    SCHEDULER_COLUMNS,
-    TASK_COLUMNS,
-    THREAD_COLUMNS,
-)
 from benchkit.measure.capture.scheduler_plugin import CapturePlugin
 from benchkit.measure.capture.worker_plugin import CaptureWorkerPlugin
 
-__all__ = [
-    "ACTIONS",
-    "CLIENT",
-    "CLIENT_COLUMNS",
-    "EVENT_COLUMNS",
-    "GRAPH_COLUMNS",
-    "HELD_COLUMNS",
-    "MEMORY_COLUMNS",
-    "ROW",
-    "SAMPLE_COLUMNS",
-    "SCHEDULER_COLUMNS",
-    "TASK_COLUMNS",
-    "THREAD_COLUMNS",
-    "CapturePlugin",
-    "CaptureWorkerPlugin",
-]
+__all__ = ["CapturePlugin", "CaptureWorkerPlugin"]

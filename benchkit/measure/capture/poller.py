@@ -22,8 +22,8 @@ from distributed.metrics import time
 from distributed.utils import key_split_group
 
 from benchkit.measure.capture.cluster_events import EventLog
+from benchkit.measure.capture.cluster_hooks import ScatteredData
 from benchkit.measure.capture.columns import text
-from benchkit.measure.capture.scattered_data import ScatteredData
 from benchkit.measure.capture.task_groups import TaskGroups, row_of
 
 TOPICS = ("all", "stealing", "worker-fail-hard", "worker-restart-memory")

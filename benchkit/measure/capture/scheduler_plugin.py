@@ -12,14 +12,18 @@ import cloudpickle
 from distributed.metrics import time
 
 from benchkit.measure.capture.cluster_events import EventLog
-from benchkit.measure.capture.cluster_hooks import ClusterHooks, listen, stop_listening
+from benchkit.measure.capture.cluster_hooks import (
+    ClusterHooks,
+    ScatteredData,
+    listen,
+    stop_listening,
+)
 from benchkit.measure.capture.columns import NAN, text
 from benchkit.measure.capture.loop_lag import LoopLag
 from benchkit.measure.capture.poller import SchedulerPoller
 from benchkit.measure.capture.process import LoopWatch, process_cpu
 from benchkit.measure.capture.running_tasks import RunningTasks
 from benchkit.measure.capture.samples import Samples
-from benchkit.measure.capture.scattered_data import ScatteredData
 from benchkit.measure.capture.task_graph import TaskGraph
 from benchkit.measure.capture.task_groups import TaskGroups
 from benchkit.measure.capture.task_stream import TaskStream

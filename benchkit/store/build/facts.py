@@ -11,7 +11,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from benchkit.measure.capture import SAMPLE_COLUMNS
+from benchkit.measure.capture.columns import SAMPLE_COLUMNS
 from benchkit.measure.capture.process import CLOCK_STEP_S
 from benchkit.measure.engines import DASK
 from benchkit.measure.recording import Recording

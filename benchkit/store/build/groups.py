@@ -13,28 +13,29 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from benchkit.measure.capture import (
+from benchkit.measure.capture.columns import (
     ACTIONS,
+    CLIENT,
+    CLIENT_COLUMNS,
     EVENT_COLUMNS,
+    HELD_COLUMNS,
+    MEMORY_COLUMNS,
     ROW,
+    SAMPLE_COLUMNS,
+    SCHEDULER,
+    SCHEDULER_COLUMNS,
     TASK_COLUMNS,
+    THREAD_COLUMNS,
 )
+from benchkit.measure.capture.samples import MAXIMA
 from benchkit.measure.recording import Recording
 from benchkit.store.build.facts import restarted_workers
 from benchkit.store.build.processes import add_up_memory
 from benchkit.store.build.prometheus import assemble_prometheus
-from benchkit.store.build.series import (
-    assemble_client,
-    assemble_held,
-    assemble_memory,
-    assemble_scheduler,
-    assemble_threads,
-    assemble_workers,
-)
-from benchkit.store.build.shape import Window, columns_of, shaped
-from benchkit.store.build.task_graph import assemble_graph
-from benchkit.store.build.worker_reports import assemble_worker_reports
-from benchkit.store.variables import ACTIVITIES
+from benchkit.store.build.shape import Window, columns_of, first_finite, shaped
+from benchkit.store.build.worker_reports import assemble_worker_reports, trimmed_memory
+from benchkit.store.schema import ACTIVITIES
+from benchkit.store.task_graph import encode_rows
 from benchkit.values import clean_text
 
 #: Maximum number of events for recomputed tasks; a lost worker may hold a million results.
@@ -367,3 +368,287 @@ def _errors(recording: Recording, window: Window) -> xr.Dataset:
     errors = shaped("errors", {**data, "time": window.seconds(data["time"])}, {})
     errors.attrs["n_errors"] = int(recording.last("state", {}).get("n_errors", 0))
     return errors
+
+
+def assemble_workers(recording: Recording, window: Window) -> xr.Dataset:
+    """Align heartbeats on one time axis: a value holds until the next heartbeat of the worker."""
+    infos = recording.last("workers", [])
+    width = len(SAMPLE_COLUMNS)
+    block = np.asarray(recording.block("samples", width)).reshape(-1, width)
+    block = block[block[:, 1] >= 0]
+    times, row = np.unique(block[:, 0], return_inverse=True)
+    grid = np.full((len(times), len(infos), width - 2), np.nan)
+    grid[row, block[:, 1].astype(int)] = block[:, 2:]
+    has_heartbeat = np.zeros(grid.shape[:2], bool)
+    has_heartbeat[row, block[:, 1].astype(int)] = True
+
+    # The index of the newest heartbeat at each time; -1 before the first.
+    newest = np.where(has_heartbeat, np.arange(len(times))[:, None], -1)
+    newest = np.maximum.accumulate(newest, axis=0)
+    filled = np.take_along_axis(grid, np.maximum(newest, 0)[:, :, None], axis=0)
+    left = np.array([first_finite(info["left"]) for info in infos])
+    has_left = times[:, None] > np.where(np.isnan(left), np.inf, left)[None, :]
+    filled[(newest < 0) | has_left] = np.nan
+
+    names = SAMPLE_COLUMNS[2:]
+    # Peaks from before the clock started are not peaks of this run: those of the first heartbeat,
+    # and of the second if the heartbeat for the start of the clock came after it.
+    late = recording.last("state", {}).get("late_at_on", [])
+    n_before = np.array([info["joined"] < window.on for info in infos], int)
+    n_before += [info["worker"] in late for info in infos]
+    is_before = np.cumsum(has_heartbeat, axis=0) <= n_before
+    for name in MAXIMA:
+        filled[:, :, names.index(name)][is_before] = np.nan
+
+    data = {name: filled[:, :, index] for index, name in enumerate(names)}
+    ahead = recording.last("state", {}).get("clock_ahead", {})
+    ahead = [ahead.get(str(info["worker"]), 0.0) for info in infos]
+    data["monitor_time"] = window.seconds(data["monitor_time"]) + ahead
+    for name in ("gpu_utilization", "gpu_memory_used"):
+        if np.isnan(data[name]).all():  # no GPU, or distributed does not watch it
+            del data[name]
+    for kind in ("process", "machine"):
+        numbers = numbers_by_server(recording, kind)
+        data[f"{kind}_id"] = np.array([numbers.get(index, -1) for index in range(len(infos))])
+    data["trimmed"] = trimmed_memory(recording, len(infos))
+    coordinates = {
+        "time": window.seconds(times),
+        "address": [info["address"] for info in infos],
+        "name": [info["name"] for info in infos],
+        "host": [info["host"] for info in infos],
+        "nthreads": [info["nthreads"] for info in infos],
+        "memory_limit": [info["memory_limit"] or 0 for info in infos],
+        "joined": window.seconds([info["joined"] for info in infos]),
+        "left": window.seconds(left),
+    }
+    return shaped("workers", data, coordinates)
+
+
+def assemble_memory(recording: Recording, window: Window) -> xr.Dataset:
+    """Return the memory samples of all workers, ordered by time."""
+    width = len(MEMORY_COLUMNS)
+    block = np.asarray(recording.block("memory", width)).reshape(-1, width)
+    block = block[block[:, 1] >= 0]
+    # Times are on the worker's clock.
+    for index, ahead in recording.last("state", {}).get("clock_ahead", {}).items():
+        block[block[:, 1] == int(index), 0] += ahead
+    block = block[np.argsort(block[:, 0], kind="stable")]
+    data = {name: block[:, index] for index, name in enumerate(MEMORY_COLUMNS)}
+    return shaped("memory_samples", {**data, "time": window.seconds(data["time"])}, {})
+
+
+def assemble_held(recording: Recording, window: Window, names: list[str]) -> xr.Dataset:
+    """Return the bytes of results by task group and worker over time."""
+    width = len(HELD_COLUMNS)
+    block = np.asarray(recording.block("held", width)).reshape(-1, width)
+    data = {name: block[:, index] for index, name in enumerate(HELD_COLUMNS)}
+    codes, unique = pd.factorize(np.array([*names, ""], object)[data["group"].astype(int)])
+    data["group"] = np.where(unique[codes] == "", -1, codes) if len(codes) else codes
+    held = shaped("held", {**data, "time": window.seconds(data["time"])}, {})
+    held.attrs["groups"] = json.dumps([clean_text(name) for name in unique])
+    return held
+
+
+def assemble_scheduler(recording: Recording, window: Window) -> xr.Dataset:
+    """Return the samples of the scheduler."""
+    width = len(SCHEDULER_COLUMNS)
+    block = np.asarray(recording.block("scheduler", width)).reshape(-1, width)
+    data = {name: block[:, i] for i, name in enumerate(SCHEDULER_COLUMNS) if i}
+    data["monitor_time"] = window.seconds(data["monitor_time"])
+    scheduler = shaped("scheduler", data, {"time": window.seconds(block[:, 0])})
+    scheduler.attrs |= ids_of(recording, SCHEDULER)
+    return scheduler
+
+
+_SERVERS = {SCHEDULER: "scheduler", CLIENT: "client"}
+_ROLES = ("loop", "task", "main")
+
+
+def numbers_by_server(recording: Recording, kind: str) -> dict[int, int]:
+    """Return the number in the run of the process or machine of each worker and other server."""
+    # kind: "process" or "machine".
+    # returned: By index of a worker, SCHEDULER and CLIENT; workers have the lowest numbers.
+    width = len(SAMPLE_COLUMNS)
+    block = np.asarray(recording.block("samples", width)).reshape(-1, width)
+    values = block[:, [1, SAMPLE_COLUMNS.index(f"{kind}_number")]]
+    values = values[np.isfinite(values).all(axis=1) & (values[:, 0] >= 0)]
+    found = {int(worker): number for worker, number in values.tolist()}
+    found = dict(sorted(found.items()))
+    place = ("machine", "process").index(kind)
+    own = {SCHEDULER: recording.last("state", {}).get("process")}
+    own[CLIENT] = recording.last("client_process")
+    found |= {server: float(pair[place]) for server, pair in own.items() if pair}
+    dense = {number: index for index, number in enumerate(dict.fromkeys(found.values()))}
+    return {server: dense[number] for server, number in found.items()}
+
+
+def ids_of(recording: Recording, server: int) -> dict[str, int]:
+    """Return the attributes with the numbers of a server's process and machine."""
+    numbers = {kind: numbers_by_server(recording, kind) for kind in ("process", "machine")}
+    return {f"{kind}_id": found.get(server, -1) for kind, found in numbers.items()}
+
+
+def assemble_client(recording: Recording, window: Window) -> xr.Dataset:
+    """Return the samples of the client's process."""
+    width = len(CLIENT_COLUMNS)
+    block = np.asarray(recording.block("client", width)).reshape(-1, width)
+    data = {name: block[:, index] for index, name in enumerate(CLIENT_COLUMNS) if index}
+    client = shaped("client", data, {"time": window.seconds(block[:, 0])})
+    client.attrs |= ids_of(recording, CLIENT)
+    return client
+
+
+def assemble_threads(
+    recording: Recording, window: Window, task_threads: dict[tuple[int, int], int]
+) -> xr.Dataset:
+    """Return how long threads ran and waited for a processor."""
+    # task_threads: number in `tasks` by worker and the number that Python gave the thread.
+    width, state = len(THREAD_COLUMNS), recording.last("state", {})
+    tables = [np.asarray(recording.block(name, width)) for name in ("threads", "client_threads")]
+    block = np.concatenate(tables).reshape(-1, width)
+    for index, ahead in state.get("clock_ahead", {}).items():  # times are on the worker's clock
+        block[block[:, 1] == int(index), 0] += ahead
+    # In order of time; a heartbeat whose reply was lost was sent again.
+    block = np.unique(block, axis=0)
+    identities, thread = np.unique(block[:, 1:5], axis=0, return_inverse=True)
+    server, role, ident, native_id = identities.astype(np.int64).T
+    keys = zip(server.tolist(), ident.tolist(), strict=True)
+    processes = numbers_by_server(recording, "process")
+    data = {
+        "server": [_SERVERS.get(index, "worker") for index in server.tolist()],
+        "worker": np.maximum(server, -1),
+        "role": [_ROLES[number] for number in role.tolist()],
+        "task_thread": [task_threads.get(key, -1) for key in keys],
+        "thread_process": [processes.get(index, -1) for index in server.tolist()],
+        "native_id": native_id,
+        "sample_time": window.seconds(block[:, 0]),
+        "sample_thread": thread.reshape(-1),
+        "ran": block[:, 5],
+        "waited": block[:, 6],
+    }
+    threads = shaped("thread_times", data, {})
+    reasons = {int(index): text for index, text in (state.get("threads_absent") or {}).items()}
+    reasons[CLIENT] = recording.last("client_threads_absent", "the client did not sample")
+    named = {_SERVERS.get(index, f"worker {index}"): text for index, text in reasons.items()}
+    threads.attrs["absent"] = json.dumps({name: text for name, text in named.items() if text})
+    return threads
+
+
+#: Phases of the client, by column of the rows in the tail of a recording.
+_CALLS = ("optimised", "serialised", "sent")
+_TIMES = ("received", "materialized", "ordered", "started")
+
+
+def assemble_graph(
+    recording: Recording, window: Window, new_group: np.ndarray, node_of_task: np.ndarray
+) -> tuple[dict[str, Any], xr.Dataset | None]:
+    """Return the variables of ``tasks`` that describe the graph, and the group ``submissions``."""
+    groups, counts, order = (
+        np.asarray(recording.column("nodes", name, "i"))
+        for name in ("group", "n_dependencies", "order")
+    )
+    n_nodes = len(groups)
+    dependencies = _numbers(recording, "dependencies")
+    complete = len(counts) == len(order) == n_nodes and counts.sum() == len(dependencies)
+    if not n_nodes or not complete or dependencies.max(initial=-1) >= n_nodes:
+        return {}, None
+    sent = {
+        name: np.asarray(recording.column("submissions", name, "i"))
+        for name in ("first_node", "n_wanted")
+    }
+    submission = np.searchsorted(sent["first_node"], np.arange(n_nodes), side="right") - 1
+    by_place = _topological_order(counts, dependencies, order, submission)
+    place = _inverse(by_place)
+    # Nodes without an order were not submitted: scattered data, results of earlier work.
+    submission[order < 0] = -1
+
+    indptr, indices = _permuted(counts, dependencies, by_place, place)
+    producer = np.zeros(n_nodes, np.int8)
+    producer[place[_known(_numbers(recording, "producers"), n_nodes)]] = 1
+    known_groups = np.append(new_group, -1)[np.minimum(groups, len(new_group))]
+    inside = (node_of_task >= 0) & (node_of_task < n_nodes)
+    variables = {
+        "task_node": np.where(inside, place[np.where(inside, node_of_task, 0)], -1),
+        "node_group": known_groups[by_place],
+        "n_dependencies": np.diff(indptr),
+        "producer": producer,
+        "dependency": encode_rows(indptr, indices),
+    }
+    return variables, _submissions(recording, window, sent["n_wanted"], place, submission)
+
+
+def _numbers(recording: Recording, table: str) -> np.ndarray:
+    return np.frombuffer(recording.blob(table), np.int32)
+
+
+def _known(nodes: np.ndarray, n_nodes: int) -> np.ndarray:
+    return nodes[nodes < n_nodes]
+
+
+def _inverse(permutation: np.ndarray) -> np.ndarray:
+    inverse = np.empty_like(permutation)
+    inverse[permutation] = np.arange(len(permutation))
+    return inverse
+
+
+def _topological_order(
+    counts: np.ndarray, dependencies: np.ndarray, order: np.ndarray, submission: np.ndarray
+) -> np.ndarray:
+    """Return nodes by submission and Dask's order, which has dependencies first."""
+    nodes = np.arange(len(counts))
+    by_place = np.lexsort((nodes, order, submission))
+    place, owner = _inverse(by_place), np.repeat(nodes, counts)
+    depth = np.zeros(len(counts), np.int64)
+    while not (place[dependencies] < place[owner]).all():
+        # The client gave other priorities.
+        deeper = depth.copy()
+        np.maximum.at(deeper, owner, depth[dependencies] + 1)
+        if (deeper == depth).all():
+            break
+        depth = deeper
+        by_place = np.lexsort((nodes, order, depth, submission))
+        place = _inverse(by_place)
+    return by_place
+
+
+def _permuted(
+    counts: np.ndarray, dependencies: np.ndarray, by_place: np.ndarray, place: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the graph with new numbers of nodes, ascending within each row."""
+    owner = place[np.repeat(np.arange(len(counts)), counts)]
+    target = place[dependencies]
+    chosen = np.lexsort((target, owner))
+    return np.concatenate([[0], np.cumsum(counts[by_place])]), target[chosen]
+
+
+def _submissions(
+    recording: Recording,
+    window: Window,
+    n_wanted: np.ndarray,
+    place: np.ndarray,
+    submission: np.ndarray,
+) -> xr.Dataset:
+    # New nodes of one submission are neighbours in both numberings.
+    first = np.full(len(n_wanted), len(place))
+    chosen = submission >= 0
+    np.minimum.at(first, submission[chosen], place[chosen])
+    released = np.asarray(recording.column("releases", "node", "i"))
+    release_times = np.asarray(recording.column("releases", "time", "d"))
+    options = [row for row in recording.rows("node_options") if row[0] < len(place)]
+    nbytes = np.asarray(recording.column("submissions", "nbytes", "q"))
+    calls = np.array(recording.tail.get("client_phases") or (), float).reshape(-1, 3)
+    data = {
+        **dict(zip(_CALLS, window.seconds(calls).T, strict=True)),
+        **{name: window.seconds(recording.column("submissions", name, "d")) for name in _TIMES},
+        "first_node": first,
+        "n_nodes": np.bincount(submission[chosen], minlength=len(n_wanted)),
+        "n_wanted": n_wanted,
+        # Recordings of earlier versions have no sizes.
+        "nbytes": nbytes if len(nbytes) == len(n_wanted) else np.full(len(n_wanted), -1),
+        "wanted": place[_numbers(recording, "wanted")],
+        "release_time": window.seconds(release_times[: len(released)]),
+        "release_node": place[released],
+        "option_node": place[np.asarray([row[0] for row in options], np.int64)],
+        "options": [row[1] for row in options],
+    }
+    return shaped("submissions", data, {})

@@ -16,8 +16,8 @@ from benchkit.measure.capture.p2p_bytes import P2P_OTHERS, P2P_OWN
 from benchkit.simulation.graph import first_p2p
 from benchkit.store.build.facts import CaptureFacts, messages_of, restarted_workers
 from benchkit.store.build.groups import recomputed_tasks
-from benchkit.store.build.memory import cluster_memory
 from benchkit.store.build.processes import (
+    cluster_memory,
     held_seconds,
     increases,
     increases_by_worker,

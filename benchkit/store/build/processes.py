@@ -1,7 +1,13 @@
-"""Add up values of workers: those of a shared process or machine report the same counters."""
+"""Values and memory of workers: those of a shared process or machine report the same counters.
+
+The memory of a process counts once, while one of its workers is in the cluster.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -97,3 +103,146 @@ def monitored_seconds(workers: xr.Dataset, duration: float) -> tuple[float, floa
     ends = np.fmax.reduce(workers["monitor_time"].values, axis=0, initial=-np.inf)
     known = np.minimum(ends - np.maximum(workers["joined"].values, 0.0), held)
     return float(np.maximum(known, 0.0)[measured].sum()), float(held.sum())
+
+
+Array = NDArray[np.float64]
+
+#: Points of time at which the processes' memory is added up; a run with more samples has a coarser
+#: grid.
+MAX_GRID = 20_000
+#: Below this share of the workers' time with samples, mean and peak are unknown.
+MIN_SAMPLED = 0.9
+
+
+@dataclass(frozen=True)
+class _Process:
+    """Samples of one process in order of time, and when it belonged to the cluster."""
+
+    time: Array
+    rss: Array
+    area: Array
+    peak: Array
+    begin: float
+    end: float
+
+    def over(self, grid: Array) -> Array:
+        """Return RSS at the times of a grid, 0 outside the time in the cluster."""
+        values = np.interp(grid, self.time, self.rss)
+        return np.where((grid >= self.begin) & (grid <= self.end), values, 0.0)
+
+    def integral(self) -> float:
+        """Return B s while the process belonged to the cluster."""
+        ends = np.interp([self.begin, self.end], self.time, self.area)
+        # Before the first and after the last sample: as in that sample.
+        early = max(0.0, min(self.time[0], self.end) - self.begin) * self.rss[0]
+        late = max(0.0, self.end - max(self.time[-1], self.begin)) * self.rss[-1]
+        return float(ends[1] - ends[0] + early + late)
+
+    def uncertainty(self) -> float:
+        """Return B s by which the integral may be wrong: a step may be anywhere between samples."""
+        begins, ends = np.maximum(self.time[:-1], self.begin), np.minimum(self.time[1:], self.end)
+        seconds = np.maximum(ends - begins, 0.0)
+        return float((np.abs(np.diff(self.rss)) * seconds).sum() / 2)
+
+    def peaks(self) -> list[tuple[float, float, float]]:
+        """Return the peaks reached in the cluster, each with begin and end of its interval."""
+        rows = np.flatnonzero(np.isfinite(self.peak))
+        return [
+            (float(self.peak[row]), float(self.time[before]), float(self.time[row]))
+            for before, row in pairwise(rows)
+            if self.time[row] > self.begin and self.time[before] < self.end
+        ]
+
+    def sampled_s(self) -> float:
+        """Return seconds in the cluster that lie between samples."""
+        return float(max(0.0, min(self.end, self.time[-1]) - max(self.begin, self.time[0])))
+
+
+def cluster_memory(groups: Mapping[str, xr.Dataset], duration: float) -> dict[str, float]:
+    """Return mean and peak of the cluster's memory."""
+    workers = groups["workers"]
+    ids = process_ids(workers)
+    processes = _processes(workers, groups["memory_samples"], ids, duration)
+    if not _held_s(workers, ids, duration):
+        names = ("memory_mean", "memory_peak", "memory_peak_bound")
+        return dict.fromkeys(names, 0.0) if workers.sizes["worker"] else {}
+    if sampled_share(groups, duration) < MIN_SAMPLED:
+        return {}
+    grid = _grid(groups["memory_samples"]["time"].values, duration)
+    series = {number: process.over(grid) for number, process in processes.items()}
+    total = np.sum(list(series.values()), axis=0)
+    low = high = float(total.max())
+    worst = max(float(own.max()) for own in series.values())
+    for number, own in series.items():
+        others = total - own
+        for peak, begin, end in processes[number].peaks():
+            start, stop = np.searchsorted(grid, [begin, end])
+            places = others[max(0, start - 1) : stop + 1]
+            low = max(low, peak + float(places.min()))
+            high = max(high, peak + float(places.max()))
+            worst = max(worst, peak)
+    mean = sum(process.integral() for process in processes.values()) / duration
+    return {
+        "memory_mean": mean,
+        "memory_peak": low,
+        "memory_peak_bound": high,
+        "memory_peak_worker": worst,
+    }
+
+
+def sampled_share(groups: Mapping[str, xr.Dataset], duration: float) -> float:
+    """Return the part of the processes' time in the cluster that lies between two samples."""
+    workers = groups["workers"]
+    ids = process_ids(workers)
+    held = _held_s(workers, ids, duration)
+    processes = _processes(workers, groups["memory_samples"], ids, duration)
+    return sum(process.sampled_s() for process in processes.values()) / held if held else 1.0
+
+
+def mean_uncertainty(groups: Mapping[str, xr.Dataset], duration: float) -> float:
+    """Return the largest error of ``memory_mean`` in B, if memory changes once between samples."""
+    workers = groups["workers"]
+    processes = _processes(workers, groups["memory_samples"], process_ids(workers), duration)
+    return sum(process.uncertainty() for process in processes.values()) / duration
+
+
+def _held_s(workers: xr.Dataset, ids: NDArray[np.int64], duration: float) -> float:
+    return sum(end - begin for begin, end in _presence(workers, ids, duration).values())
+
+
+def _presence(
+    workers: xr.Dataset, ids: NDArray[np.int64], duration: float
+) -> dict[int, tuple[float, float]]:
+    """Return the first and last second of each process in the cluster while the clock ran."""
+    left = np.nan_to_num(workers["left"].values, nan=np.inf)
+    begin = np.clip(workers["joined"].values, 0.0, duration)
+    end = np.clip(left, 0.0, duration)
+    return {
+        int(number): (float(begin[ids == number].min()), float(end[ids == number].max()))
+        for number in np.unique(ids)
+    }
+
+
+def _processes(
+    workers: xr.Dataset, memory: xr.Dataset, ids: NDArray[np.int64], duration: float
+) -> dict[int, _Process]:
+    out = {}
+    present = _presence(workers, ids, duration)
+    processes = ids[memory["worker"].values.astype(int)] if memory.sizes["sample"] else ids[:0]
+    columns = [memory[name].values for name in ("time", "rss", "area", "peak")]
+    for number, rows in rows_by_process(processes).items():
+        begin, end = present[number]
+        if end <= begin:
+            continue
+        # Workers of a process send the same samples.
+        _, first = np.unique(columns[0][rows], return_index=True)
+        time, rss, area, peak = (column[rows][first] for column in columns)
+        out[number] = _Process(time, rss, area, peak, begin, end)
+    return out
+
+
+def _grid(times: Array, duration: float) -> Array:
+    inside = np.unique(times[(times > 0) & (times < duration)])
+    if len(inside) > MAX_GRID:
+        return np.linspace(0.0, duration, MAX_GRID)
+    return np.concatenate([[0.0], inside, [duration]])

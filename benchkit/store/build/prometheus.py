@@ -19,7 +19,7 @@ import xarray as xr
 
 from benchkit.measure.recording import Recording
 from benchkit.store.build.shape import Window
-from benchkit.store.variables import COORDINATES
+from benchkit.store.schema import COORDINATES
 from benchkit.values import clean_text
 
 #: Suffix of a metric's name -> unit, as Prometheus' naming rules define it (base units).

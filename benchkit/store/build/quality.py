@@ -12,13 +12,15 @@ import xarray as xr
 from benchkit.formatting import counted, format_quantity
 from benchkit.measure.capture.process import CLOCK_STEP_S, MONITOR_GAP_S
 from benchkit.store.build.facts import CaptureFacts
-from benchkit.store.build.memory import MIN_SAMPLED, mean_uncertainty, sampled_share
 from benchkit.store.build.processes import (
+    MIN_SAMPLED,
     increases,
     increases_by_worker,
+    mean_uncertainty,
     monitored_seconds,
     process_ids,
     rows_by_process,
+    sampled_share,
     share_processes,
 )
 from benchkit.store.schema import METRICS

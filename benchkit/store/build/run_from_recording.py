@@ -26,8 +26,7 @@ from benchkit.store.build.quality import (
     simulated_note,
 )
 from benchkit.store.build.shape import Window
-from benchkit.store.schema import METRICS, RECORD_FIELDS, RUN_FORMAT
-from benchkit.store.variables import GROUPS
+from benchkit.store.schema import GROUPS, METRICS, RECORD_FIELDS, RUN_FORMAT
 from benchkit.values import clean_text
 
 #: Values of a recording that become attributes of the run file, in addition to the record.

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import xarray as xr
 
 from benchkit.measure.recording import Recording
-from benchkit.store.variables import COORDINATES, GROUPS, Variable
+from benchkit.store.schema import COORDINATES, GROUPS, Variable
 from benchkit.values import clean_text
 
 

@@ -11,7 +11,7 @@ from benchkit.analysis.insight.memory import (
     memory_peaks,
 )
 from benchkit.errors import NotEnoughRuns, NotRecorded, UsageError
-from benchkit.measure.capture import HELD_COLUMNS
+from benchkit.measure.capture.columns import HELD_COLUMNS
 from validation.graph_runs import MadeTask, graph_run
 from validation.synthetic_recordings import MB, ON, rows
 

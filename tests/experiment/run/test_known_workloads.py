@@ -9,14 +9,14 @@ import pytest
 
 from benchkit.analysis.run.noise import describe_detectable_changes
 from benchkit.errors import UsageError
-from benchkit.experiment.run.estimate import known_durations
-from benchkit.experiment.run.experiment import Experiment
-from benchkit.experiment.run.known_workloads import (
+from benchkit.experiment.run.estimate import (
     FILE,
+    known_durations,
     known_noise,
     load_known,
     noise_table,
 )
+from benchkit.experiment.run.experiment import Experiment
 from benchkit.measure.workloads import Variant, Workload
 from benchkit.store.store import Store
 from validation.synthetic_runs import make_run

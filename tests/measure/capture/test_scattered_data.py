@@ -2,7 +2,7 @@
 
 from types import SimpleNamespace
 
-from benchkit.measure.capture.scattered_data import ScatteredData
+from benchkit.measure.capture.cluster_hooks import ScatteredData
 
 
 class Scheduler:

@@ -9,10 +9,10 @@ import pytest
 
 from benchkit import Store
 from benchkit.errors import NotRecorded
-from benchkit.measure.capture import CLIENT_COLUMNS, HELD_COLUMNS, THREAD_COLUMNS
+from benchkit.measure.capture.columns import CLIENT_COLUMNS, HELD_COLUMNS, THREAD_COLUMNS
 from benchkit.store.build.run_from_recording import run_from_recording
 from benchkit.store.run import Run
-from benchkit.store.variables import COORDINATES, GROUPS
+from benchkit.store.schema import COORDINATES, GROUPS
 from validation.synthetic_recordings import (
     MB,
     ON,

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from benchkit.store.build.memory import cluster_memory, mean_uncertainty, sampled_share
+from benchkit.store.build.processes import cluster_memory, mean_uncertainty, sampled_share
 from benchkit.store.build.shape import shaped
 from validation.synthetic_recordings import MB, NAN
 

@@ -1,1 +1,0 @@
-"""Commands for the files of a project: `init` and `notebooks`."""
