@@ -21,13 +21,7 @@ from distributed import Client, default_client
 from benchkit._compat.clients import Watcher, unwatch, watch
 from benchkit.errors import StoreError, UsageError
 from benchkit.experiment.run.plan import plan_measurements
-from benchkit.measure.arguments import (
-    check_count,
-    check_tags,
-    check_text,
-    list_of,
-    own_metric,
-)
+from benchkit.measure.arguments import check_count, check_tags, check_text, list_of, own_metric
 from benchkit.measure.artifacts import parse_capture
 from benchkit.measure.capture_client import INSTALL_TIMEOUT_S, Observer
 from benchkit.measure.cluster.description import describe

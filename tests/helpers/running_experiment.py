@@ -4,10 +4,7 @@ import json
 from pathlib import Path
 
 from benchkit.measure.run_ids import new_id
-from validation.dashboard_server import (
-    HOSTILE,
-    with_record,
-)
+from validation.dashboard_server import HOSTILE, with_record
 
 EXPERIMENT = new_id()
 ARMS, BLOCKS = ("main", "new"), 3

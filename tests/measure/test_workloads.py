@@ -5,9 +5,7 @@ from types import ModuleType
 
 import pytest
 
-from benchkit.measure.errors import (
-    InvalidWorkloadError,
-)
+from benchkit.measure.errors import InvalidWorkloadError
 from benchkit.measure.workloads import RESERVED_NAMES, workload
 from benchkit.store.schema import GROUPS
 

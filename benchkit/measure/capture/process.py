@@ -19,11 +19,7 @@ from distributed.metrics import time
 
 from benchkit.measure.capture.columns import LOOP, MAIN, NAN, TASK, text
 from benchkit.measure.capture.loop_lag import LoopLag
-from benchkit.measure.capture.memory_sampler import (
-    MIN_INTERVAL_S,
-    machine_number,
-    process_number,
-)
+from benchkit.measure.capture.memory_sampler import MIN_INTERVAL_S, machine_number, process_number
 
 #: A blocked loop is recorded from this many seconds on; also the time between two checks.
 BLOCKED_S = 0.1

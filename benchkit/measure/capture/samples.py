@@ -11,19 +11,9 @@ from typing import Any
 
 from distributed.metrics import time
 
-from benchkit.measure.capture.columns import (
-    NAN,
-    SAMPLE_PATHS,
-    SCHEDULER,
-    SCHEDULER_PATHS,
-    look_up,
-)
+from benchkit.measure.capture.columns import NAN, SAMPLE_PATHS, SCHEDULER, SCHEDULER_PATHS, look_up
 from benchkit.measure.capture.loop_lag import LoopLag
-from benchkit.measure.capture.process import (
-    GcPauses,
-    Processors,
-    ThreadSampler,
-)
+from benchkit.measure.capture.process import GcPauses, Processors, ThreadSampler
 from benchkit.measure.capture.task_groups import TaskGroups
 
 #: Samples of the bytes by task group take at most this share of the time.

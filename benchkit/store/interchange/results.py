@@ -23,11 +23,7 @@ import xarray as xr
 
 from benchkit.errors import InvalidImportError
 from benchkit.measure.errors import error_summary
-from benchkit.store.interchange.coiled import (
-    ImportReport,
-    import_sqlite,
-    run_tree,
-)
+from benchkit.store.interchange.coiled import ImportReport, import_sqlite, run_tree
 from benchkit.store.interchange.github_action import github_action_records
 from benchkit.store.interchange.netcdf import import_netcdf
 from benchkit.store.interchange.pytest_benchmark import ORIGINAL, pytest_records

@@ -5,11 +5,7 @@ import pandas as pd
 import pytest
 
 from benchkit.analysis.compare.composition import GroupRuns, compare_groups
-from benchkit.analysis.compare.group_totals import (
-    GroupTotals,
-    describe_group_change,
-    group_totals,
-)
+from benchkit.analysis.compare.group_totals import GroupTotals, describe_group_change, group_totals
 from validation.run_trees import run_tree
 from validation.simulated_groups import group_report, score_groups
 

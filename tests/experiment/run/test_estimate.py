@@ -3,12 +3,7 @@ import pytest
 
 from benchkit.errors import UsageError
 from benchkit.experiment.environment.environment import Environment
-from benchkit.experiment.run.estimate import (
-    OVERHEAD_S,
-    WORKER_PRICE_KEY,
-    Estimate,
-    worker_price,
-)
+from benchkit.experiment.run.estimate import OVERHEAD_S, WORKER_PRICE_KEY, Estimate, worker_price
 
 
 def test_estimate_replaces_known_by_measured_times():

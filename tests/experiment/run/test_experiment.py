@@ -17,13 +17,7 @@ import pytest
 from benchkit.cli.progress import show_progress
 from benchkit.errors import UsageError
 from benchkit.experiment.run.api import Selection, plan_experiment, resume_experiment
-from benchkit.experiment.run.events import (
-    Finished,
-    Planned,
-    Skipped,
-    Started,
-    finished_records,
-)
+from benchkit.experiment.run.events import Finished, Planned, Skipped, Started, finished_records
 from benchkit.experiment.run.plan import NULL_ARM, read_plan
 from benchkit.show.reports.experiment_summary import experiment_facts
 from benchkit.store.store import Store

@@ -93,10 +93,7 @@ def nap(item, seconds):
 
 def test_workload_is_refused_by_what_frisky_lacks():
     def busy(client):
-        from distributed import (
-            Lock,
-            Variable,
-        )
+        from distributed import Lock, Variable
 
         length = client.submit(len, [Lock, Variable], pure=False, retries=2)
         return client.retire_workers(length)

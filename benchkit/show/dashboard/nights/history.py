@@ -13,9 +13,7 @@ from panel.viewable import Viewable
 from benchkit.analysis.regression.history import SERIES_FIELDS, History
 from benchkit.analysis.regression.status import series_label
 from benchkit.show.dashboard.components.mark_form import mark_series
-from benchkit.show.dashboard.components.tables import (
-    metric_terms,
-)
+from benchkit.show.dashboard.components.tables import metric_terms
 from benchkit.show.dashboard.components.widgets import (
     CLICK_HELP,
     filtered,
