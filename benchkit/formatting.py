@@ -1,6 +1,7 @@
 """Format numbers with their unit and three significant digits.
 
-Shared by the command line, notebooks and pages. Imports the standard library only.
+Shared by the command line, notebooks and pages. Imports the standard library only. A value that is
+None, NaN or infinite is `MISSING`.
 """
 
 from __future__ import annotations
@@ -105,7 +106,6 @@ def format_bytes(value: float | None) -> str:
     >>> format_bytes(None)
     '–'
     """
-    # returned: Value and unit; `MISSING` if the value is None, NaN or infinite.
     if not _is_finite(value):
         return MISSING
     power = 0
@@ -123,7 +123,6 @@ def format_seconds(value: float | None) -> str:
     >>> format_seconds(0.01234), format_seconds(12.34), format_seconds(754)
     ('12.3 ms', '12.3 s', '12 min 34 s')
     """
-    # returned: Value and unit, from µs to h; `MISSING` if the value is None, NaN or infinite.
     if not _is_finite(value):
         return MISSING
     size = abs(value)
@@ -140,14 +139,13 @@ def format_seconds(value: float | None) -> str:
 
 
 def format_count(value: float | None) -> str:
-    """Return a count with a space between groups of three digits.
+    """Return a count with a comma between groups of three digits.
 
     Examples
     --------
     >>> format_count(1234567)
     '1,234,567'
     """
-    # returned: The count; `MISSING` if the value is None, NaN or infinite.
     if not _is_finite(value):
         return MISSING
     if float(value).is_integer():
@@ -163,7 +161,6 @@ def format_change(ratio: float | None) -> str:
     >>> format_change(1.042), format_change(0.5), format_change(1.0)
     ('+4.2 %', '−50 %', '±0 %')
     """
-    # returned: The change; `MISSING` if the ratio is None, NaN or infinite.
     if not _is_finite(ratio):
         return MISSING
     percent = (ratio - 1) * 100
@@ -200,7 +197,6 @@ def format_quantity(value: float | None, units: str) -> str:
     >>> format_quantity(2**20, "B"), format_quantity(3, "1"), format_quantity(12.5, "%")
     ('1.00 MiB', '3', '12.5 %')
     """
-    # returned: Value and unit; `MISSING` if the value is None, NaN or infinite.
     if not _is_finite(value):
         return MISSING
     formats = {"s": format_seconds, "B": format_bytes, "1": format_count, "": format_count}

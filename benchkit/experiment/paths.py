@@ -19,8 +19,7 @@ from benchkit.working_folder import working_folder
 
 
 def defined_names(*kinds: str) -> list[str]:
-    """Return the names that files define, for completion by shells."""
-    # returned: Names, sorted.
+    """Return the names that files define, sorted, for completion by shells."""
     names: set[str] = set()
     if "environments" in kinds:
         names |= {

@@ -16,8 +16,7 @@ from benchkit.store.storage import Files, run_name
 
 
 def artifact_files(files: Files, run_id: str) -> list[Path]:
-    """Return the additional files of a run."""
-    # returned: Local paths, sorted.
+    """Return the local paths of the additional files of a run, sorted."""
     experiment = read_record(files.path(run_name(run_id))).get("experiment")
     names = sorted(files.walk(_folder(experiment, run_id)))
     files.fetch(names)

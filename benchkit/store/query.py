@@ -99,8 +99,7 @@ def query(
 
 
 def rows_of_runs(store: Store, table: str, ids: Iterable[str]) -> pd.DataFrame:
-    """Return the rows of some runs in a table."""
-    # returned: The rows, in the order of the cache.
+    """Return the rows of some runs in a table, in the order of the cache."""
     chosen = ", ".join(f"'{run_id}'" for run_id in ids)
     condition = f"run IN ({chosen})" if chosen else "false"
     statement = f"SELECT * FROM {table} WHERE {condition}"

@@ -103,13 +103,11 @@ class Files(ABC):
 
     @abstractmethod
     def list(self, folder: str, suffix: str = "") -> Sequence[str]:
-        """Return the names of the files directly in a folder."""
-        # returned: Names in the store, sorted; empty if the folder is missing.
+        """Return the names of the files directly in a folder, sorted; none if it is missing."""
 
     @abstractmethod
     def folders(self, folder: str) -> Sequence[str]:
-        """Return the names of the folders directly in a folder."""
-        # returned: Names in the store, sorted; empty if the folder is missing.
+        """Return the names of the folders directly in a folder, sorted; none if it is missing."""
 
     def entries(self, folder: str) -> Sequence[str]:
         """Return the names of the files and folders directly in a folder."""

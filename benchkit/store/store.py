@@ -62,7 +62,6 @@ if TYPE_CHECKING:
     from benchkit.store.check import CheckReport
     from benchkit.store.run import Run
 
-
 #: Runs added between checks whether to compact the index; listing it takes 0.3 ms.
 _COMPACTION_CHECK_EVERY_RUNS = 64
 #: Runs of `add_many` between two flushes, each of which takes up to some seconds.
@@ -440,13 +439,7 @@ class Store:
         }
 
     def create(self) -> None:
-        """Write ``store.json`` unless it exists; must come before any other file of the store.
-
-        Raises
-        ------
-        StoreError
-            The file could not be written.
-        """
+        """Write ``store.json`` unless it exists; must come before any other file of the store."""
         if not self._meta:
             self._meta = write_meta(self.files)
 
@@ -500,19 +493,12 @@ class Store:
         Parameters
         ----------
         trees : iterable of DataTree
-            Runs as `add` accepts them.
+            Runs as `add` accepts them; raises its `StoreError` and `UsageError`.
 
         Returns
         -------
         int
             Number of runs that were not in the store before.
-
-        Raises
-        ------
-        StoreError
-            A file could not be written.
-        UsageError
-            A tree is not a run.
         """
         from benchkit.store.runfile import encode_run
 

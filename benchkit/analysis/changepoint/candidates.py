@@ -97,8 +97,7 @@ def find_candidates(
     distance: Floats, at: Ints, row: Ints, change: Floats, reference: LatestReference
 ) -> tuple[Ints, Ints]:
     """Return direction and first night of suspected changes of rows that have a reference."""
-    # distance, at: (n, nights), as returned by `recent_distances`.
-    # row: (n,), rows to examine.
+    # distance, at: (n, nights), as returned by `recent_distances` for the same `row`.
     # change: (n,), last night minus level of the reference.
     # direction: (n,), 1 or -1 for a candidate, else 0.
     # first: (n,), position in the row of the first night that may have the change; else of the last
@@ -125,10 +124,7 @@ def find_candidates(
 
 def find_short_candidates(y: Floats, length: Ints, row: Ints) -> tuple[Ints, Floats]:
     """Return direction and ratio of the last night of rows with too few nights for a reference."""
-    # y: (rows, nights), logarithms of the values; NaN after the last night of a row.
-    # length: (rows,), number of nights of each row.
-    # row: (n,), rows to examine, with two nights at least.
-    # direction: (n,), 1 or -1 for a candidate, else 0.
+    # Arguments and `direction` as above; a row has two nights or more.
     # ratio: (n,), of the last night to the median of those before; NaN without a candidate.
     direction, ratio = np.zeros(row.size, int), np.full(row.size, np.nan)
     for place, at in enumerate(row.tolist()):

@@ -96,8 +96,7 @@ class Alarms:
     noise: Floats  # Robust standard deviation of the reference
 
     def take(self, at: Ints | NDArray[np.bool_]) -> Alarms:
-        """Return a selection of the alarms."""
-        # returned: The selected alarms, in the order of `at`.
+        """Return a selection of the alarms, in the order of `at`."""
         return Alarms(
             self.row[at], self.night[at], self.m[at], self.sign[at], self.chance[at], self.noise[at]
         )
@@ -293,7 +292,6 @@ def sorted_quantile(values: Floats, n: Ints, share: float) -> Floats:
     """Return an interpolated quantile of the first elements of each row."""
     # values: (rows, columns), each row ascending.
     # n: (rows,), number of elements of each row that count, at least 1.
-    # returned: (rows,), the quantile of each row.
     place = (n - 1) * share
     low = place.astype(int)
     high = np.minimum(low + 1, n - 1)

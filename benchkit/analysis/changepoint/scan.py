@@ -79,8 +79,7 @@ class Events:
 
     @classmethod
     def joined(cls, parts: Sequence[Events]) -> Events:
-        """Return the events of several parts."""
-        # returned: Sorted by row and night.
+        """Return the events of several parts, sorted by row and night."""
         columns = [
             np.concatenate([getattr(part, column.name) for part in parts]) for column in fields(cls)
         ]

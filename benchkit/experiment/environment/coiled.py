@@ -57,7 +57,6 @@ class ImportedEnvironment:
 
 def import_reference(folder: Path, target: Path) -> list[ImportedEnvironment]:
     """Write an environment file for each name in a folder of coiled/benchmarks."""
-    # returned: One per name, in the order of the files.
     groups: dict[str, dict[str, Path]] = {}
     unknown_files = []
     for path in sorted(folder.iterdir()):

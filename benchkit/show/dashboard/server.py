@@ -329,8 +329,7 @@ def host_of(origin: str) -> str:
 
 
 def own_names(address: str) -> list[str]:
-    """Return the valid host names of a server."""
-    # returned: Names and addresses, sorted, in lower case.
+    """Return the valid host names and addresses of a server, in lower case."""
     names = {address, "localhost"}
     if address in _ALL_ADDRESSES:
         names = {"localhost", socket.gethostname(), socket.getfqdn()}

@@ -66,8 +66,7 @@ def explain_change(
 
 
 def ok_runs(runs: pd.DataFrame, workload: str) -> pd.DataFrame:
-    """Return the runs of a workload with outcome ok."""
-    # returned: Its rows, sorted by block, then by start time.
+    """Return the runs of a workload with outcome ok, sorted by block, then by start time."""
     runs = pair_workloads(runs)
     ok = runs[(runs["workload"] == workload) & (runs["outcome"] == "ok")]
     return ok.sort_values(["block", "started"])

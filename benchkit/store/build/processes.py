@@ -90,7 +90,6 @@ def increases_by_worker(workers: xr.Dataset, name: str) -> NDArray[np.float64]:
 
 def held_seconds(workers: xr.Dataset, duration: float) -> NDArray[np.float64]:
     """Return the seconds that each worker was there while the clock ran."""
-    # returned: (workers,), seconds.
     left = np.where(np.isnan(workers["left"].values), np.inf, workers["left"].values)
     held = np.minimum(left, duration) - np.maximum(workers["joined"].values, 0.0)
     return np.asarray(np.maximum(held, 0.0))

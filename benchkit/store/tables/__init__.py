@@ -7,7 +7,6 @@ from pathlib import Path
 
 
 def read_table(name: str) -> list[dict[str, str]]:
-    """Return the rows of a table."""
-    # returned: Rows in the order of the file: name of a column -> text.
+    """Return the rows of a table in the order of the file: name of a column -> text."""
     with Path(__file__).with_name(f"{name}.csv").open(encoding="utf-8", newline="") as file:
         return list(csv.DictReader(file))

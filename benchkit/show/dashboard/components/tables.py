@@ -146,15 +146,12 @@ def tone_of_outcome(outcome: Any) -> str:
 
 
 def text_or_missing(value: Any) -> str:
-    """Return a scalar as text."""
-    # value: Scalar; may be None or NaN.
-    # returned: The text; `MISSING` for None, NaN and empty text.
+    """Return a scalar as text; `MISSING` for None, NaN and empty text."""
     return MISSING if value is None or pd.isna(value) or value == "" else str(value)
 
 
 def measured_metrics(runs: pd.DataFrame) -> list[str]:
-    """Return the metrics that at least one run has."""
-    # returned: Names, in the order of the metrics table.
+    """Return the metrics that at least one run has, in the order of the metrics table."""
     return [name for name in METRICS if name in runs and runs[name].notna().any()]
 
 

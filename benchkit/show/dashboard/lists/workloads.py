@@ -404,8 +404,7 @@ def view(state: dict[str, str]) -> Viewable:
 
 
 def workload_rows(metric: str) -> list[Row]:
-    """Return the rows of the list."""
-    # returned: One row per variant of the store and of the catalogue, sorted by name.
+    """Return a row per variant of the store and of the catalogue, sorted by name."""
     runs, states = runs_table(_COLUMNS), _states(metric)
     sets = noise_of(metric).drop_duplicates("workload") if len(runs) else pd.DataFrame()
     noise = {row["workload"]: row for row in sets.to_dict("records")}

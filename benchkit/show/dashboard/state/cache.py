@@ -126,7 +126,6 @@ def runs_of_workload(name: str) -> pd.DataFrame:
 
 def stored_metrics() -> list[str]:
     """Return the metrics that at least one of the newest `MAX_RUNS_READ` runs has."""
-    # returned: Names, in the order of the metrics table.
 
     def read() -> list[str]:
         # Not by `runs_table`: the columns are not needed afterwards, and are large.

@@ -92,8 +92,7 @@ def _started_series(history: History) -> History:
 
 
 def shown_metrics() -> list[str]:
-    """Return the metrics of which the store has nightly series."""
-    # returned: Names, in the order of the metrics table.
+    """Return the metrics of which the store has nightly series, in the order of their table."""
     return list(dict.fromkeys(all_nights().series["metric"]))
 
 
