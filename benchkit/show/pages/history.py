@@ -19,15 +19,15 @@ from benchkit.show.pages.page import (
     Column,
     Figure,
     Page,
-    Row,
     Section,
     Table,
     Target,
     Text,
     make_table,
+    text_or_missing,
 )
 from benchkit.show.pages.regressions import regression_section
-from benchkit.show.plots.history import build_changes, history_plot
+from benchkit.show.plots.history import build_changes, change_label, history_plot
 from benchkit.store.filters import workload_matcher
 from benchkit.store.schema import METRICS
 
@@ -73,7 +73,7 @@ def page(data: WorkloadNights) -> Page:
         *open_,
         *figures,
         Section("What changed, and when?", change_table(data)),
-        Section("Which marks apply?", make_table(MARKS, marks, lambda mark, cells: Row(cells))),
+        Section("Which marks apply?", make_table(MARKS, marks)),
         Section("Which runs are these?", run_table(runs, data.metrics),
                 f"The last {MAX_RUNS} of {len(runs)}." if len(runs) > MAX_RUNS else ""),
         Section("What is measured?", [Text(data.source, "code")] if data.source else (),
@@ -118,16 +118,15 @@ def change_table(data: WorkloadNights) -> Table:
             builds = builds_of[about["key"]].get(change.index, "")
             found.append(_Change(about, sized, night, seen, builds))
     found.sort(key=lambda each: (each.night, str(each.about["metric"])), reverse=True)
-    return make_table(_CHANGES, found, lambda each, cells: Row(cells))
+    return make_table(_CHANGES, found)
 
 
 def _size(each: _Change) -> Text:
     change = each.change
     is_worse = change.direction == worse_direction(str(each.about["metric"]))
     interval = f"({format_change(change.low)} to {format_change(change.high)})"
-    symbol = "▲" if change.direction > 0 else "▼"
-    text = f"{symbol} {format_change(change.ratio)}"
-    return Text(text, "bad" if is_worse else "good", small=interval, order=change.ratio)
+    tone = "bad" if is_worse else "good"
+    return Text(change_label(change), tone, small=interval, order=change.ratio)
 
 
 _CHANGES = (
@@ -159,7 +158,7 @@ def run_table(runs: pd.DataFrame, metrics: Sequence[str]) -> Table:
     """Return the newest runs with the values of metrics."""
     newest = runs.sort_values("started", ascending=False).head(MAX_RUNS)
     columns = [*_RUN, *(_metric_column(name) for name in metrics), *_BUILD]
-    return make_table(columns, newest.to_dict("records"), lambda run, cells: Row(cells))
+    return make_table(columns, newest.to_dict("records"))
 
 
 def _outcome(run: Mapping[str, Any]) -> Text:
@@ -177,13 +176,9 @@ def _metric_column(name: str) -> Column:
     return Column(name.replace("_", " "), cell)
 
 
-def _version(run: Mapping[str, Any], name: str) -> str:
-    value = run.get(name)
-    return MISSING if value is None or pd.isna(value) or value == "" else str(value)
-
-
-def _other_versions(run: Mapping[str, Any]) -> str:
-    return f"distributed {_version(run, 'distributed')}, Python {_version(run, 'python')}"
+def _versions(run: Mapping[str, Any]) -> Text:
+    dask, *others = (text_or_missing(run.get(name)) for name in ("dask", "distributed", "python"))
+    return Text(dask, small="distributed {}, Python {}".format(*others))
 
 
 _RUN = (
@@ -193,7 +188,7 @@ _RUN = (
     Column("outcome", _outcome),
 )  # fmt: skip
 _BUILD = (
-    Column("dask", lambda run: Text(_version(run, "dask"), small=_other_versions(run))),
+    Column("dask", _versions),
     # Enough of an id for `benchkit report run ID`.
     Column("run", lambda run: Text(str(run["id"])[:13], "whole", title=str(run["id"]))),
 )

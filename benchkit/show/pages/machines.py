@@ -15,7 +15,7 @@ from benchkit.analysis.regression.nights import COMMANDS, model_errors
 from benchkit.analysis.regression.status import series_label
 from benchkit.formatting import NO_FAILURE, counted
 from benchkit.show.pages.history import MARKS
-from benchkit.show.pages.page import Column, Page, Row, Section, Spark, Text, make_table
+from benchkit.show.pages.page import Column, Page, Section, Spark, Text, make_table
 from benchkit.show.pages.regressions import series_target
 
 #: Number of nights on the page of failures.
@@ -52,7 +52,7 @@ def failures_page(history: History) -> Page:
         Column("last failure", lambda row: _last_failure(nights, row[1])),
         Column("nights", lambda row: Text("".join(_SYMBOLS[each] for each in row[1]), "nights")),
     )  # fmt: skip
-    table = make_table(columns, rows, lambda row, cells: Row(cells), empty="No run failed.")
+    table = make_table(columns, rows, empty="No run failed.")
     legend = ", ".join(f"{symbol} {name.replace('_', ' ')}" for name, symbol in _SYMBOLS.items()
                        if name)  # fmt: skip
     period = f"{nights[0]} to {nights[-1]}, oldest on the left: " if rows else ""
@@ -74,9 +74,9 @@ def machines_page(
     rows = [_machine(str(host), runs, nights, aside) for host, runs in history.runs.groupby("host")]
     titles = list(rows[0]) if rows else []
     columns = [Column(name, itemgetter(name), _TERMS.get(name, "")) for name in titles]
-    machines = make_table(columns, rows, lambda row, cells: Row(cells), empty="No machine yet.")
-    table = make_table(MARKS, marks, lambda mark, cells: Row(cells))
-    checks = make_table(_CHECKS, _model_series(nights), lambda series, cells: Row(cells))
+    machines = make_table(columns, rows, empty="No machine yet.")
+    table = make_table(MARKS, marks)
+    checks = make_table(_CHECKS, _model_series(nights))
     marked = "Comments on runs; marked runs are never deleted."
     sections = [Section("How often was it the machine?", machines)]
     sections += [Section("Which marks are there?", table, marked)] if marks else []

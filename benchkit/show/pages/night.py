@@ -44,6 +44,7 @@ from benchkit.show.pages.page import (
     Target,
     Text,
     make_table,
+    minute,
 )
 from benchkit.show.pages.regressions import regression_table, regression_target, series_target
 from benchkit.store.schema import METRICS
@@ -95,7 +96,7 @@ def page(night: Night, series: Sequence[NightSeries], state: Mapping[str, str]) 
     owners = series[0].owners if series else {}
     sections = [
         Section("What changed?", _changes(night)),
-        Section("Which runs failed?", make_table(_FAILED, night.failed, _row)),
+        Section("Which runs failed?", make_table(_FAILED, night.failed)),
         Section("Which steps failed?", [Text(line, "bad") for line in night.failures]),
         Section(
             "Which regressions are open?",
@@ -104,11 +105,9 @@ def page(night: Night, series: Sequence[NightSeries], state: Mapping[str, str]) 
         ),
         *(_series_section(data, state) for data in series),
         Section("What limits the verdicts?", [Text(line) for line in night.limits]),
-        Section(
-            "Which runs are predicted badly?", make_table(_MODEL, _badly_predicted(night), _row)
-        ),
+        Section("Which runs are predicted badly?", make_table(_MODEL, _badly_predicted(night))),
     ]
-    title = f"Night of {_minute(night.night)} UTC" if night.night else "No nights yet"
+    title = f"Night of {minute(night.night)} UTC" if night.night else "No nights yet"
     lines = [f"{night.summary}.", *night.notes]
     return Page(title, lines, [section for section in sections if section.has_content])
 
@@ -180,10 +179,6 @@ def frame(data: NightSeries, state: Mapping[str, str]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=columns).assign(**about)
 
 
-def _minute(night: str) -> str:
-    return night[:16].replace("T", " ")
-
-
 def _changes(night: Night) -> Table:
     """Return the events of a night."""
     by_id = {regression.id: regression for regression in night.regressions}
@@ -193,7 +188,7 @@ def _changes(night: Night) -> Table:
         # An event that was written by hand can lack both.
         if event.get("workload") and str(event.get("regression") or "") in {"", *by_id}
     ]
-    return make_table(_EVENTS, events, _row)
+    return make_table(_EVENTS, events)
 
 
 def _badly_predicted(night: Night) -> list[dict[str, Any]]:
@@ -207,10 +202,6 @@ def _badly_predicted(night: Night) -> list[dict[str, Any]]:
 
 def _model_error(engine: str, row: Mapping[str, Any]) -> str:
     return format_change(1 + row[engine]) if engine in row else ""
-
-
-def _row(thing: Any, cells: Sequence[Any]) -> Row:
-    return Row(cells)
 
 
 def _event_target(event: Mapping[str, Any], regression: Any) -> Target:

@@ -10,7 +10,10 @@ from typing import Any, TypeAlias
 from urllib.parse import quote
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
+
+from benchkit.formatting import MISSING
 
 
 @dataclass(frozen=True)
@@ -126,7 +129,7 @@ class Column:
 def make_table(
     columns: Sequence[Column],
     things: Sequence[Any],
-    row: Callable[[Any, list[Cell]], Row],
+    row: Callable[[Any, list[Cell]], Row] = lambda _, cells: Row(cells),
     **more: Any,
 ) -> Table:
     """Return a table of things, without the columns that are empty in every row."""
@@ -138,6 +141,16 @@ def make_table(
         terms={columns[i].title: columns[i].term for i in used if columns[i].term},
         **more,
     )
+
+
+def minute(night: str) -> str:
+    """Return the name of a night without seconds."""
+    return night[:16].replace("T", " ")
+
+
+def text_or_missing(value: Any) -> str:
+    """Return a scalar as text; `MISSING` for None, NaN and empty text."""
+    return MISSING if value is None or pd.isna(value) or value == "" else str(value)
 
 
 def has_words(name: str, find: str) -> bool:

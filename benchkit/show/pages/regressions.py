@@ -21,6 +21,7 @@ from benchkit.show.pages.page import (
     Target,
     Text,
     make_table,
+    minute,
 )
 from benchkit.store.schema import METRICS
 
@@ -147,7 +148,7 @@ def page(
 def regression_page(regression: Regression, owner: str, figure: Figure | None = None) -> Page:
     """Return the page of one regression: size, cause, builds, runs and events."""
     facts = regression.facts
-    changed = make_table(_CHANGED, facts.get("changed") or [], lambda row, cells: Row(cells))
+    changed = make_table(_CHANGED, facts.get("changed") or [])
     parts = [_part(row) for row in facts.get("parts") or []]
     runs = facts.get("runs") or {}
     sections = [
@@ -164,7 +165,7 @@ def regression_page(regression: Regression, owner: str, figure: Figure | None = 
             {side: ", ".join(map(str, runs[side])) for side in ("before", "after")
              if runs.get(side)})),
         Section("What happened since?", _facts_rows(
-            [(_minute(str(event["seen"])), _event(event)) for event in regression.events],
+            [(minute(str(event["seen"])), _event(event)) for event in regression.events],
             ("night", "event"))),
     ]  # fmt: skip
     return Page(regression.title, [], [each for each in sections if each.has_content])
@@ -175,10 +176,6 @@ def regression_section(regression: Regression, owner: str, title: str = "") -> S
     explanation = regression.facts.get("explanation")
     note = f"Causes: {explanation}" if explanation else ""
     return Section(title or f"▲ {regression.title}", _facts(_properties(regression, owner)), note)
-
-
-def _minute(night: str) -> str:
-    return night[:16].replace("T", " ")
 
 
 def _event(event: Mapping[str, Any]) -> str:
@@ -206,14 +203,14 @@ def _properties(regression: Regression, owner: str) -> dict[str, Cell]:
         "workload": Text(regression.workload, target=series),
         "metric": metric,
         "size": regression.size,
-        "first night": f"{_minute(regression.night)} UTC, detected {_minute(regression.seen)}",
+        "first night": f"{minute(regression.night)} UTC, detected {minute(regression.seen)}",
         "where": series_label(regression.about),
         "who should look": _who(regression, owner),
         "cause": f"{cause}: {reason}" if reason else cause,
         "confirmed": "yes, both builds were measured again, interleaved"
         if regression.confirmed
         else "no, not measured again",
-        "closed": _minute(regression.closed or ""),
+        "closed": minute(regression.closed or ""),
         "decided": "\n".join(map(decision_text, regression.decisions)),
     }
     return {name: value for name, value in rows.items() if value}

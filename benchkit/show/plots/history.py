@@ -448,7 +448,7 @@ def draw_changes(series: SeriesFigure, regressions: Iterable[Regression] = ()) -
             "bottom": np.full(len(changes), bottom),
             "colour": colours,
             "marker": markers,
-            "label": [_change_label(change) for change in changes],
+            "label": [change_label(change) for change in changes],
             "tip": [_change_text(change, history) for change in changes],
         },
         name="changes",
@@ -483,7 +483,8 @@ def _label_lines(places: Sequence[float]) -> NDArray[np.int64]:
     return lines
 
 
-def _change_label(change: ChangePoint) -> str:
+def change_label(change: ChangePoint) -> str:
+    """Return the direction and the size of a change."""
     symbol = "▲" if change.direction > 0 else "▼"
     return f"{symbol} {format_change(change.ratio)}"
 

@@ -145,11 +145,6 @@ def tone_of_outcome(outcome: Any) -> str:
     return "soft" if outcome in NO_FAILURE else "bad"
 
 
-def text_or_missing(value: Any) -> str:
-    """Return a scalar as text; `MISSING` for None, NaN and empty text."""
-    return MISSING if value is None or pd.isna(value) or value == "" else str(value)
-
-
 def measured_metrics(runs: pd.DataFrame) -> list[str]:
     """Return the metrics that at least one run has, in the order of the metrics table."""
     return [name for name in METRICS if name in runs and runs[name].notna().any()]

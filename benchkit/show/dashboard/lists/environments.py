@@ -14,10 +14,11 @@ from benchkit.analysis.compare.environment_diff import differences
 from benchkit.errors import BenchkitError
 from benchkit.formatting import MISSING, ROWS_SHOWN, counted, format_bytes
 from benchkit.show.dashboard.components import tables
-from benchkit.show.dashboard.components.tables import run_link, text_or_missing
+from benchkit.show.dashboard.components.tables import run_link
 from benchkit.show.dashboard.components.widgets import filtered, select
 from benchkit.show.dashboard.state.cache import attributes_of, newest_attributes, runs_table
 from benchkit.show.dashboard.state.url import address
+from benchkit.show.pages.page import text_or_missing
 from benchkit.show.plots.history import BUILD
 from benchkit.show.render import panel as ui
 from benchkit.show.render.html import code, link

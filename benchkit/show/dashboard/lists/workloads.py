@@ -31,7 +31,6 @@ from benchkit.show.dashboard.components.tables import (
     metric_text,
     outcome_text,
     run_link,
-    text_or_missing,
     tone_of_outcome,
 )
 from benchkit.show.dashboard.components.widgets import (
@@ -59,7 +58,7 @@ from benchkit.show.dashboard.state.nights import (
     shown_metrics,
 )
 from benchkit.show.dashboard.state.url import address, history_address
-from benchkit.show.pages.page import has_words
+from benchkit.show.pages.page import has_words, text_or_missing
 from benchkit.show.plots.history import history_plot, sparkline
 from benchkit.show.render import panel as ui
 from benchkit.show.render.html import link, span

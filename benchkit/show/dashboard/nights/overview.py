@@ -25,6 +25,7 @@ from benchkit.show.dashboard.state.nights import (
 )
 from benchkit.show.dashboard.state.url import address, href
 from benchkit.show.pages import night as pages
+from benchkit.show.pages.page import minute
 from benchkit.show.render import panel as ui
 from benchkit.show.render.markdown import table_markdown
 
@@ -50,7 +51,7 @@ def view(state: dict[str, str]) -> Viewable:
         message = no_nights("what changed; below are the runs", **few)
         return ui.column(message, runs.first_page())
     first, *others = (night_name(time) for time in reversed(all_nights().times))
-    nights = {_minute(first): "", **{_minute(name): name for name in others}}
+    nights = {minute(first): "", **{minute(name): name for name in others}}
     night = select("Night (UTC)", nights, state.get("night"), width=180)
     metric = metric_select(metrics, state.get("metric"))
     is_small = len(night_series(metric.value, night.value).statuses) < ROWS_SHOWN
@@ -86,10 +87,6 @@ def view(state: dict[str, str]) -> Viewable:
         )
     )
     return page
-
-
-def _minute(night: str) -> str:
-    return night[:16].replace("T", " ")
 
 
 def _series(values: Mapping[str, str]) -> pages.NightSeries:
