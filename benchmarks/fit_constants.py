@@ -5,7 +5,9 @@ by a seeded recipe: eleven kinds of noise (`validation/nightly_series.py`), alon
 One seed is for choosing a value, another one, `held out`, for reporting it; with ``--series`` the
 quiet windows of a folder of real series are a third set (see `benchmarks/detection.py`). Of each
 value the table shows false alarms per 100 series and nights, and the shares of steps of 5 and 10 %
-that are found by the third and by the twentieth night. Part `reruns` draws re-runs of a change of
+that are found by the third and by the twentieth night. Part `candidates` shows the shares of series
+whose last night proposes re-runs: without a change, after steps of 5 and 10 % on the last night,
+and after 3 % for five nights. Part `reruns` draws re-runs of a change of
 0, 3, 5 and 10 %, one run in ten disturbed: shares that are confirmed, and blocks until the
 decision. The value in use has a star.
 """
@@ -14,6 +16,7 @@ import argparse
 import sys
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import fields, replace
 from pathlib import Path
 from unittest.mock import patch
@@ -22,8 +25,8 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 import numpy as np
 
-from benchkit.analysis.changepoint import rule, scan
-from benchkit.analysis.changepoints import detect_many
+from benchkit.analysis.changepoint import candidates, rule, scan
+from benchkit.analysis.changepoints import detect_many, latest_night
 from benchkit.analysis.options import DETECTION, DetectionOptions
 from benchkit.analysis.stats import confirmation
 from validation.nightly_series import SHAPES
@@ -38,6 +41,7 @@ from validation.nights.windows import (
     read_series,
 )
 
+PARTS = ("detector", "candidates", "reruns")
 SIZES = (1.05, 1.10)
 #: Limits of the rule of the detector, or options of it -> values that are compared.
 DETECTOR = {
@@ -53,6 +57,17 @@ DETECTOR = {
     "MIN_NOISE": (0.003, 0.006, 0.01),
     "END_UNITS": (3.0, 4.0, 5.0),
 }
+#: Limits of candidates for re-runs -> values that are compared.
+CANDIDATES = {
+    "CANDIDATE_UNITS": (2.0, 2.5, 3.0),
+    "CANDIDATE_CHANGE": (0.02, 0.025, 0.03),
+    "SUM_UNITS": (4.0, 5.0, 6.0),
+    "SUM_ALLOWANCE": (0.25, 0.5, 1.0),
+    "SLOW_CHANGE": (0.01, 0.02, 0.03),
+    "DRIFT_NIGHTS": (5, 8, 12),
+}
+#: Changes that candidates should have: size, and nights since the change.
+RECENT = ((1.0, 1), (1.05, 1), (1.10, 1), (1.03, 5))
 #: Limits of the judgement of re-runs -> values that are compared.
 RERUNS = {
     "MAX_P": (0.001, 0.002, 0.005),
@@ -105,6 +120,30 @@ def detector_rows(sets: Sequence[np.ndarray]) -> Iterator[list[str]]:
             yield [name, text, *(column for columns in scores for column in columns)]
 
 
+def score_candidates(values: np.ndarray) -> list[str]:
+    """Return the shares of series that are candidates after each of the recent changes."""
+    columns = []
+    for size, n_nights in RECENT:
+        changed = np.concatenate([values[:, :-n_nights], size * values[:, -n_nights:]], axis=1)
+        direction = latest_night(changed).candidate
+        columns.append(f"{np.mean(direction != 0 if size == 1 else direction > 0):.3f}")
+    return columns
+
+
+def candidate_rows(sets: Sequence[np.ndarray]) -> Iterator[list[str]]:
+    """Yield a row for each value of each limit of candidates."""
+    for name, values in CANDIDATES.items():
+        used = getattr(candidates, name)
+        for value in values:
+            with ExitStack() as stack:
+                for module in (candidates, scan):
+                    if hasattr(module, name):
+                        stack.enter_context(patch.object(module, name, value))
+                scores = [score_candidates(each) for each in sets]
+            text = f"{value:.3g}" + " *" * bool(np.isclose(value, used))
+            yield [name, text, *(column for columns in scores for column in columns)]
+
+
 def score_reruns(seed: int, rows: int) -> list[str]:
     """Return shares of confirmed changes of 0, 3, 5 and 10 %, and blocks used."""
     looks, columns = confirmation.CONFIRMATION_LOOKS, []
@@ -149,17 +188,20 @@ def main() -> None:
     """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rows", type=int, default=100, help="series of each kind of noise")
-    parser.add_argument("--only", nargs="+", choices=("detector", "reruns"), help="Default: both.")
+    parser.add_argument("--only", nargs="+", choices=PARTS, help="default: all parts")
     parser.add_argument("--series", type=Path, help="folder with values.parquet: real series, too")
     args = parser.parse_args()
     warnings.simplefilter("ignore", RuntimeWarning)
-    parts = args.only or ("detector", "reruns")
+    parts = args.only or PARTS
+    sets = [simulated(seed, args.rows) for seed in (1, 2)]
+    sets += [quiet_windows(read_series(args.series), 37)] if args.series else []
+    names = ("chosen on", "held out", "real")[: len(sets)]
     if "detector" in parts:
-        sets = [simulated(seed, args.rows) for seed in (1, 2)]
-        sets += [quiet_windows(read_series(args.series), 37)] if args.series else []
-        names = ("chosen on", "held out", "real")[: len(sets)]
         columns = [f"{name} {column}" for name in names for column in ("false", "5 %", "10 %")]
         show(["limit".ljust(15), "value", *columns], detector_rows(sets))
+    if "candidates" in parts:
+        columns = [f"{name} {size}" for name in names for size in ("0 %", "5 %", "10 %", "slow")]
+        show(["limit".ljust(15), "value", *columns], candidate_rows(sets))
     if "reruns" in parts:
         columns = [
             f"{name} {size} %" for name in ("chosen on", "held out") for size in (0, 3, 5, 10)

@@ -18,7 +18,8 @@ from benchkit.analysis.stats.log_scale import SD_OF_MAD
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-#: `benchmarks/detection.py --only reruns` prints which changes candidates and re-runs find.
+#: `benchmarks/fit_constants.py --only candidates` prints the shares of series for neighbouring
+#: values, `benchmarks/detection.py --only reruns` which changes candidates and re-runs find.
 
 #: A series is a candidate for re-runs if one night is this many noise units away or more: of normal
 #: noise 1 % of the nights, which re-runs dismiss.

@@ -55,8 +55,8 @@ MIN_LEFT_OUT = 5
 #: ones than `MIN_LEFT_OUT` count twice. With 2, two bugs that were mended hide all later ones.
 HABIT_CHANGES = 3
 #: Nights at the end of a series in which a slow change is looked for, and which the reference of a
-#: slow change lacks: a CUSUM finds a shift of one unit in about ten nights. `python
-#: benchmarks/detection.py --only reruns` prints what is found.
+#: slow change lacks: a CUSUM finds a shift of one unit in about ten nights. See
+#: `benchmarks/fit_constants.py --only candidates`.
 DRIFT_NIGHTS = 8
 #: Nights after which a change within the first ten nights is looked for, once: the nights after it
 #: are then a reference.
