@@ -26,8 +26,7 @@ from benchkit.show.plots.run_metrics import (
     task_group_bars,
     worker_load,
 )
-from benchkit.show.plots.task_stream import TaskStream
-from benchkit.show.plots.thread_activity import BusyThreads, mark_events, window_strip
+from benchkit.show.plots.thread_activity import BusyThreads, TaskStream, mark_events, window_strip
 from benchkit.show.plots.transfers import transfer_matrix
 from benchkit.show.templates import render_template, silent
 from benchkit.store.run import Run

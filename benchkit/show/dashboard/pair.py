@@ -35,8 +35,7 @@ from benchkit.show.dashboard.state.time_window import NAMES, PairWindow
 from benchkit.show.dashboard.state.url import address
 from benchkit.show.plots.base import has, retitle
 from benchkit.show.plots.run_metrics import PAIR_COLOURS, memory_overlay
-from benchkit.show.plots.task_stream import TaskStream
-from benchkit.show.plots.thread_activity import BusyThreads
+from benchkit.show.plots.thread_activity import BusyThreads, TaskStream
 from benchkit.show.plots.transfers import transfer_difference
 from benchkit.show.render import panel as ui
 from benchkit.show.render.html import link

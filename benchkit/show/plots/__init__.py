@@ -24,8 +24,13 @@ from benchkit.show.plots.run_metrics import (
     worker_load,
 )
 from benchkit.show.plots.sweep import bisection_steps, sweep_plot
-from benchkit.show.plots.task_stream import TaskStream, task_stream
-from benchkit.show.plots.thread_activity import BusyThreads, busy_threads, limits_over_time
+from benchkit.show.plots.thread_activity import (
+    BusyThreads,
+    TaskStream,
+    busy_threads,
+    limits_over_time,
+    task_stream,
+)
 from benchkit.show.plots.transfers import TransferMatrix, transfer_difference, transfer_matrix
 
 __all__ = [

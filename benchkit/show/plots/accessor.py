@@ -10,7 +10,6 @@ from functools import wraps
 from typing import Any, TypeVar
 
 from benchkit.show.plots import flame, run_metrics, thread_activity, transfers
-from benchkit.show.plots.task_stream import task_stream as draw_tasks
 from benchkit.store.run import Run
 
 T = TypeVar("T")
@@ -50,7 +49,7 @@ class RunPlots:
     memory_by_worker = _method(run_metrics.memory_by_worker)
     scheduler_load = _method(run_metrics.scheduler_load)
     task_group_bars = _method(run_metrics.task_group_bars)
-    task_stream = _method(draw_tasks)
+    task_stream = _method(thread_activity.task_stream)
     transfer_matrix = _method(transfers.transfer_matrix)
     worker_heat = _method(run_metrics.worker_heat)
     worker_load = _method(run_metrics.worker_load)

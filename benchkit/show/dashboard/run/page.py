@@ -36,8 +36,7 @@ from benchkit.show.dashboard.web.template import TABS_STYLES
 from benchkit.show.grafana import grafana_link
 from benchkit.show.plots.base import has
 from benchkit.show.plots.run_metrics import scheduler_load, worker_load
-from benchkit.show.plots.task_stream import TaskStream, task_stream
-from benchkit.show.plots.thread_activity import format_event
+from benchkit.show.plots.thread_activity import TaskStream, format_event, task_stream
 from benchkit.show.render import panel as ui
 from benchkit.show.render.html import code
 from benchkit.show.run_summary import KEY_FIGURES, metadata_table
