@@ -67,5 +67,6 @@ def __dir__() -> list[str]:
 
 def load_ipython_extension(shell: Any) -> None:
     """Add ``%%benchkit`` and names of workloads to a notebook: ``%load_ext benchkit``."""
-    for name in ("cell_magic", "name_completion"):
-        import_module(f"benchkit.experiment.{name}").register(shell)
+    extension = import_module("benchkit.experiment.ipython")
+    extension.add_magic(shell)
+    extension.add_completion(shell)
