@@ -30,9 +30,6 @@ INTERNAL = {"Collection", "collect", "execute"}
 RETURNED = {
     "benchkit.analysis.changepoints": ["ChangePoint", "Marks", "detect", "detect_many"],
     "benchkit.analysis.compare.comparison": ["Comparison"],
-    "benchkit.analysis.insight.diagnose": ["diagnose"],
-    "benchkit.analysis.insight.limits": ["run_limits"],
-    "benchkit.analysis.insight.memory": ["memory_peaks"],
     "benchkit.predict.whatif": ["what_if"],
     "benchkit.analysis.regression.history": ["History"],
     "benchkit.analysis.options": ["DetectionOptions", "VerdictOptions"],

@@ -626,7 +626,9 @@ class Run:
         Returns
         -------
         Diagnosis
-            Findings with cost, evidence and what to change. Renders itself in a notebook.
+            Findings that cost at least 3 % of the duration and 0.2 s, with evidence and what to
+            change. Without a task graph (an older file, capture level "light") fewer rules apply.
+            Renders itself in a notebook.
         """
         return self._accessor("diagnose")
 

@@ -139,18 +139,7 @@ class Diagnosis:
 
 
 def diagnose(run: Run) -> Diagnosis:
-    """Return what makes a run slower than it has to be.
-
-    Parameters
-    ----------
-    run : Run
-        A run. Without a task graph (an older file, capture level "light") fewer rules apply.
-
-    Returns
-    -------
-    Diagnosis
-        Findings that cost at least 3 % of the duration and 0.2 s.
-    """
+    """Return what makes a run slower than it has to be: `Run.diagnose`."""
     case = Case(run)
     found = []
     has_data = case.duration > 0 and "workers" in run.tree.children

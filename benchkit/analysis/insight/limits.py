@@ -159,23 +159,7 @@ CAUSES_SHORT = {
 
 
 def run_limits(run: Run) -> Limits:
-    """Return what bounds the duration of a run.
-
-    Parameters
-    ----------
-    run : Run
-        A run with a task graph.
-
-    Returns
-    -------
-    Limits
-        Bounds, critical path and causes.
-
-    Raises
-    ------
-    NotRecorded
-        The run has no task graph, or no duration.
-    """
+    """Return what bounds the duration of a run: `Run.limits`."""
     graph = run.task_graph()
     if not run.metrics.get("duration", 0.0) > 0:
         raise NotRecorded(f"run {run.id}: it has no duration: its outcome is {run.outcome}")

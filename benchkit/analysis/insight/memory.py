@@ -85,23 +85,7 @@ def _number(values: pd.Series, name: Any) -> float | None:
 
 
 def memory_peaks(run: Run) -> MemoryPeaks:
-    """Return who held the peaks of the results' bytes in a run.
-
-    Parameters
-    ----------
-    run : Run
-        A run with bytes by task group.
-
-    Returns
-    -------
-    MemoryPeaks
-        Peaks of the cluster, of the worst worker and of single tasks.
-
-    Raises
-    ------
-    NotRecorded
-        The run has no bytes by task group.
-    """
+    """Return who held the peaks of the results' bytes in a run: `Run.memory_peaks`."""
     held = run.memory_by_group()
     names = worker_names(run.tree)
     tables = {worker: run.memory_by_group(worker) for worker in range(len(names))}
