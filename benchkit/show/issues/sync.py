@@ -19,7 +19,7 @@ from benchkit.analysis.regression.regression import FAILING, Regression
 from benchkit.errors import BenchkitError, UsageError, needs_extra
 from benchkit.formatting import format_change
 from benchkit.show.pages.page import site_address
-from benchkit.show.pages.regressions import regression_page, regression_target
+from benchkit.show.pages.regressions import REPORTED, regression_page, regression_target
 from benchkit.show.render.markdown import no_address, section_markdown
 from benchkit.show.templates import render_template
 from benchkit.store.schema import METRICS
@@ -37,8 +37,6 @@ LABEL = "performance-regression"
 MAX_BYTES = 65_000
 #: Maximum characters of a title; GitHub allows 256.
 MAX_TITLE = 200
-#: Kinds of events that add a comment to an issue.
-_REPORTED = ("opened", "grown", "eased", "recovered", "ended")
 
 
 @dataclass
@@ -243,7 +241,7 @@ def _labels(members: Sequence[Regression]) -> list[str]:
 
 
 def _events(members: Sequence[Regression]) -> list[Mapping[str, Any]]:
-    events = [e for regression in members for e in regression.events if e["kind"] in _REPORTED]
+    events = [e for regression in members for e in regression.events if e["kind"] in REPORTED]
     return sorted(events, key=lambda event: str(event["id"]))
 
 

@@ -25,6 +25,8 @@ from benchkit.show.pages.page import (
 )
 from benchkit.store.schema import METRICS
 
+#: Kinds of events that feeds contain, and that add a comment to an issue.
+REPORTED = ("opened", "grown", "eased", "recovered", "ended")
 #: Most characters of the size of a regression in a table: that of a failure is its error.
 _MAX_SIZE = 120
 #: Most characters of an error on the page of a regression.

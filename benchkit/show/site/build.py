@@ -31,8 +31,8 @@ from benchkit.show.pages.machines import failures_page, machines_page
 from benchkit.show.pages.night import NightSeries
 from benchkit.show.pages.night import page as night_page
 from benchkit.show.pages.page import Page, page_name, site_address
+from benchkit.show.pages.regressions import REPORTED, regression_page
 from benchkit.show.pages.regressions import page as regressions_page
-from benchkit.show.pages.regressions import regression_page
 from benchkit.show.render.html import ELEMENT_STYLES, PAGE_STYLES, page_markup
 from benchkit.show.templates import render_template, silent
 from benchkit.store.filters import parse_moment
@@ -44,8 +44,6 @@ from benchkit.whole_file import drafted
 
 #: Maximum number of items in a feed, newest first; feed readers keep older items.
 MAX_ITEMS = 100
-#: Kinds of events that are reported.
-_FEED_KINDS = ("opened", "grown", "eased", "recovered", "ended")
 
 
 def feed_items(regressions: Sequence[Regression], address: str) -> list[dict[str, Any]]:
@@ -53,7 +51,7 @@ def feed_items(regressions: Sequence[Regression], address: str) -> list[dict[str
     items = []
     for regression in regressions:
         for event in regression.events:
-            if event["kind"] not in _FEED_KINDS:
+            if event["kind"] not in REPORTED:
                 continue
             items.append(
                 {
