@@ -1,4 +1,4 @@
-"""Compare the tuned limits of the analysis of nights with neighbouring values.
+"""Compare the tuned limits of the analysis with neighbouring values.
 
 ``python benchmarks/fit_constants.py [--rows N] [--only PART ...] [--series DIR]``. Series are made
 by a seeded recipe: eleven kinds of noise (`validation/nightly_series.py`), alone and with a step.
@@ -9,7 +9,8 @@ that are found by the third and by the twentieth night. Part `candidates` shows 
 whose last night proposes re-runs: without a change, after steps of 5 and 10 % on the last night,
 and after 3 % for five nights. Part `reruns` draws re-runs of a change of
 0, 3, 5 and 10 %, one run in ten disturbed: shares that are confirmed, and blocks until the
-decision. The value in use has a star.
+decision. Part `verdicts` shows, of reports of 700 rows, the share of listed rows without a change
+and the share of changes that are listed. The value in use has a star.
 """
 
 import argparse
@@ -27,8 +28,9 @@ import numpy as np
 
 from benchkit.analysis.changepoint import candidates, rule, scan
 from benchkit.analysis.changepoints import detect_many, latest_night
+from benchkit.analysis.effects import compare
 from benchkit.analysis.options import DETECTION, DetectionOptions
-from benchkit.analysis.stats import confirmation
+from benchkit.analysis.stats import blocked_t, confirmation, moderated_variance, relabelling
 from validation.nightly_series import SHAPES
 from validation.nights.windows import (
     HISTORY,
@@ -40,8 +42,9 @@ from validation.nights.windows import (
     quiet_windows,
     read_series,
 )
+from validation.simulated_noise import report
 
-PARTS = ("detector", "candidates", "reruns")
+PARTS = ("detector", "candidates", "reruns", "verdicts")
 SIZES = (1.05, 1.10)
 #: Limits of the rule of the detector, or options of it -> values that are compared.
 DETECTOR = {
@@ -74,6 +77,24 @@ RERUNS = {
     "STOP_ERRORS": (1.0, 1.3, 1.5, 2.0),
     "MIN_POWER": (0.05, 0.1, 0.15, 0.2),
 }
+#: Limits of the statistics of a report -> their module, and values that are compared.
+VERDICTS = {
+    "TRIM": (blocked_t, (0.1, 0.15, 0.2)),
+    "RATIO_SPREAD": (blocked_t, (0.0, 4.0, 8.0)),
+    "GRID_STEP": (moderated_variance, (0.1, 0.15, 0.3)),
+    "START_WEIGHT": (moderated_variance, (4.0, 8.0, 16.0)),
+    "EXCESS_ERRORS": (relabelling, (0.0, 0.5, 1.0)),
+    "MANY_EXCESS_ERRORS": (relabelling, (2.0, 3.0, 4.0)),
+    "MANY_LISTED": (relabelling, (10, 13, 20)),
+    "MIN_FALSE": (relabelling, (0.05, 0.1, 0.2)),
+}
+#: Runs a side, kind of noise, and whether a block shares it.
+REPORTS = (
+    (3, "lognormal", False),
+    (3, "bimodal", False),
+    (5, "bimodal", False),
+    (5, "slow_blocks", True),
+)
 
 
 def simulated(seed: int, rows: int) -> np.ndarray:
@@ -176,6 +197,32 @@ def rerun_rows(rows: int) -> Iterator[list[str]]:
             yield [name, f"{value:.2g}" + " *" * bool(np.isclose(value, used)), *columns]
 
 
+def score_verdicts(seed: int, n_reports: int) -> list[str]:
+    """Return the share of false rows among the listed ones, and of changes that are listed."""
+    columns = []
+    for n_runs, kind, blocked in REPORTS:
+        rng = np.random.default_rng([seed, n_runs])
+        rates = []
+        for _ in range(n_reports):
+            baseline, _, contender, _, changed = report(rng, n_runs, kind=kind, mixed=False)
+            listed = compare(baseline, contender, blocked=blocked).changed
+            n_false = (listed & ~changed).sum()
+            rates.append((n_false / max(listed.sum(), 1), (listed & changed).sum() / changed.sum()))
+        false, found = np.mean(rates, axis=0)
+        columns.append(f"{false:.3f} {found:.2f}")
+    return columns
+
+
+def verdict_rows(rows: int) -> Iterator[list[str]]:
+    """Yield a row for each value of each limit of the statistics of a report."""
+    for name, (module, values) in VERDICTS.items():
+        used = getattr(module, name)
+        for value in values:
+            with patch.object(module, name, value):
+                columns = [*score_verdicts(1, rows // 20), *score_verdicts(2, rows // 20)]
+            yield [name, f"{value:.3g}" + " *" * bool(np.isclose(value, used)), *columns]
+
+
 def show(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     """Print rows as they come."""
     widths = [max(len(title), 9) for title in titles]
@@ -207,6 +254,13 @@ def main() -> None:
             f"{name} {size} %" for name in ("chosen on", "held out") for size in (0, 3, 5, 10)
         ]
         show(["limit".ljust(15), "value", *columns], rerun_rows(20 * args.rows))
+    if "verdicts" in parts:
+        columns = [
+            f"{name} {n_runs} {kind}"
+            for name in ("chosen on", "held out")
+            for n_runs, kind, _ in REPORTS
+        ]
+        show(["limit".ljust(18), "value", *columns], verdict_rows(args.rows))
 
 
 if __name__ == "__main__":

@@ -21,6 +21,8 @@ from benchkit.analysis.stats.moderated_variance import (
 
 Array = NDArray[np.float64]
 
+#: `benchmarks/fit_constants.py --only verdicts` prints the rates of neighbouring values.
+
 #: Share of rows excluded at either end from the trimmed mean that gives the common log ratio. Rows
 #: that the disturbance does not reach are outliers; without outliers, trimming adds a tenth to the
 #: variance of the mean.

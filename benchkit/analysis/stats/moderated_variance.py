@@ -11,6 +11,8 @@ from scipy.special import digamma, zeta
 
 Array = NDArray[np.float64]
 
+#: `benchmarks/fit_constants.py --only verdicts` prints the rates of neighbouring values.
+
 #: Smallest number of rows for a prior; with fewer rows each uses its own runs only.
 MIN_TESTS = 10
 #: Smallest number of rows from which the share of changed or false rows can be estimated. With 30,

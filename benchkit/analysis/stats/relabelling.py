@@ -20,7 +20,8 @@ from benchkit.analysis.stats.log_scale import LogValues
 from benchkit.analysis.stats.moderated_t import TTestResult, moderated_t
 from benchkit.analysis.stats.moderated_variance import MANY_TESTS, MIN_WORKLOADS
 
-#: `benchmarks/verdicts.py --only rows` prints the false rows of each kind of noise.
+#: `benchmarks/fit_constants.py --only verdicts` prints the rates of neighbouring values,
+#: `benchmarks/verdicts.py --only rows` the false rows of each kind of noise.
 
 #: Largest number of runs of an arm for which p values are corrected. With ten, the false
 #: discoveries of reports with any kind of noise are .04 or less without it.
