@@ -167,8 +167,8 @@ def _collecting_seconds(case: Case) -> np.ndarray | float:
     return 0.0
 
 
-#: Share of the time in which a thread waited for the GIL: costs a fifth of the computing of two
-#: threads.
+#: Share of the time in which a thread waited for the GIL: two threads lose a fifth of their
+#: computing with it.
 MIN_CONTENTION = 0.4
 
 
