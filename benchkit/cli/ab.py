@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from benchkit.cli.options import MeasurementOptions, complete_names, measuring
+from benchkit.cli.options import (
+    FAILED,
+    TOO_FEW,
+    WORSE,
+    MeasurementOptions,
+    complete_names,
+    measuring,
+)
 from benchkit.cli.rows import as_json_text, print_json
 from benchkit.errors import NotEnoughRuns, UsageError
 from benchkit.formatting import counted
@@ -26,8 +33,6 @@ if TYPE_CHECKING:
     from benchkit.measure.discovery import BrokenFile
 
 DEFAULT_BLOCKS = 5
-#: Exit codes: something is worse; a run failed; too few runs.
-WORSE, FAILED, TOO_FEW = 1, 3, 4
 
 
 @click.command()

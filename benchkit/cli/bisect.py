@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from benchkit.cli.options import MeasurementOptions, complete_names, measuring
+from benchkit.cli.options import TOO_FEW, MeasurementOptions, complete_names, measuring
 from benchkit.cli.rows import print_json
 from benchkit.interruption import interrupted_code
 
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from benchkit.experiment.bisect.result import BisectionResult
     from benchkit.experiment.bisect.session import Bisection
 
-#: Exit code: too few runs, or the ends do not differ.
-TOO_FEW = 4
 #: Exit codes of `git bisect run`; SKIP: the commit cannot be tested.
 GOOD, BAD, SKIP = 0, 1, 125
 

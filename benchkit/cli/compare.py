@@ -8,17 +8,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from benchkit.cli.options import common
+from benchkit.cli.options import TOO_FEW, WORSE, common
 from benchkit.cli.rows import open_store, print_json
 
 if TYPE_CHECKING:
     from benchkit.analysis.compare.comparison import Comparison
     from benchkit.store.store import Store
-
-#: Exit code: a metric of a contender is worse.
-WORSE = 1
-#: Exit code: too few runs.
-TOO_FEW = 4
 
 
 @click.command("compare")

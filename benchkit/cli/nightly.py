@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from benchkit.cli.options import MeasurementOptions, complete_names, measuring
+from benchkit.cli.options import FAILED, WORSE, MeasurementOptions, complete_names, measuring
 from benchkit.cli.rows import as_json_text, print_error, print_json
 from benchkit.errors import BenchkitError, UsageError, describe_error
 from benchkit.interruption import interrupted_code
@@ -20,9 +20,6 @@ from benchkit.whole_file import check_folder, write_whole
 if TYPE_CHECKING:
     from benchkit.experiment.nightly.night import Night
     from benchkit.show.issues.webhook import Webhook
-
-#: Exit codes: something is worse; a run or a part failed.
-WORSE, FAILED = 1, 3
 
 
 @click.command("nightly")

@@ -1,4 +1,4 @@
-"""Options that commands share."""
+"""Options and exit codes that commands share."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from benchkit.errors import UsageError
 if TYPE_CHECKING:
     from benchkit.experiment.run.api import Selection
 
+#: Exit codes: something is worse; a run or a part failed; too few runs, or ends that do not differ.
+WORSE, FAILED, TOO_FEW = 1, 3, 4
 #: Key of the suites of tests among the data of a command.
 _SUITES = "benchkit.suites"
 #: Options of the commands that measure.

@@ -8,13 +8,10 @@ import textwrap
 
 import click
 
-from benchkit.cli.options import MeasurementOptions, complete_names, measuring
+from benchkit.cli.options import FAILED, MeasurementOptions, complete_names, measuring
 from benchkit.cli.rows import print_json
 from benchkit.formatting import counted
 from benchkit.interruption import interrupted_code
-
-#: Exit code: a run failed.
-FAILED = 3
 
 #: Largest number of characters of an error in the table.
 MAX_ERROR = 60
