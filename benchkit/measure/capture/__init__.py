@@ -7,14 +7,9 @@ analyses nothing: it appends to columns, which the client drains (`capture_clien
 Four rules keep it cheap and harmless. Level "light" is not called for tasks: it reads the
 scheduler's own counters periodically (`poller`). Level "full" records each finished task
 (`transition_table`) and converts the records to columns later (`task_stream`), and reads the
-dependencies of tasks when a graph arrives (`task_graph`). A value that a
-release of distributed does not have is NaN. No error is raised into the scheduler: errors are
-recorded and sent with the data. A capture whose client is gone removes itself.
-
-On workers: `worker_plugin`, `worker_log`, `memory_sampler`, `p2p_bytes`. On the scheduler:
-`task_groups`, `cluster_events`, `cluster_hooks`, `transition_table`, `task_stream`, `task_graph`,
-`poller`, `listeners`, `scattered_data`, `running_tasks`, `samples`, `heartbeats`, `worker_reports`,
-and `scheduler_plugin`, which uses all of them. On both: `columns`, `loop_lag`, `process`.
+dependencies of tasks when a graph arrives (`task_graph`). A value that a release of distributed
+does not have is NaN. No error is raised into the scheduler: errors are recorded and sent with the
+data. A capture whose client is gone removes itself.
 """
 
 from benchkit.measure.capture.scheduler_plugin import CapturePlugin
