@@ -1,8 +1,7 @@
 """Private names of distributed that the virtual cluster needs.
 
 Checked with distributed 2023.4.1 to 2026.8.0. `check_internals` refuses releases that lack a name;
-differences between ranges of releases are in `Internals` and in the two classes of graphs,
-`TupleGraphs` (until 2024.10) and `TaskGraphs` (later).
+differences between ranges of releases are in `Internals`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Solve and install a conda environment by py-rattler, in a process of its own.
 
 A process, because the index of a large channel needs a gigabyte of memory, and because Ctrl-C can
-end it. It reads a JSON file that `install.create_conda` writes, and prints a problem in one line.
+end it. It reads a JSON file that `conda.create_conda` writes, and prints a problem in one line.
 """
 
 from __future__ import annotations
