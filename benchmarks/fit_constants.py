@@ -174,12 +174,12 @@ def score_reruns(seed: int, rows: int) -> list[str]:
         logs = noise * rng.standard_normal((rows, 3 * looks[-1]))
         logs += np.where(rng.random(logs.shape) < 0.1, rng.exponential(0.1, logs.shape), 0)
         logs[:, 2 * looks[-1] :] += np.log(size)
-        runs = np.exp(logs)
+        good_runs, runs = np.exp(logs[:, : 2 * looks[-1]]), np.exp(logs[:, 2 * looks[-1] :])
+        good_runs = good_runs.reshape(rows, looks[-1], 2)
         confirmed, n_blocks = np.zeros(rows, bool), np.full(rows, looks[-1])
         running = np.ones(rows, bool)
         for look in looks:
-            good, tonight = runs[:, : 2 * look], runs[:, 2 * looks[-1] :][:, :look]
-            result = confirmation.judge_reruns(good, tonight, np.ones(rows))
+            result = confirmation.judge_reruns(good_runs[:, :look], runs[:, :look], np.ones(rows))
             stops = running & result.stopped
             confirmed[stops], n_blocks[stops] = result.decision[stops] == 1, look
             running &= ~stops

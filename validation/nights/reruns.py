@@ -127,11 +127,11 @@ def rerun(
     n, last = len(past), CONFIRMATION_LOOKS[-1]
     noise = past - np.median(past, axis=1, keepdims=True)
     draws = np.take_along_axis(noise, rng.integers(0, NOISE_NIGHTS, (n, 3 * last)), axis=1)
-    good, tonight = draws[:, : 2 * last], draws[:, 2 * last :] + effect[:, None]
+    good, tonight = draws[:, : 2 * last].reshape(n, last, 2), draws[:, 2 * last :] + effect[:, None]
     decision, used = np.zeros(n, int), np.full(n, last)
     running = np.ones(n, bool)
     for look in CONFIRMATION_LOOKS:
-        result = judge_reruns(np.exp(good[:, : 2 * look]), np.exp(tonight[:, :look]), np.ones(n))
+        result = judge_reruns(np.exp(good[:, :look]), np.exp(tonight[:, :look]), np.ones(n))
         stops = running & result.stopped
         decision[stops], used[stops] = result.decision[stops], look
         running &= ~stops

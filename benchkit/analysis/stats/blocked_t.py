@@ -150,6 +150,17 @@ def _block_variance_ratio(parts: _BlockVariance) -> tuple[Array, Array]:
     return np.full(n_tests, theta), np.full(n_tests, differ + error)
 
 
+def fit_within_blocks(baseline: Array, contender: Array) -> Fit:
+    """Fit the difference of two means by comparisons within blocks only, each row alone."""
+    # The arrays are those of `fit_means`, which does the same for a report of one row.
+    sums = _sums(baseline, contender)
+    kappa = 1 / np.maximum(sums.n_baseline + sums.n_contender, 1)
+    difference, leverage, rest = _solve(sums, kappa)
+    df = _block_variance(sums).df_within
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return Fit(difference, rest / df, df, leverage)
+
+
 def fit_means(baseline: Array, contender: Array, *, blocked: bool) -> Fit:
     """Fit the difference of two means for each row."""
     # baseline: (tests, blocks, arms), runs of the baseline and of its null arm, or of the baseline

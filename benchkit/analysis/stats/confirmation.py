@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr, ndtri, stdtr, stdtrit
 
 from benchkit.analysis.options import DETECTION, VERDICTS
+from benchkit.analysis.stats.blocked_t import fit_within_blocks
 from benchkit.analysis.stats.log_scale import MIN_NOISE
 
 #: Numbers of interleaved blocks after which re-runs are judged; the last is the largest number.
@@ -47,17 +48,19 @@ def judge_reruns(good: ArrayLike, tonight: ArrayLike, direction: ArrayLike) -> R
 
     Notes
     -----
-    Student's t test of two samples on logarithms. A change is confirmed in its direction with
+    The t test of an A/B of one row: the build of the night minus the mean of the good runs of its
+    block, with the noise of the runs within blocks. A change is confirmed in its direction with
     p < 0.002 at any look and if it is more than 1.5 %. It is dismissed if the estimate plus 1.3
     standard errors is less than 3 %.
 
     Examples
     --------
-    >>> rerun = judge_reruns([[10.0, 10.1, 9.9, 10.0, 10.1, 9.9]], [[11.0, 11.1, 11.0]], [1])
+    >>> good = [[[10.0, 10.1], [9.9, 10.0], [10.1, 9.9]]]
+    >>> rerun = judge_reruns(good, [[11.0, 11.1, 11.0]], [1])
     >>> rerun.decision.tolist(), rerun.ratio.round(2).tolist()
     ([1], [1.1])
     """
-    # good: (changes, runs), runs of the last good build, which runs twice in a block; NaN is
+    # good: (changes, blocks, 2), runs of the last good build, which runs twice in a block; NaN is
     # missing.
     # tonight: (changes, blocks), runs of the build of the night.
     # direction: (changes,), 1 if the suspected change is an increase, -1 for a decrease.
@@ -65,22 +68,16 @@ def judge_reruns(good: ArrayLike, tonight: ArrayLike, direction: ArrayLike) -> R
     n_blocks = sides[1].shape[1]
     with np.errstate(invalid="ignore", divide="ignore"):
         logs = [np.where(side > 0, np.log(side), np.nan) for side in sides]
-        n_runs = [np.isfinite(log).sum(axis=1) for log in logs]
-        means = [np.nansum(log, axis=1) / n for log, n in zip(logs, n_runs, strict=True)]
-        squares = sum(
-            np.nansum((log - mean[:, None]) ** 2, axis=1)
-            for log, mean in zip(logs, means, strict=True)
-        )
-        df = np.maximum(n_runs[0] + n_runs[1] - 2, 0)
-        testable = (np.minimum(*n_runs) >= 2) & (df >= 1)
-        variance = np.maximum(squares / np.maximum(df, 1), MIN_NOISE**2)
-        se = np.sqrt(variance * (1 / n_runs[0] + 1 / n_runs[1]))
-        estimate = means[1] - means[0]
+        fit = fit_within_blocks(*logs)
+        n_complete = (np.isfinite(logs[0]).any(axis=2) & np.isfinite(logs[1])).sum(axis=1)
+        testable = (n_complete >= 2) & (fit.df >= 1)
+        df, estimate = np.maximum(fit.df, 1), fit.difference
+        se = np.sqrt(np.maximum(fit.variance, MIN_NOISE**2) * fit.leverage)
         signed = estimate * np.asarray(direction, float)
-        p = np.where(testable, 2 * stdtr(np.maximum(df, 1), -np.abs(estimate) / se), np.nan)
+        p = np.where(testable, 2 * stdtr(df, -np.abs(estimate) / se), np.nan)
         confirmed = testable & (p < MAX_P) & (signed > DETECTION.min_change / 2)
         dismissed = testable & ~confirmed & (signed + STOP_ERRORS * se < DETECTION.min_change)
-        half = stdtrit(np.maximum(df, 1), (1 + VERDICTS.level) / 2) * np.where(testable, se, np.nan)
+        half = stdtrit(df, (1 + VERDICTS.level) / 2) * np.where(testable, se, np.nan)
         unlikely = _power(signed, se, n_blocks) < MIN_POWER
     last = n_blocks >= CONFIRMATION_LOOKS[-1]
     return Rerun(

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from benchkit.analysis.regression.diagnosis import adjacent_runs
 from benchkit.analysis.regression.fleet import COMMON_SERIES, COMMON_SHARE
@@ -105,7 +106,6 @@ def confirm(
 def _ordered_workloads(events: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return the workloads that this machine can measure again, the most certain change first."""
     own = [event for event in events if _is_own(event)]
-    # Alarms first: their change lasted for some nights, a suspect is often one noisy night.
     # Alarms first: their change lasted for some nights, a suspect is often one noisy night. If the
     # machine changed, the largest change of an alarm is the one that may be more than that.
     own.sort(key=lambda e: (bool(e.get("suspect")), -abs(float(e.get("units") or _log_ratio(e)))))
@@ -205,12 +205,9 @@ def judge_events(runs: pd.DataFrame, events: Sequence[dict[str, Any]], experimen
         if not all(len(side) for side in attempted):
             continue
         failed = [float((side["outcome"] != "ok").mean()) for side in attempted]
-        values = [
-            side.loc[side["outcome"] == "ok", event["metric"]].to_numpy(float)[None]
-            for side in attempted
-        ]
+        good, tonight = _by_block(own, str(event["metric"]))
         direction = worse_direction(str(event["metric"]))
-        result = judge_reruns(values[0], values[1], [direction])
+        result = judge_reruns(good[None], tonight[None], [direction])
         numbers = {name: float(getattr(result, name)[0]) for name in ("ratio", "low", "high", "p")}
         decision = int(result.decision[0])
         reason = f"{100 * (numbers['ratio'] - 1):+.1f} %"
@@ -228,3 +225,13 @@ def judge_events(runs: pd.DataFrame, events: Sequence[dict[str, Any]], experimen
         elif not event["again"]["stopped"]:
             waiting.add(str(event["workload"]))
     return waiting
+
+
+def _by_block(runs: pd.DataFrame, metric: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the values of the last good build and of that of the night, NaN without a run."""
+    # returned: shapes (blocks, 2), because the last good build runs twice in a block, and (blocks,)
+    values = np.full((int(runs["block"].max()) + 1, 3), np.nan)
+    for column, arm in enumerate((GOOD, NULL_ARM, TONIGHT)):
+        ok = runs[(runs["arm"] == arm) & (runs["outcome"] == "ok")]
+        values[ok["block"].to_numpy(int), column] = ok[metric].to_numpy(float)
+    return values[:, :2], values[:, 2]

@@ -18,15 +18,20 @@ from validation.run_records import run_record
 ARMS = {"last-good": "baseline", "null": "baseline", "tonight": "contender"}
 
 
-def reruns(contender, n=5, *, noise=0.01, failed=0, workload="a.x"):
+def reruns(contender, n=5, *, noise=0.01, minutes=0.0, failed=0, workload="a.x"):
     """Return the runs of both builds; `failed` runs of the contender fail."""
     rng = np.random.default_rng(0)
+    minute = rng.lognormal(0, minutes, n)  # of which all runs of a block have the same
     rows = [
         run_record(
             0,
             workload=workload,
             arm=arm,
-            duration=10 * rng.lognormal(0, noise) * (contender if arm == "tonight" else 1),
+            block=block,
+            duration=10
+            * minute[block]
+            * rng.lognormal(0, noise)
+            * (contender if arm == "tonight" else 1),
             outcome="failed" if arm == "tonight" and block < failed else "ok",
         )
         for block in range(n)
@@ -42,8 +47,10 @@ def reruns(contender, n=5, *, noise=0.01, failed=0, workload="a.x"):
         (reruns(1.0), False, "dismissed"),
         (reruns(1.05, 3, noise=0.04), None, "undecided"),
         (reruns(1.0, failed=2), True, "confirmed"),
+        (reruns(1.05, minutes=0.3), True, "confirmed"),
+        (reruns(1.0, minutes=0.3), False, "dismissed"),
     ],
-    ids=["slower", "equal", "noisy", "fails"],
+    ids=["slower", "equal", "noisy", "fails", "slower in slow minutes", "equal in slow minutes"],
 )
 def test_judge_events_writes_decision(runs, confirmed, verdict):
     event = {"workload": "a.x", "metric": "duration", "confirmed": None, "cause": "unclear"}
@@ -79,7 +86,13 @@ class FakeExperiment:
             change = self.changes.get(measurement.variant, 1.0)
             value = 10 * rng.lognormal(0, 0.01) * (change if measurement.arm == "tonight" else 1)
             self.rows.append(
-                run_record(0, workload=measurement.variant, arm=measurement.arm, duration=value)
+                run_record(
+                    0,
+                    workload=measurement.variant,
+                    arm=measurement.arm,
+                    block=measurement.block,
+                    duration=value,
+                )
             )
             yield measurement
 

@@ -122,7 +122,7 @@ def test_rerun_is_judged_without_the_cost_of_a_place(change):
         logs[:, :, 1] += change
         decision = np.zeros(len(logs), int)
         for n_blocks in CONFIRMATION_LOOKS:
-            good = np.exp(logs[:, :n_blocks, [0, 2]]).reshape(len(logs), -1)
+            good = np.exp(logs[:, :n_blocks, [0, 2]])
             tonight = np.exp(logs[:, :n_blocks, 1])
             rerun = judge_reruns(good, tonight, np.ones(len(logs)))
             decision = np.where(decision == 0, np.where(rerun.stopped, rerun.decision, 0), decision)
