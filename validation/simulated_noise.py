@@ -122,7 +122,7 @@ def workload_report(rng, n_blocks, *, correlation, share=0.15, blocked=False, sh
     return *arms, changed.ravel(), workload, metric
 
 
-def work_report(rng, n_blocks, n_workloads, *, wall, cpu, share=0.15, size=0.10):
+def work_report(rng, n_blocks, n_workloads, *, wall, cpu, follows=0.0, share=0.15, size=0.10):
     """Return runs of a report in which a code change moves duration and CPU seconds.
 
     Six metrics of a workload in successive rows: duration, mean and peak of memory, CPU seconds of
@@ -134,6 +134,8 @@ def work_report(rng, n_blocks, n_workloads, *, wall, cpu, share=0.15, size=0.10)
     wall, cpu : float
         Noise of a duration and of CPU seconds; correlated by .3 within a run, and with the noise of
         a block.
+    follows : float
+        Power of the duration with which CPU seconds of a disturbed run rise in addition.
 
     Returns
     -------
@@ -147,6 +149,7 @@ def work_report(rng, n_blocks, n_workloads, *, wall, cpu, share=0.15, size=0.10)
     own = rng.standard_normal((n_workloads, 6, n_blocks, 3))
     noise = level * (np.sqrt(0.3) * common + np.sqrt(0.7) * own)
     noise += 0.7 * level * rng.standard_normal((n_workloads, 1, n_blocks, 1))
+    noise[:, 3:] += follows * noise[:, :1]
     kind = rng.integers(0, 3, n_workloads)
     moved = np.array([[1, 0, 0, 1, 0, 0], [0, 0, 0, 0, 1, 0], [0, 1, 1, 0, 0, 0]], bool)
     changed = moved[kind] & (rng.random(n_workloads) < share)[:, None]

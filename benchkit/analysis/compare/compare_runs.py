@@ -16,12 +16,13 @@ import numpy as np
 import pandas as pd
 
 from benchkit.analysis.compare.comparison import Comparison
-from benchkit.analysis.compare.headline import WORK_METRICS
+from benchkit.analysis.compare.headline import BUSY_SHARE, WORK_METRICS
 from benchkit.analysis.effects import Effects
 from benchkit.analysis.effects import compare as compare_arrays
 from benchkit.analysis.metric_limits import metric_limits, newest_definitions, quality_warnings
 from benchkit.analysis.metric_names import check_metrics, define_own_metrics
 from benchkit.analysis.run.baseline import SAME_MEMORY, is_simulated
+from benchkit.analysis.stats.equal_duration import at_equal_duration
 from benchkit.analysis.stats.welch import mean_difference
 from benchkit.errors import NotEnoughRuns, UsageError, did_you_mean
 from benchkit.formatting import counted
@@ -65,6 +66,8 @@ class _Row(NamedTuple):
     n_disturbed: int  # Runs in which other programs disturbed the metric
     points: dict[str, np.ndarray]  # points, ids: Values and run ids by arm
     ids: dict[str, np.ndarray]
+    # Values that are tested: CPU seconds of disturbed runs are compared at equal duration.
+    tested: Mapping[str, np.ndarray]
 
 
 def compare(
@@ -152,9 +155,9 @@ def compare(
         reasons = list(refused.values())
         raise NotEnoughRuns("; ".join(reasons) or _why_no_rows(names[0], baseline, sets, null))
     effects = compare_arrays(
-        stack([row.points["baseline"] for row in rows]),
-        stack([row.points["contender"] for row in rows]),
-        null=None if null is None else stack([row.points["null"] for row in rows]),
+        stack([row.tested["baseline"] for row in rows]),
+        stack([row.tested["contender"] for row in rows]),
+        null=None if null is None else stack([row.tested["null"] for row in rows]),
         blocked=blocked,
         paired=blocked and simulated,
         family=[row.metric for row in rows],
@@ -362,6 +365,12 @@ def _build_rows(
             arm_runs = {arm: runs.get(workload, empty) for arm, runs in arms.items()}
             counts = _outcome_counts(arm_runs)
             disturbed = [metric_limits(runs, "disturbed") for runs in arm_runs.values()]
+            n_runs = sum(map(len, arm_runs.values()))
+            is_busy = sum(notes["duration"] for notes in disturbed) >= max(BUSY_SHARE * n_runs, 1)
+            durations = {
+                arm: _values(runs[runs["outcome"] == "ok"], "duration", n_blocks)[0]
+                for arm, runs in arm_runs.items()
+            }
             for metric in _judged(metrics, arm_runs):
                 sides = {
                     arm: _values(_measured(runs, metric), metric, n_blocks)
@@ -370,6 +379,10 @@ def _build_rows(
                 compared = (sides["baseline"], sides["contender"])
                 if not any(np.isfinite(values).any() for values, _ in compared):
                     continue
+                points = {arm: values for arm, (values, _) in sides.items()}
+                tested: Mapping[str, np.ndarray] = points
+                if metric in WORK_METRICS and n_blocks is not None and is_busy:
+                    tested = at_equal_duration(points, durations)
                 rows.append(
                     _Row(
                         contender=name,
@@ -380,8 +393,9 @@ def _build_rows(
                         **counts,
                         n_timeouts=_n_timeouts(arm_runs, metric),
                         n_disturbed=sum(notes[metric] for notes in disturbed),
-                        points={arm: values for arm, (values, _) in sides.items()},
+                        points=points,
                         ids={arm: ids for arm, (_, ids) in sides.items()},
+                        tested=tested,
                     )
                 )
     return rows
@@ -484,7 +498,7 @@ def _values(runs: pd.DataFrame, metric: str, n_blocks: int | None) -> tuple[np.n
 
 def _frame(rows: Sequence[_Row], effects: Effects, baseline: str) -> pd.DataFrame:
     """Return the table of a comparison, changed rows first."""
-    frame = pd.DataFrame(rows).drop(columns=["points", "ids"])
+    frame = pd.DataFrame(rows).drop(columns=["points", "ids", "tested"])
     frame["row"] = range(len(rows))
     levels = [
         _levels(row.points, float(ratio)) for row, ratio in zip(rows, effects.ratio, strict=True)
@@ -549,6 +563,8 @@ def _row_notes(row: _Row, fails_more: bool, supported_by: str, baseline: str) ->
     if row.n_timeouts:
         runs = counted(row.n_timeouts, "run")
         notes.append(f"{runs} reached the deadline, which counts as the least duration")
+    if row.tested is not row.points:
+        notes.append("at equal duration: other programs add CPU seconds to longer runs")
     if supported_by:
         notes.append(f"supported by {supported_by}")
     return notes

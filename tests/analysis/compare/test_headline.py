@@ -140,6 +140,24 @@ def test_sentence_judges_work_where_the_machine_was_busy():
     assert "client_cpu_time" not in set(more.frame["metric"])  # .1 % of the work
 
 
+def test_compare_judges_work_of_a_busy_machine_at_equal_duration():
+    rng, sides = np.random.default_rng(0), {}
+    for seed, arm in enumerate("AB"):
+        runs = busy_runs(arm, seed, cpu=1.08 if arm == "B" else 1.0)
+        runs = runs.assign(experiment="e1", block=range(len(runs)))
+        noise = rng.lognormal(sigma=0.01, size=len(runs))
+        cpu = (1.08 if arm == "B" else 1.0) * noise * runs["duration"] ** 0.3
+        sides[arm] = runs.assign(cpu_time=cpu)
+    row = compare(sides["A"], sides["B"]).frame.set_index("metric").loc["cpu_time"]
+
+    assert row["verdict"] == "more"
+    assert 1.05 < row["ratio"] < 1.11
+    assert "at equal duration" in row["note"]
+    quiet = [side.assign(quality="{}") for side in sides.values()]
+    frame = compare(*quiet).frame.set_index("metric")
+    assert "at equal duration" not in frame.loc["cpu_time", "note"]
+
+
 def test_compare_refuses_an_arm_without_tasks():
     runs = {arm: arm_runs(arm, seed=place, n_tasks=[0.0, 50.0][place], workloads=["x.w00"])
             for place, arm in enumerate("AB")}  # fmt: skip
