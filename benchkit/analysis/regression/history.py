@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from benchkit.analysis.changepoint.weekdays import without_weekdays
 from benchkit.analysis.changepoints import (
     ChangePoint,
     Detection,
@@ -113,7 +114,8 @@ class History:
     @cached_property
     def detection(self) -> Detection:
         """Changes of level and the last night."""
-        return detect_nights(self.values, times=self.times, marks=self.restarts)
+        values = without_weekdays(self.values, self.times)
+        return detect_nights(values, times=self.times, marks=self.restarts)
 
     @property
     def changes(self) -> list[list[ChangePoint]]:
