@@ -1,10 +1,10 @@
 """Measure speed and errors of verdicts: ``python benchmarks/verdicts.py [--quick] [--only PART]``.
 
 Parts: speed, intervals, reports, workloads (metrics of a workload that change together), work (rows
-of CPU seconds as well as duration and memory), groups (task groups), adaptive; rows (share of false
-rows by kind of noise; ``--write-docs`` writes them), functions (which function of a task group is
-named) and nights (shares of thread-seconds and of processor time) with ``--reports N``; with
-``--store DIR`` only the correlation of metrics in its runs.
+of CPU seconds as well as duration and memory), groups (task groups), adaptive, resumed (by hand,
+until decided); rows (share of false rows by kind of noise; ``--write-docs`` writes them), functions
+(which function of a task group is named) and nights (shares of thread-seconds and of processor
+time) with ``--reports N``; with ``--store DIR`` only the correlation of metrics in its runs.
 Prints, asserts nothing; the tests assert a smaller version. Speed is CPU time compared with
 the table of coiled/benchmarks: 10 000 resamples of the runs of each test and arm with pandas, their
 means, and the share of ratios beyond 34 thresholds.
@@ -34,6 +34,7 @@ from benchkit.analysis.compare.compare_runs import DEFAULT_METRICS  # noqa: E402
 from benchkit.analysis.compare.composition import compare_groups  # noqa: E402
 from benchkit.analysis.metric_names import check_metrics  # noqa: E402
 from benchkit.analysis.effects import compare, compare_bootstrap  # noqa: E402
+from benchkit.analysis.stats.equal_duration import at_equal_duration  # noqa: E402
 
 THRESHOLDS = np.linspace(0, 0.8, 17)
 #: Part -> columns of its table.
@@ -53,6 +54,9 @@ KINDS = {
 #: Noise of CPU seconds within a block, at load 13 on 2 cores: .035 of the workers, .065 of the
 #: scheduler (`python benchmarks/planted.py work`); that of the duration was .2.
 CPU_NOISE = 0.05
+#: Power of the duration with which CPU seconds rise on a busy machine: .1 to .3 of the workers, .3
+#: to .7 of the scheduler, at load 11 (`python benchmarks/planted.py work`).
+FOLLOWS = 0.3
 #: Runs a side, and whether there is a null arm.
 SIZES = ((3, False), (3, True), (4, False), (5, False), (5, True), (10, False))
 
@@ -186,9 +190,23 @@ def print_workloads(quick: bool) -> None:
         print(f"  correlation {correlation}, {order}{changes}: " + "   ".join(cells), flush=True)
 
 
+def work_at_equal_duration(
+    a: np.ndarray, null: np.ndarray, b: np.ndarray, n_workloads: int
+) -> list[np.ndarray]:
+    """Return the arms of a `work_report` with CPU seconds as a comparison tests them."""
+    arms = {"baseline": a.copy(), "null": null.copy(), "contender": b.copy()}
+    for first in range(0, 6 * n_workloads, 6):
+        duration = {arm: rows[first] for arm, rows in arms.items()}
+        for row in range(first + 3, first + 6):
+            work = at_equal_duration({arm: rows[row] for arm, rows in arms.items()}, duration)
+            for arm, rows in arms.items():
+                rows[row] = work[arm]
+    return list(arms.values())
+
+
 def print_work(quick: bool) -> None:
     print("work: 15 % of workloads change by 10 %, 5 blocks; false / duration, memory, work found")
-    for machine, wall in (("quiet", 0.05), ("busy", 0.5)):
+    for machine, wall, follows in (("quiet", 0.05, 0.0), ("busy", 0.5, FOLLOWS)):
         for n_workloads, reports in ((1, 600), (5, 120), (20, 40), (100, 10)):
             share = 0.5 if n_workloads == 1 else 0.15
             cells = []
@@ -197,8 +215,10 @@ def print_work(quick: bool) -> None:
                 false, found, total = [], np.zeros(3), np.zeros(3)
                 for _ in range(reports // (5 if quick else 1)):
                     a, null, b, changed, workload, metric = noise.work_report(
-                        rng, 5, n_workloads, wall=wall, cpu=CPU_NOISE, share=share
+                        rng, 5, n_workloads, wall=wall, cpu=CPU_NOISE, follows=follows, share=share
                     )
+                    if follows:
+                        a, null, b = work_at_equal_duration(a, null, b, n_workloads)
                     rows = metric < n_metrics
                     effects = compare(
                         a[rows], b[rows], null=null[rows], blocked=True, family=metric[rows],
@@ -278,6 +298,40 @@ def print_adaptive(quick: bool) -> None:
         print(
             f"  {kind:<12} found {share:.2f}, false {false:.3f}, {np.mean(used):.1f} blocks; "
             f"fixed {equal:.1f} blocks: {equal / np.mean(used):.2f} x fewer",
+            flush=True,
+        )
+
+
+def print_resumed(quick: bool) -> None:
+    print("resumed: 5 blocks more by hand until a row is decided, at most 20; noise 5 %, null arm")
+    for n_tests, n_reports in ((1, 1000), (100, 20)):
+        rng = np.random.default_rng(n_tests)
+        n_blocks, called = [], {"first": [], "any": [], "last": []}
+        changed = np.arange(n_tests) % 10 == 9
+        for _ in range(n_reports // (5 if quick else 1)):
+            logs = noise.make("lognormal", rng, (n_tests, 20, 3), level=0.05)
+            logs[changed, :, 1] += np.log(1.05)
+            a, b, null = np.exp(logs).transpose(2, 0, 1)
+            at_any, open_rows = np.zeros(n_tests, bool), np.ones(n_tests, bool)
+            for n in (5, 10, 15, 20):
+                effects = compare(a[:, :n], b[:, :n], null=null[:, :n], blocked=True)
+                called["first"] += [effects.changed] if n == 5 else []
+                decided = open_rows & (effects.verdict != "undecided")
+                at_any |= decided & effects.changed
+                open_rows &= ~decided
+                n_blocks += [n] * int(decided.sum())
+            called["any"].append(at_any)
+            called["last"].append(effects.changed)
+        texts = []
+        for name, masks in called.items():
+            listed = np.array(masks)
+            false = listed[:, ~changed].mean()
+            share = (listed & ~changed).sum() / max(listed.sum(), 1)
+            found = listed[:, changed].mean() if changed.any() else np.nan
+            texts.append(f"{name} look {false:.3f} / {share:.3f} / {found:.2f}")
+        print(
+            f"  {n_tests} rows, unchanged rows called / false of those called / +5 % found: "
+            f"{'; '.join(texts)}; blocks until decided {np.mean(n_blocks):.1f}",
             flush=True,
         )
 
@@ -402,6 +456,7 @@ def main() -> None:
         "work": print_work,
         "groups": print_groups,
         "adaptive": print_adaptive,
+        "resumed": print_resumed,
     }
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="fewer repeats")
