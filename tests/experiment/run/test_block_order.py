@@ -175,7 +175,7 @@ class InTurn:
     """A search that asks for two pairs in turn."""
 
     ends, last, skipped, chance, confidence = "differ", 2, frozenset(), 0.0, 1.0
-    chances = np.full(3, 1 / 3)
+    chances, draw = np.full(3, 1 / 3), None
 
     def __init__(self):
         self.blocks = []
