@@ -29,7 +29,7 @@ from benchkit.values import json_safe
 #: False regressions per series and night on real series without a change, opened by the detector or
 #: by re-runs of suspects, from benchmarks/detection.py: without re-runs, and with re-runs.
 FALSE_ALARMS = 0.020 / 100
-FALSE_ALARMS_WITH_RERUNS = 0.0135 / 100
+FALSE_ALARMS_WITH_RERUNS = 0.0121 / 100
 #: Consecutive nights that ended ok before a failure counts as recovered.
 OK_NIGHTS_AFTER = 2
 _HARMLESS_OUTCOMES = ("ok", *NOT_ATTEMPTED)

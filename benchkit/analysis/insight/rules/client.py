@@ -193,4 +193,5 @@ def _executing(case: Case) -> np.ndarray:
     """Return which workers had running tasks at their last heartbeat."""
     if "executing" not in case.workers or not case.workers.sizes["time"]:
         return np.zeros(len(case.workers["name"]), bool)
-    return np.nan_to_num(case.workers["executing"].values[-1]) > 0
+    executing: np.ndarray = np.nan_to_num(case.workers["executing"].values[-1]) > 0
+    return executing
