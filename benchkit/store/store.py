@@ -792,9 +792,9 @@ class Store:
         return f"<benchkit.Store {self.path}: {counted(len(self), 'run')}>"
 
     def _repr_html_(self) -> str:
-        info = self.info()
+        info = {"outcomes": {}, **self.info()}
         info["outcomes"] = ", ".join(f"{n} {outcome}" for outcome, n in info["outcomes"].items())
-        names = ("runs", "outcomes", "workloads", "environments", "first", "last", "marks")
-        table = Table([{name: info[name] for name in names}]).to_html()
+        left_out = ("path", "id", "created", "version", "files", "bytes", "records", "segments")
+        table = Table([{k: v for k, v in info.items() if k not in left_out}]).to_html()
         path = f"<code>{html.escape(str(self.path))}</code>"
         return f"<h4>benchkit store</h4><p>{path}, {format_bytes(info['bytes'])}</p>{table}"

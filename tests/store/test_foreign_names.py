@@ -101,6 +101,7 @@ def test_bucket_at_google_with_foreign_key_is_checked_read_and_copied(
         result = CliRunner().invoke(store_info, ["--store", bucket])
         assert result.exit_code == 3
         assert problem in result.stdout
+        assert "problem" in Store(bucket)._repr_html_()
     else:
         assert report.healthy
         assert Store(bucket).runs()["id"].tolist() == [run_id]
