@@ -18,8 +18,6 @@ from benchkit.simulation.graph import VirtualGraph
 
 #: Versions of the format that are read; 1.6 is 1.5 with sums.
 VERSIONS = ("1.4", "1.5", "1.6")
-#: End of the name of a task, in which it differs from others of its kind.
-_NUMBER = re.compile(r"[_.-]*(ID)?\d+$")
 #: Ratio of the bytes that tasks fetch here to those that they read, above which a note says so; and
 #: the fewest bytes: fewer take no time.
 MANY_BYTES, MIN_BYTES = 1.1, 1e6
@@ -41,7 +39,10 @@ class _Task(NamedTuple):
         program = self.program.rpartition("/")[2]
         if re.fullmatch(r"[\w.+-]+", program):  # no script
             return program
-        return _NUMBER.sub("", self.name) or "task"
+        name = self.name.rstrip("0123456789")  # tasks of one kind differ in `_ID0001` or `-1`
+        if name != self.name:
+            name = name.removesuffix("ID").rstrip("_.-")
+        return name or "task"
 
 
 def read_wfformat(path: Path) -> VirtualGraph:
