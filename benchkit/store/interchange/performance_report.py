@@ -58,12 +58,8 @@ MAX_STREAM = 100_000
 _SAMPLE_S = 0.01
 #: Color of a task that failed.
 _FAILED = "black"
-_DOCUMENT = re.compile(r'<script[^>]*type="application/json"[^>]*>(.*?)</script>', re.DOTALL)
-_DURATION = re.compile(r"Duration:\s*([^<]+?)\s*<")
-_ITEM = re.compile(r"<li>\s*([^<:]+):\s*([^<]*?)\s*</li>")
-_CODE = re.compile(r"<pre>(.*)</pre>", re.DOTALL)
 #: Parts of a duration as `dask.utils.format_time` writes it.
-_TIME = re.compile(r"([\d.]+)\s*(us|ms|hr|d|m|s)\b")
+_TIME = re.compile(r"(?<![\d.])([\d.]+)\s*(us|ms|hr|d|m|s)\b")
 _UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "hr": 3600.0, "d": 86400.0}
 #: An action of a task, its start and its end.
 _Event = tuple[str, float, float]
@@ -76,14 +72,20 @@ def import_performance_report(store: Store, path: Path) -> ImportReport:
 
 def read_report(page: bytes) -> Converted:
     """Return what a performance report holds of its run."""
-    found = _DOCUMENT.findall(page.decode("utf-8", "replace"))
+    scripts = page.decode("utf-8", "replace").split("<script")[1:]
+    found = [
+        text.partition("</script>")[0]
+        for head, _, text in (script.partition(">") for script in scripts)
+        if 'type="application/json"' in head
+    ]
     document = _Document([json.loads(html.unescape(text)) for text in found])
     summary = document.text("Summary")
     about, _, code = summary.partition("Calling Code")
-    duration = _DURATION.search(about)
+    duration = about.partition("Duration:")[2].partition("<")[0].strip()
     if not duration:
         raise ValueError("it has no tab Summary with a duration")
-    facts = {name.strip(): value for name, value in _ITEM.findall(about)}
+    items = (item.partition("</li>")[0].partition(":") for item in about.split("<li>")[1:])
+    facts = {name.strip(): value.strip() for name, _, value in items}
     names = {"dask": "Dask Version", "distributed": "Dask.Distributed Version"}
     n_workers, n_threads = (_whole(facts.get(name)) for name in ("Workers", "Threads"))
     memory = parse_bytes(facts["Memory"]) if facts.get("Memory") else None
@@ -92,8 +94,8 @@ def read_report(page: bytes) -> Converted:
     work = sorted(_work(document.columns("Task Stream", "worker_thread"), addresses),
                   key=lambda item: item[0].stop)  # fmt: skip
     samples = _samples(document.columns("System", "cpu", "time"))
-    started, stopped = _span(work, samples, _seconds(duration[1]))
-    source = _CODE.search(code)
+    started, stopped = _span(work, samples, _seconds(duration))
+    source = code.partition("<pre>")[2].rpartition("</pre>")[0]
     return Converted(
         started=started,
         stopped=stopped,
@@ -105,13 +107,13 @@ def read_report(page: bytes) -> Converted:
         },
         metrics=_METRICS,
         workers=_workers(addresses, work, started, n_workers, n_threads, memory),
-        notes=_notes(duration[1], len(work), len(addresses), n_workers),
+        notes=_notes(duration, len(work), len(addresses), n_workers),
         n_workers=n_workers,
         n_threads=n_threads,
         memory_limit=memory,
         versions={name: facts[text] for name, text in names.items() if facts.get(text)},
         error=_error(work),
-        source=source[1].strip("\n") if source else "",
+        source=source.strip("\n"),
     )
 
 
