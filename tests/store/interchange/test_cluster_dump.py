@@ -36,7 +36,8 @@ def broken(number):
 def dumps(tmp_path_factory):
     """Return a folder with real dumps: two formats, and one with a failed and a waiting task."""
     folder = tmp_path_factory.mktemp("dumps")
-    options = {"n_workers": 2, "threads_per_worker": 1, "memory_limit": "512 MiB"}
+    # Workers in the process of all tests, which may have a GiB: with less they would pause.
+    options = {"n_workers": 2, "threads_per_worker": 1, "memory_limit": "4 GiB"}
     with (
         LocalCluster(**options, processes=False, dashboard_address=None) as cluster,
         Client(cluster) as client,
@@ -88,7 +89,7 @@ def test_dump_becomes_a_run_with_its_groups_and_tasks(store, dumps, name):
     record = run.record
     assert (record["dask"], record["distributed"]) == (dask.__version__, distributed.__version__)
     assert (record["n_workers"], record["n_threads"]) == (2, 2)
-    assert record["memory_limit"] == 2**30
+    assert record["memory_limit"] == 2**33
 
 
 def test_dump_names_what_it_does_not_hold(store, dumps):
