@@ -10,26 +10,13 @@ import msgpack
 import pytest
 import yaml
 from dask.distributed import Client, LocalCluster
+from helpers.small_tasks import add, broken, slowly
 
 from benchkit.errors import InvalidImportError
 from benchkit.store.interchange.cluster_dump import read_dump
 from benchkit.store.interchange.results import import_results
 from benchkit.store.schema import METRICS
 from benchkit.store.store import Store
-
-
-def slowly(number):
-    """Take a tenth of a second."""
-    time.sleep(0.1)
-    return number
-
-
-def add(*numbers):
-    return sum(numbers)
-
-
-def broken(number):
-    raise ZeroDivisionError("of a test")
 
 
 @pytest.fixture(scope="module")

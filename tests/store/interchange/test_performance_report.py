@@ -12,6 +12,7 @@ import distributed
 import pytest
 from dask.distributed import Client, LocalCluster, performance_report
 from distributed import profile
+from helpers.small_tasks import add, broken, slowly
 
 from benchkit.errors import InvalidImportError
 from benchkit.store.interchange.performance_report import _stacks
@@ -23,20 +24,6 @@ HELD = {
     "duration", "compute_time", "transfer_time", "disk_read_time", "disk_write_time", "n_tasks",
     "scheduler_cpu_mean", "scheduler_memory_peak",
 }  # fmt: skip
-
-
-def slowly(number):
-    """Take a tenth of a second."""
-    time.sleep(0.1)
-    return number
-
-
-def add(*numbers):
-    return sum(numbers)
-
-
-def broken(number):
-    raise ZeroDivisionError("of a test")
 
 
 @pytest.fixture(scope="module")
