@@ -76,7 +76,9 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--hours", type=float, default=2.0, help="start no block after this time")
     parser.add_argument("--store", default="dask-history-store", help="store of the runs")
-    parser.add_argument("--releases", nargs="*", default=RELEASES, help="only these")
+    arms = [release for release in RELEASES if release != CONTROL]
+    parser.add_argument("--releases", nargs="+", default=arms, choices=arms, help="only these",
+                        metavar="RELEASE")  # fmt: skip
     parser.add_argument("--workloads", nargs="*", default=WORKLOADS, help="only these")
     parser.add_argument("--data", type=Path, default=DATA, help="table to extend")
     return parser.parse_args()

@@ -72,6 +72,8 @@ def main() -> None:
     parser.add_argument("--store", type=Path, help="keep the store of the nights here")
     parser.add_argument("--write-docs", action="store_true", help="write the tables into the page")
     options = parser.parse_args()
+    if not options.data.exists():
+        parser.error(f"--data {options.data}: no such file; `dask_history.py` writes it")
     data = pd.read_parquet(options.data)
     write = options.write_docs
     show_table(__file__, "years", TABLES["years"], _years(data), write=write, below=_about(data))
