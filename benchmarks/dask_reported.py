@@ -33,6 +33,7 @@ REPORTS = (
     ("distributed#9054", "submitted_objects", "2025.3.0", "2025.4.0", "serialised several times"),
     ("dask#12298", "delayed_of_collection", "2025.3.0", "2025.4.0", "quadratic"),
     ("none found (dask#11736)", "fused_frame", "2025.3.0", "2025.4.0", "frames are not fused"),
+    ("the same", "optimised_frame", "2025.3.0", "2025.4.0", "a way around it: `optimize()`"),
 )
 #: Metrics that a report may be about, as benchkit judges them.
 SHOWN = ("duration", "client_cpu_time", "client_memory_peak", "memory_peak", "n_tasks")

@@ -95,20 +95,31 @@ def _(result):
     expect(result, equals=200 * 200 * 100_001.0, what="sum")
 
 
-@workload
-def fused_frame(client):
-    """Use one expression twice in a fused task of a frame (dask/dask#11507)."""
+def _total():
+    """Return the sum of a frame in which one expression is used twice, not computed."""
     import dask.dataframe as dd
 
     meta = pd.DataFrame({"a": np.zeros(0, int), "b": np.zeros(0), "c": np.zeros(0)})
     df = dd.from_map(_part, list(range(N_PARTS)), meta=meta)
     df = df[df.a > 1]
     df = df[df.b < 0.9]
-    df = df.assign(d=df.b * df.c)
-    return float(df.sum().compute()["d"])
+    return df.assign(d=df.b * df.c).sum()
+
+
+@workload
+def fused_frame(client):
+    """Use one expression twice in a fused task of a frame (dask/dask#11507)."""
+    return float(_total().compute()["d"])
+
+
+@workload
+def optimised_frame(client):
+    """Do as `fused_frame`, and ask for the fusion of tasks (dask/dask#11736)."""
+    return float(_total().optimize().compute()["d"])
 
 
 @fused_frame.check
+@optimised_frame.check
 def _(result):
     expect(result / (N_PARTS * N_ROWS), at_least=0.19, at_most=0.21, what="mean of b x c")
 
