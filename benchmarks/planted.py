@@ -19,10 +19,10 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from benchkit.analysis.compare.compare_runs import compare_experiment
+from benchkit.analysis.compare.explain import explain_changes
 from benchkit.analysis.compare.headline import WORK_METRICS
 from benchkit.analysis.compare.run_groups import with_composition
 from benchkit.experiment.run.experiment import Experiment
-from benchkit.show.reports.experiment_summary import explain_changes
 from validation.planted_arms import GROUPS, METRICS, WORK, measure_planted
 
 
@@ -44,7 +44,7 @@ def print_verdicts(folder: Path, given: argparse.Namespace) -> None:
         print("warning:", warning)
     null_p = report.effects.null_p
     print(f"null arm: {(null_p < 0.05).sum()} of {len(null_p)} tests have p < 0.05")
-    for row in explain_changes(experiment.store, runs, report):
+    for row in explain_changes(report, experiment.store.open):
         print(f"{row.workload}: {row.explanation.sentence}")
     print(f"{len(runs)} runs in {time.monotonic() - began:.0f} s")
 

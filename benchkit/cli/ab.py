@@ -173,11 +173,11 @@ def write_report(
 ) -> None:
     """Write the report page; print one line if that fails, because the runs are already stored."""
     from benchkit.errors import BenchkitError, MissingParts, describe_error
-    from benchkit.show.reports.reports import ab_report
+    from benchkit.show.reports.reports import ab_report, comparison_markdown
 
     try:
         table = {
-            ".md": comparison.to_markdown(),
+            ".md": comparison_markdown(comparison),
             ".json": as_json_text(comparison.to_records()),
         }
         page = ab_report(

@@ -2,22 +2,28 @@
 
 import html
 import re
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
 
+from benchkit.analysis.compare.compare_runs import compare
+from benchkit.analysis.compare.explain import CauseChanges, ExplainedChange, explain
 from benchkit.analysis.regression.history import build_history, night_name
 from benchkit.experiment.nightly.night import night_of
+from benchkit.show.pages import comparison as comparison_pages
 from benchkit.show.pages import night as night_pages
 from benchkit.show.pages.history import WorkloadNights
 from benchkit.show.pages.history import page as workload_page
 from benchkit.show.pages.night import NightSeries
-from benchkit.show.pages.page import Spark, Table, Text, site_address
+from benchkit.show.pages.page import Figure, Interval, Page, Spark, Table, Text, site_address
 from benchkit.show.render import html as html_renderer
 from benchkit.show.render import markdown, panel
+from validation.arm_runs import arm_runs
 from validation.dashboard_server import text_of
 from validation.run_records import run_record
+from validation.run_trees import run_tree
 
 N_NIGHTS = 60
 #: Workload -> factor of the last night, night from which the level is lower, event of the night.
@@ -78,13 +84,13 @@ def words_of_page(page):
             for row in section.content.rows:
                 for cell in row.cells:
                     texts += texts_of_cell(cell)
-        else:
+        elif not isinstance(section.content, Figure):
             texts += [text for each in section.content for text in texts_of_cell(each)]
     return " ".join(texts).split()
 
 
 def texts_of_cell(cell):
-    if isinstance(cell, Spark):
+    if isinstance(cell, Spark | Interval):
         return []
     if isinstance(cell, str):
         return [cell]
@@ -94,7 +100,8 @@ def texts_of_cell(cell):
 
 def words_of_html(text):
     # Left out: heads of tables, explanations of columns, filters and the copies they choose from.
-    left_out = "|".join(f"<{tag}.*?</{tag}>" for tag in ("thead", "details", "template", "label"))
+    tags = ("thead", "details", "template", "label", "script")
+    left_out = "|".join(f"<{tag}.*?</{tag}>" for tag in tags)
     text = re.sub(left_out, " ", text, flags=re.S)
     return html.unescape(re.sub("<[^>]*>", " ", text.replace("<wbr>", ""))).split()
 
@@ -135,3 +142,163 @@ def test_workload_page_has_changes_and_figures(history):
     (change,) = next(s for s in page.sections if s.title == "What changed, and when?").content.rows
     assert change.cells[1].text.startswith("▼ −2")
     assert text.count('class="figure"') == 2  # shown, and to choose
+
+
+#: Workloads whose names have a meaning in HTML and in Markdown.
+NAMES = ["x.w0", "x.w1[k=<b>|1]", "x.w2_a*b*", "y.w3"]
+
+
+@pytest.fixture(scope="module")
+def compared():
+    begin = pd.Timestamp("2026-11-01")
+    facts = {"workloads": NAMES, "noise": 0.01, "started": begin, "host": "h"}
+    quality = '{"duration": "disturbed"}'
+    change = {"x.w1[k=<b>|1]": 1.3, "x.w2_a*b*": 0.011}
+    arms = {
+        "new": arm_runs("new", seed=1, change=change, **facts),
+        "new|2": arm_runs("new|2", seed=2, quality=quality, **facts),
+    }
+    baseline, null = arm_runs("A", **facts), arm_runs("null", seed=3, **facts)
+    comparison = compare(baseline, arms, null=null, names=("A", "contender"))
+    return comparison_pages.ComparedRuns(comparison, pd.concat([baseline, *arms.values(), null]))
+
+
+@pytest.fixture(scope="module")
+def explained():
+    before = [run_tree({"sum": (10, 2), "load": (4, 0)}, 10.0)] * 3
+    after = [run_tree({"sum": (10, 12), "load": (6, 0)}, 16.5, peak=(9, 2, 3, 4))] * 3
+    return explain(before, after)
+
+
+def every_section(data, explained):
+    """Return a page with all sections that a comparison can have."""
+    page = comparison_pages.page(data, {})
+    arm = {"environment": {"dask": {"a": "<b>"}}, "name": "new", "point": {"param.k": 1}}
+    plan = {"id": "e1", "plan": [0] * 80, "order": "abba", "words": {"command": "ab A <b>"},
+            "arms": [{**arm, "name": "A"}, arm]}  # fmt: skip
+    changed = ExplainedChange("x.w1[k=<b>|1]", "new", explained)
+    table = pd.DataFrame([["package", "dask", "1", "<2>"]],
+                         columns=["kind", "name", "baseline", "contender"])  # fmt: skip
+    return Page(page.title, page.lines, [
+        *page.sections,
+        *comparison_pages.figures(data.comparison, plan=plan),
+        *comparison_pages.causes([changed]),
+        *comparison_pages.differences("A", {"new": table}),
+        *comparison_pages.explanation(
+            data, explained, *changed[:2], [{"sum": "sum-0123"}, {"sum": "sum-4567"}]),
+        comparison_pages.arms(plan), comparison_pages.facts(plan, data.runs),
+        comparison_pages.outcomes(data.runs),
+    ])  # fmt: skip
+
+
+def test_comparison_has_the_same_words_and_numbers_by_every_renderer(compared, explained):
+    page = every_section(compared, explained)
+    texts = [s for s in page.sections if not isinstance(s.content, Figure)]
+    parts = panel.page_parts(page, lambda target: None)
+    wanted = words_of_page(page)
+
+    assert {"x.w1[k=<b>|1]", "slower", "+30", "disturbed"} <= set(wanted)
+    assert words_of_html(" ".join(text_of(part) for part in parts)) == wanted
+    assert words_of_html(html_renderer.page_markup(page, lambda target: None)) == wanted
+    page = Page(page.title, page.lines, texts)
+    assert words_of_markdown(markdown.page_markdown(page)) == words_of_page(page)
+
+
+def cells_of(section):
+    """Return the rows of a table as texts by column."""
+    return [
+        {name: " ".join(texts_of_cell(cell)).strip()
+         for name, cell in zip(section.content.columns, row.cells, strict=True)}
+        for row in section.content.rows
+    ]  # fmt: skip
+
+
+def test_verdicts_are_those_of_the_comparison_with_limits_and_factors(compared):
+    rows = cells_of(comparison_pages.page(compared, {"metric": "duration"}).sections[0])
+    row = {(each["workload"], each["contender"]): each for each in rows}
+
+    assert "metric" not in rows[0]
+    assert row["x.w2_a*b*", "new"]["change"] == "−99 %"
+    assert row["x.w2_a*b*", "new"]["verdict"].startswith("▼ about 9")
+    assert row["x.w1[k=<b>|1]", "new"]["verdict"] == "▲ slower"
+    assert row["y.w3", "new"]["runs"] == "10 + 5"
+    assert row["y.w3", "new|2"]["runs"] == "10 + 5, 5 disturbed"
+
+
+def test_small_figures_agree_with_the_test(compared):
+    """A mark is inside the grey band exactly if the interval of the test contains no change."""
+    (section,) = comparison_pages.verdict_sections(compared, {})
+    column = section.content.columns.index("less · more")
+    bars = [row.cells[column] for row in section.content.rows]
+    rows = compared.comparison.frame.to_dict("records")
+
+    assert {bar.tone for bar in bars} == {"bad", "good", ""}
+    for bar, row in zip(bars, rows, strict=True):
+        is_inside = bar.noise[0] < bar.value < bar.noise[1]
+        assert is_inside == (row["low"] < 1 < row["high"])
+        assert (bar.value > bar.zero) == (row["ratio"] > 1)
+        assert not (is_inside and row["changed"])
+        assert 0 <= bar.value <= 1
+
+
+@pytest.mark.parametrize(
+    ("order", "first"), [("", "x.w1[k=<b>|1]"), ("name", "x.w0"), ("noise", "x.w2_a*b*")]
+)
+def test_verdicts_are_in_the_order_of_the_address(compared, order, first):
+    (section, *_) = comparison_pages.verdict_sections(compared, {"order": order})
+
+    assert cells_of(section)[0]["workload"] == first
+
+
+def test_verdicts_match_the_filters(compared):
+    state = {"metric": "duration", "verdict": "worse", "category": "x", "find": "W1 K"}
+    section, *_ = comparison_pages.verdict_sections(compared, state)
+
+    assert [row["workload"] for row in cells_of(section)] == ["x.w1[k=<b>|1]"]
+    assert section.note.startswith("Hidden by the filters: ")
+    section, *_ = comparison_pages.verdict_sections(compared, {"find": "nowhere"})
+    assert section.content.empty == "No row matches the filters."
+
+
+def test_change_lists_parts_memory_and_runs(compared, explained):
+    sections = comparison_pages.explanation(
+        compared, explained, "x.w0", "new", [{"sum": "sum-0123"}, {"sum": "sum-4567"}]
+    )
+    by_title = {section.title: section for section in sections}
+    parts = by_title["How much time is each part?"].content.rows
+    (part,) = [row for row in parts if texts_of_cell(row.cells[0])[0] == "transfer in sum"]
+    runs = by_title["Which runs are these?"].content.rows
+    kinds = cells_of(by_title["Where did the memory go?"])
+
+    assert part.cells[0].target.keys == {"a": "A-x.w0-0", "b": "new-x.w0-0", "group": "sum"}
+    assert [part.cells[i].target.keys["group"] for i in (3, 4)] == ["sum-0123", "sum-4567"]
+    assert runs[1].cells[-1].target.keys == {"a": "A-x.w0-1", "b": "new-x.w0-0"}
+    assert runs[6].cells[-1].target.keys == {"a": "A-x.w0-0", "b": "new-x.w0-1"}
+    assert kinds[0] == {"kind": "managed", "difference": "+8 B", "interval": "+8 B to +8 B",
+                        "baseline": "1 B", "contender": "9 B"}  # fmt: skip
+
+
+def test_change_lists_what_the_runs_waited_for(compared, explained):
+    causes = pd.DataFrame(
+        {"cause": ["transfer"], "group": ["sum"], "seconds": [1.25], "low": [1.0], "high": [1.5],
+         "baseline_s": [0.5], "contender_s": [1.75]}
+    )  # fmt: skip
+    bounds = pd.DataFrame({"baseline_s": {"work": 1.0}, "contender_s": {"work": 1.0}})
+    found = replace(explained, causes=CauseChanges(causes, bounds))
+    sections = comparison_pages.explanation(compared, found, "x.w0", "new", [{}, {}])
+    (waits,) = [s for s in sections if s.title == "What did the runs wait for?"]
+
+    assert cells_of(waits) == [
+        {"cause": "waiting for transfers", "mostly in": "sum", "difference": "+1.25 s",
+         "interval": "+1.00 s to +1.50 s", "baseline": "500 ms", "contender": "1.75 s"}
+    ]  # fmt: skip
+
+
+def test_experiments_count_disturbed_runs(compared):
+    page = comparison_pages.experiments(compared.runs)
+
+    assert cells_of(page.sections[0]) == [
+        {"started (UTC)": "2026-11-01 00:00", "arms": "new, new|2 against A", "workloads": "4",
+         "runs": "80", "not ok": "0", "disturbed": "20"}
+    ]  # fmt: skip
+    assert comparison_pages.experiments(compared.runs.iloc[:0]).sections == []

@@ -2,14 +2,12 @@ import json
 import re
 
 import nbformat
-import pandas as pd
 import pytest
 from bokeh.models import Range1d
 
 from benchkit import plots
 from benchkit.errors import MissingParts, UnknownRun
 from benchkit.experiment.paths import notebook_path
-from benchkit.show.reports.experiment_summary import _join_one_sided
 from benchkit.show.reports.reports import ab_report, run_report
 from benchkit.show.reports.time_axes import align_time_axes
 from benchkit.show.run_summary import task_group_table
@@ -186,16 +184,3 @@ def test_task_group_table_numbers_groups_as_the_figures(a_run):
 
     assert [row[0] for row in names] == [str(label) for label in bars["label"][: len(names)]]
     assert len({row[0] for row in names}) == len(names)
-
-
-def test_packages_of_one_side_share_a_row():
-    rows = [("package", "dask", "1", "2"), ("config", "a.b", "1", "2")]
-    rows += [("package", f"tool-{i}", "1.0", "–") for i in range(8)]
-    rows += [("package", "blosc2", "–", "3.0")]
-    names = ["kind", "name", "baseline", "contender"]
-    found = _join_one_sided(pd.DataFrame(rows, columns=names))
-
-    assert found["name"].tolist() == ["dask", "blosc2", "8 packages of one side", "a.b"]
-    (joined,) = found[found["name"] == "8 packages of one side"].to_dict("records")
-    assert joined["baseline"].startswith("tool-0 1.0, tool-1 1.0")
-    assert joined["contender"] == "–"

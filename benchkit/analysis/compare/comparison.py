@@ -1,4 +1,4 @@
-"""Result of a comparison of runs, as text, Markdown, JSON and HTML.
+"""Result of a comparison of runs, as text, JSON and HTML.
 
 `benchkit.analysis.compare.compare_runs` creates it.
 """
@@ -241,44 +241,6 @@ class Comparison:
             lines += ["", "Task groups that changed:", *self.group_changes]
         return "\n".join([*lines, *([""] if self.causes else []), *self.causes])
 
-    def to_markdown(self, *, max_bytes: int = 60_000) -> str:
-        """Return the report as Markdown: changed rows first, cut to the size of a GitHub comment.
-
-        Parameters
-        ----------
-        max_bytes : int, default 60000
-            Largest size; GitHub rejects comments above 65,536 characters.
-
-        Returns
-        -------
-        str
-            The sentence, the warnings, the causes and the table.
-        """
-        title = self.title.replace("<", "&lt;")
-        lines = [
-            f"**{title}**",
-            "",
-            self.sentence,
-            "",
-            *(f"> {text}" for text in self.warnings),
-            "",
-            *(f"- {text.replace('<', '&lt;')}" for text in self.causes[:ROWS_SHOWN]),
-            *([""] if self.causes else []),
-        ]
-        table = _table(self).to_markdown().split("\n")
-        size = sum(len(line.encode()) + 1 for line in lines)
-        for place, line in enumerate(table):
-            size += len(line.encode()) + 1
-            if size > max_bytes - 100 and place >= 2:
-                lines += ["", f"and {len(table) - place} more rows"]
-                break
-            lines.append(line)
-        size += sum(len(text.encode()) + 3 for text in self.group_changes)
-        if self.group_changes and size < max_bytes - 100:
-            texts = [text.replace("<", "&lt;") for text in self.group_changes]
-            lines += ["", "Task groups that changed:", "", *(f"- {text}" for text in texts)]
-        return "\n".join(lines) + "\n"
-
     def to_records(self) -> list[dict[str, Any]]:
         """Return the rows as flat dictionaries.
 
@@ -352,7 +314,8 @@ def text_row(row: Mapping[str, Any], comparison: Comparison) -> dict[str, str]:
         f"{comparison.level:.0%} interval": interval,
         "verdict": sign + verdict,
         "runs": f"{row['n_baseline']} + {row['n_contender']}"
-        + (f", failed {failed[0]} + {failed[1]}" if any(failed) else ""),
+        + (f", failed {failed[0]} + {failed[1]}" if any(failed) else "")
+        + (f", {row['n_disturbed']} disturbed" if row["n_disturbed"] else ""),
     }
     titles = [comparison.baseline, "contender value" if several else comparison.contenders[0]]
     roles = ("baseline", "contender")

@@ -5,7 +5,7 @@ Takes runs; returns a table of packages, configuration, cluster and counts, with
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -127,3 +127,42 @@ def _counts(sides: Sequence[Sequence[Any]]) -> list[tuple[str, str, str, str]]:
         texts = [", ".join(f"{n} {name}" for name, n in sorted(side.items())) for side in outcomes]
         rows.append(("outcome", "runs", texts[0], texts[1]))
     return rows
+
+
+#: Largest number of packages of only one side with a row each.
+MAX_ONE_SIDED = 5
+
+
+def arm_differences(
+    runs: pd.DataFrame,
+    baseline: str,
+    contenders: Sequence[str],
+    open_run: Callable[[str, Sequence[str]], Any],
+) -> dict[str, pd.DataFrame]:
+    """Return the differences between the latest runs of the baseline and of each contender."""
+    latest = runs[runs["outcome"] == "ok"].groupby("arm")["id"].last()
+    tables = {}
+    for contender in contenders:
+        arms = [arm for arm in (baseline, contender) if arm in latest]
+        sides = [[open_run(str(latest[arm]), ())] for arm in arms] if len(arms) == 2 else [[], []]
+        table = differences(*sides)
+        # Drop counts: the latest runs may belong to different workloads, whose counts differ.
+        tables[contender] = _join_one_sided(table[table["kind"] != "count"])
+    return tables
+
+
+def _join_one_sided(table: pd.DataFrame) -> pd.DataFrame:
+    """Return differences in which the packages that only one side has are one row per side."""
+    packages = table["kind"] == "package"
+    rows = []
+    for side, other in (("baseline", "contender"), ("contender", "baseline")):
+        only = packages & (table[other] == MISSING)
+        if only.sum() > MAX_ONE_SIDED:
+            texts = (table["name"] + " " + table[side])[only]
+            name = f"{only.sum()} packages of one side"
+            row = {"kind": "package", "name": name, side: ", ".join(texts), other: MISSING}
+            rows.append(row)
+            table, packages = table[~only], packages[~only]
+    joined = pd.DataFrame(rows, columns=table.columns)
+    parts = [table[packages], joined, table[~packages]]
+    return pd.concat([part for part in parts if len(part)] or [table], ignore_index=True)

@@ -7,10 +7,10 @@ sentences to the changed rows of a comparison; verdicts are in
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -31,6 +31,7 @@ from benchkit.formatting import (
     short_group,
     signed_parts,
 )
+from benchkit.measure.arguments import check_count
 from benchkit.store.run import Run
 
 #: Groups of a run that `explain` reads, in addition to the root.
@@ -52,7 +53,7 @@ _KINDS = ("managed", "unmanaged_old", "unmanaged_recent", "spilled")
 #: Smallest share of the whole difference for a part, a cause or a bound in the sentence: smaller
 #: ones explain no more than the noise of the difference.
 MIN_SHARE = 0.05
-#: Newest runs of each side that `with_causes` reads; more take longer and change the result little.
+#: Newest runs of each side that are opened; more take longer and change the result little.
 MAX_RUNS = 5
 
 
@@ -415,9 +416,11 @@ def _by_group(side: Sequence[Limits]) -> pd.Series:
     return frame.groupby(["cause", "group"])["seconds"].sum() / len(side)
 
 
-def with_causes(
-    comparison: Comparison, open_run: Callable[[str, Sequence[str]], Run]
-) -> Comparison:
+#: Opens a run by its id, with these groups.
+OpenRun: TypeAlias = Callable[[str, Sequence[str]], Run]
+
+
+def with_causes(comparison: Comparison, open_run: OpenRun) -> Comparison:
     """Return a comparison whose rows with a changed duration or memory say what moved."""
     frame = comparison.frame.copy()
     unknown = []
@@ -433,17 +436,58 @@ def with_causes(
     return replace(comparison, frame=frame)
 
 
-def _cause(
-    comparison: Comparison, row: pd.Series, open_run: Callable[[str, Sequence[str]], Run]
-) -> str:
+class ExplainedChange(NamedTuple):
+    """A workload with a changed duration, and the explanation of the change."""
+
+    workload: str  # workload, contender: The row of the comparison
+    contender: str
+    explanation: Explanation
+
+
+def explain_changes(
+    comparison: Comparison, open_run: OpenRun, *, most: int = 3
+) -> Iterator[ExplainedChange]:
+    """Open the runs of the workloads with a changed duration and explain each change."""
+    rows = comparison.frame
+    rows = rows[rows["changed"] & (rows["metric"] == "duration")]
+    for row in rows.head(check_count(most, "explain", least=0)).itertuples():
+        names = str(row.workload), str(row.contender)
+        yield ExplainedChange(*names, explain_change(comparison, *names, open_run))
+
+
+def explain_change(
+    comparison: Comparison, workload: str, contender: str, open_run: OpenRun
+) -> Explanation:
+    """Open the newest runs of a workload in both arms, and explain the difference in duration."""
+    rows = comparison.frame
+    rows = rows[(rows["workload"] == workload) & (rows["contender"] == contender)]
+    times = rows[rows["metric"] == "duration"].dropna(subset=["baseline", "contender_value"])
+    levels = None
+    for row in times.to_dict("records"):
+        levels = float(row["baseline"]), float(row["contender_value"])
+    row = (times if len(times) else rows).iloc[0]
+    sides = [list(side) for side in _newest_runs(comparison, row, open_run)]
+    blocked = comparison.blocked and len(sides[0]) == len(sides[1])
+    return explain(sides[0], sides[1], levels, blocked=blocked)
+
+
+def _newest_runs(comparison: Comparison, row: pd.Series, open_run: OpenRun) -> list[Iterator[Run]]:
+    """Return the newest ok runs of a row in the baseline and in the contender, opened when used."""
     ids = comparison.run_ids(row)
+    opened = [
+        (open_run(str(run_id), GROUPS_READ) for run_id in ids[arm][-MAX_RUNS:] if run_id)
+        for arm in ("baseline", "contender")
+    ]
+    return [filter(lambda run: run.outcome == "ok", side) for side in opened]
+
+
+def _cause(comparison: Comparison, row: pd.Series, open_run: OpenRun) -> str:
     is_duration = row["metric"] == "duration"
-    sides: list[list[Any]] = []
-    for arm in ("baseline", "contender"):
-        opened = (open_run(str(i), GROUPS_READ) for i in ids[arm][-MAX_RUNS:] if i)
-        runs = (run for run in opened if run.outcome == "ok")
-        # One run after the other: the first without a task graph ends the search.
-        sides.append([run_limits(run) if is_duration else run for run in runs])
+    # One run after the other: the first without a task graph ends the search.
+    sides: list[list[Any]] = [
+        [run_limits(run) if is_duration else run for run in side]
+        for side in _newest_runs(comparison, row, open_run)
+    ]
     if not all(sides):  # the others reached their deadline
         return ""
     blocked = comparison.blocked and len(sides[0]) == len(sides[1])

@@ -20,6 +20,7 @@ import pandas as pd
 from benchkit.errors import UsageError
 from benchkit.experiment.run.estimate import Estimate, known_durations
 from benchkit.experiment.run.plan import plan_name, read_plan
+from benchkit.formatting import format_outcome
 from benchkit.measure.recording import file_system_time
 from benchkit.measure.run_ids import id_time
 from benchkit.store.storage import RECORDINGS
@@ -43,7 +44,7 @@ class Status:
     id: str  # Id of the experiment
     plan: dict[str, Any]  # Plan as written at the start
     # A row per planned measurement in order: `block`, `variant`, `arm`, `state` (one of planned,
-    # running, done, failed), `run` (id, or ""), `outcome` and `duration` (s).
+    # running, done, failed), `run` (id, or ""), `outcome` as text and `duration` (s).
     entries: pd.DataFrame
     runs: pd.DataFrame  # Rows of the store's index that belong to the experiment
     # Whether a measurement is running, judged by the modification times of files; on another
@@ -81,7 +82,7 @@ def read_status(store: Store, experiment: str = "latest") -> Status:
                 "arm": entry.arm,
                 "state": state,
                 "run": "" if run is None else str(run.id),
-                "outcome": "" if run is None else str(run.outcome),
+                "outcome": "" if run is None else format_outcome(run._asdict()),
                 "duration": float("nan") if run is None else getattr(run, "duration", None),
             }
         )

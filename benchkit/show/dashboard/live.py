@@ -12,7 +12,6 @@ from markupsafe import Markup
 from panel.viewable import Viewable
 
 from benchkit.analysis.compare.compare_runs import DEFAULT_METRICS, compare_experiment
-from benchkit.analysis.compare.comparison import text_row
 from benchkit.errors import BenchkitError, describe_error
 from benchkit.experiment.run.plan import read_plan
 from benchkit.experiment.run.status import (
@@ -26,9 +25,9 @@ from benchkit.experiment.run.status import (
 )
 from benchkit.formatting import format_seconds
 from benchkit.show.dashboard.components import tables
-from benchkit.show.dashboard.components.tables import metric_terms
 from benchkit.show.dashboard.state.cache import cached, open_store
-from benchkit.show.dashboard.state.url import address
+from benchkit.show.dashboard.state.url import address, href
+from benchkit.show.pages.comparison import ComparedRuns, verdict_sections
 from benchkit.show.render import panel as ui
 from benchkit.show.render.html import span
 from benchkit.store.store import Store
@@ -42,7 +41,10 @@ PERIOD_MS = 3000
 #: Seconds that sessions share one read status; less than the refresh period.
 STATUS_TTL_S = 2
 #: Symbol and CSS class of each state; the symbol shows the state without colour.
-_STATES = {OPEN: ("·", "soft"), RUNNING: ("▶", "busy"), DONE: ("✓", "good"), FAILED: ("✗", "bad")}
+_STATES = {
+    OPEN: ("·", "soft"), RUNNING: ("▶", "busy"), DONE: ("✓", "good"), "disturbed": ("≈", "good"),
+    FAILED: ("✗", "bad"),
+}  # fmt: skip
 _FAILED = "This experiment cannot be shown"
 _NO_UNDERLINE = "style='text-decoration:none'"
 #: Largest number of workloads shown in the plan.
@@ -184,8 +186,9 @@ def _plan(status: Status) -> list[Viewable]:
 
 
 def _symbol(entry: Any) -> Markup:
-    symbol, tone = _STATES[entry.state]
-    title = f"block {entry.block}: {entry.outcome.replace('_', ' ') or entry.state}"
+    is_disturbed = entry.state == DONE and "disturbed" in entry.outcome
+    symbol, tone = _STATES["disturbed" if is_disturbed else entry.state]
+    title = f"block {entry.block}: {entry.outcome or entry.state}"
     if pd.notna(entry.duration):
         title += f", {format_seconds(entry.duration)}"
     mark = span(symbol, tone, title=title)
@@ -209,15 +212,13 @@ def _interim(status: Status) -> list[Viewable]:
         )
     except BenchkitError as error:
         return [ui.heading(title, f"Not yet: {error}")]
-    rows = [text_row(row, comparison) for row in comparison.frame.to_dict("records")]
-    if not is_finished:
-        rows = [{**row, "verdict": f"{row['verdict']} (interim)"} for row in rows]
-    if not rows:
+    if comparison.frame.empty:
         return [ui.heading(title, "Not yet: no workload has an ok run in two arms.")]
+    keys = {"experiment": status.id}
+    data = ComparedRuns(comparison, status.runs, keys, is_interim=not is_finished)
     text = "the complete comparison" if is_finished else "the comparison of the runs so far"
     return [
         ui.heading(title, "All measurements are done." if is_finished else ui.INTERIM_WARNING),
-        tables.table(pd.DataFrame(rows).set_index("workload"), "workload", sortable=False),
-        ui.glossary(metric_terms(DEFAULT_METRICS), "What the metrics mean"),
+        *(ui.section(section, href) for section in verdict_sections(data, {})),
         ui.link_line("See also", {address("compare", experiment=status.id): text}),
     ]

@@ -15,9 +15,8 @@ from benchkit.analysis.compare.environment_diff import differences
 from benchkit.analysis.insight.memory import memory_difference
 from benchkit.analysis.run.timeline import TaskTimeline, group_differences
 from benchkit.errors import BenchkitError, NotRecorded
-from benchkit.formatting import MISSING
+from benchkit.formatting import MISSING, format_outcome
 from benchkit.show.dashboard.components import tables
-from benchkit.show.dashboard.components.tables import memory_by_group, metric_terms
 from benchkit.show.dashboard.components.widgets import filtered, select, window_controls
 from benchkit.show.dashboard.run.call_stacks import stack_difference
 from benchkit.show.dashboard.run.task_groups import (
@@ -32,7 +31,9 @@ from benchkit.show.dashboard.run.task_groups import (
 from benchkit.show.dashboard.run.transfers import VALUES
 from benchkit.show.dashboard.state.cache import load_run
 from benchkit.show.dashboard.state.time_window import NAMES, PairWindow
-from benchkit.show.dashboard.state.url import address
+from benchkit.show.dashboard.state.url import address, href
+from benchkit.show.pages import comparison as pages
+from benchkit.show.pages.page import metric_terms
 from benchkit.show.plots.base import has, retitle
 from benchkit.show.plots.run_metrics import PAIR_COLOURS, memory_overlay
 from benchkit.show.plots.thread_activity import BusyThreads, TaskStream
@@ -195,7 +196,7 @@ def _head(runs: list[Run]) -> list[Viewable]:
             link(run.id[:13], address("run", id=run.id)),
             "" if is_same else run.workload,
             run.tree.attrs.get("arm") or run.tree.attrs.get("environment", MISSING),
-            run.outcome.replace("_", " "),
+            format_outcome({**run.record, "outcome": run.outcome}),
             run.summary_line,
         ]
         for name, colour, run in zip(NAMES, PAIR_COLOURS, runs, strict=True)
@@ -256,9 +257,9 @@ def _memory(runs: list[Run]) -> list[Viewable]:
     try:
         difference = memory_difference([runs[0]], [runs[1]])
     except NotRecorded as error:
-        return [ui.heading("Which task groups held memory"), ui.paragraph(str(error))]
+        return [ui.heading("Which task groups held memory?"), ui.paragraph(str(error))]
     names = {"before (B)": "A (B)", "after (B)": "B (B)"}
-    return memory_by_group(difference.rename(columns=names))
+    return [ui.section(pages.group_memory(difference.rename(columns=names)), href)]
 
 
 def _transfers(runs: list[Run]) -> list[Viewable]:
@@ -299,9 +300,5 @@ def _key_figures(runs: list[Run]) -> list[Viewable]:
 
 def _differences(runs: list[Run]) -> list[Viewable]:
     table = differences([runs[0]], [runs[1]])
-    table = table[table["kind"] != "count"]
-    title = ui.heading("Other differences", "Packages, configuration, cluster, variables.")
-    if table.empty:
-        return [title, ui.paragraph("No recorded difference.")]
-    table = table.rename(columns={"baseline": "A", "contender": "B"})
-    return [title, tables.table(table.set_index("kind"), "kind")]
+    (section,) = pages.differences("A", {"B": table[table["kind"] != "count"]})
+    return [ui.section(section, href)]

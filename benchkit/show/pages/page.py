@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 from urllib.parse import quote
@@ -14,6 +14,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from benchkit.formatting import MISSING
+from benchkit.store.schema import METRICS
+from benchkit.table import Table as TextTable
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,20 @@ class Spark:
     label: str  # For screen readers
 
 
-Cell: TypeAlias = str | Text | Spark | Sequence[Text]
+@dataclass(frozen=True)
+class Interval:
+    """A change with its interval as a small figure, on an axis that all rows of a table share."""
+
+    value: float  # Places on the axis, from 0 to 1: value, ends of the interval
+    low: float
+    high: float
+    noise: tuple[float, float]  # Places between which a change is none
+    zero: float  # Place of no change
+    tone: str  # "bad", "good" or "", as of `Text`
+    label: str  # For screen readers
+
+
+Cell: TypeAlias = str | Text | Spark | Interval | Sequence[Text]
 
 
 @dataclass(frozen=True)
@@ -77,6 +92,7 @@ class Table:
     empty: str = ""  # Shown in place of a table without rows
     terms: Mapping[str, str] = field(default_factory=dict)  # What columns mean
     is_filtered: bool = False  # Whether the filters of the page apply
+    visible_rows: int = 0  # Rows on a screen at a time; 0: all
 
     def filtered(self, state: Mapping[str, str]) -> Table:
         """Return the table with the rows that match the filters."""
@@ -141,6 +157,38 @@ def make_table(
         terms={columns[i].title: columns[i].term for i in used if columns[i].term},
         **more,
     )
+
+
+def text_table(table: TextTable, **more: Any) -> Table:
+    """Return a table whose cells are texts."""
+    return Table(table.names, [Row(cells) for cells in table.cells], **more)
+
+
+#: Unit in the metrics table -> words.
+_UNITS = {"s": "seconds", "B": "bytes", "%": "per cent", "1": "a number", "USD": "US dollars"}
+_BETTER = {"lower": "less is better", "higher": "more is better"}
+
+
+def metric_term(name: str) -> str:
+    """Return long name, unit, source and better direction of a metric as text.
+
+    Examples
+    --------
+    >>> metric_term("memory_mean")
+    'cluster process memory, mean over time; bytes, from process samples; less is better'
+    """
+    return f"{METRICS[name].long_name}; {_explanation(name)}"
+
+
+def metric_terms(names: Iterable[str]) -> dict[str, str]:
+    """Return the explanations of metrics for a glossary."""
+    return {METRICS[name].long_name: _explanation(name) for name in names if name in METRICS}
+
+
+def _explanation(name: str) -> str:
+    metric = METRICS[name]
+    text = f"{_UNITS.get(metric.units, metric.units)}, from {metric.source}"
+    return f"{text}; {_BETTER[metric.better]}" if metric.better in _BETTER else text
 
 
 def minute(night: str) -> str:

@@ -11,7 +11,7 @@ import pandas as pd
 
 from benchkit.show.plots.accessor import RunPlots
 from benchkit.show.plots.base import load_bokeh
-from benchkit.show.plots.comparison import forest_plot, heat_map, raw_points, waterfall
+from benchkit.show.plots.comparison import heat_map, raw_points, waterfall
 from benchkit.show.plots.flame import flame_difference, flame_graph
 from benchkit.show.plots.history import history_plot, sparkline
 from benchkit.show.plots.run_metrics import (
@@ -42,7 +42,6 @@ __all__ = [
     "busy_threads",
     "flame_difference",
     "flame_graph",
-    "forest_plot",
     "heat_map",
     "in_notebook",
     "limits_over_time",

@@ -1,13 +1,11 @@
-"""Figures of a comparison: effects, probabilities of a change, single runs, and parts of a change.
+"""Figures of a comparison: intervals, probabilities of a change, single runs, parts of a change.
 
-Input: a `Comparison`, or an `Explanation`; output: a Bokeh figure. The first three figures can
-share one y axis of workloads.
+Input: a `Comparison`, or an `Explanation`; output: a Bokeh figure.
 Worse is red and up, better is blue and down: position and symbol show it in addition to colour.
 """
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -16,19 +14,16 @@ from bokeh.models import (
     BasicTicker,
     ColumnDataSource,
     CustomJSTickFormatter,
-    DataRange1d,
     HBar,
     HoverTool,
     LinearColorMapper,
     NoOverlap,
-    Range1d,
     Rect,
     Scatter,
     Segment,
 )
 from bokeh.models.annotations import Span
 from bokeh.plotting import figure
-from numpy.typing import NDArray
 
 from benchkit.analysis.compare.comparison import Comparison
 from benchkit.analysis.compare.explain import IDLE, UNEXPLAINED, Explanation
@@ -45,22 +40,22 @@ from benchkit.show.plots.base import (
     row_labels,
 )
 from benchkit.show.theme import ACTIVITY_COLOURS, BETTER, OTHER, UNCHANGED, WORSE
+from benchkit.text import escape
 
-_INTERVAL: dict[str, Any] = {"x0": "low", "y0": "label", "x1": "high", "y1": "label"}
 #: Maximum number of rows; above it, rows with verdict "same" are only counted in the title.
 MAX_ROWS = 60
 #: Pixels of a row, with room for the dots of three arms.
 ROW_HEIGHT = 26
-#: Pixels above and below the rows: equal in all figures, so that rows of adjacent figures align.
+#: Pixels above and below the rows.
 ABOVE, BELOW = 56, 76
 _NO_ROWS = "The comparison has no rows for this metric."
 _TOO_FEW_RUNS = "A probability requires at least two runs per side."
-#: The x axis shows intervals up to at least this distance beyond the effects (%).
-MIN_REACH = 5.0
 #: Opacity of the heat map's cells in rows without a change: their verdict must not look like one.
 UNCHANGED_ALPHA = 0.3
 #: Smallest number of rows with room for the scale of the probabilities.
 ROWS_OF_COLOUR_BAR = 5
+#: Importance of a row -> colour of its small figure, which dark pages show as well.
+_TONES = {"bad": "#ee6677", "good": "#4477aa"}
 #: Transparent towards the middle, so that the page background shows in light and dark themes.
 _DIVERGING = (
     BETTER, "#4393c3cc", "#92c5de88", "#92c5de44", "#8a95a21c", "#f4a58244", "#f4a58288",
@@ -100,41 +95,10 @@ def _labels(frame: pd.DataFrame, comparison: Comparison) -> list[str]:
     return row_labels(names, 48)
 
 
-def _colours(frame: pd.DataFrame) -> list[str]:
-    return [
-        WORSE if row.worse else BETTER if row.changed else UNCHANGED for row in frame.itertuples()
-    ]
-
-
-def _columns(frame: pd.DataFrame, labels: list[str]) -> dict[str, Any]:
-    """Return the columns that identify a row when it is clicked."""
-    return {"label": labels, "workload": frame["workload"], "contender": frame["contender"]}
-
-
-def _rows_figure(
-    title: str, short_title: str, x: str, labels: list[str], share_y: figure | None, **look: Any
-) -> figure:
-    """Return an empty figure with one row per workload.
-
-    With `share_y` it has the rows of that figure, and `short_title`, because it is narrow.
-    """
-    if share_y is not None:
-        look = {"y_range": share_y.y_range, "min_border_left": 12, **look}
-    fig = make_figure(
-        title if share_y is None else short_title,
-        x,
-        "workload",
-        **{
-            "y_range": labels[::-1],
-            "height": ABOVE + BELOW + ROW_HEIGHT * len(labels),
-            "min_border_top": ABOVE,
-            "min_border_bottom": BELOW,
-            **look,
-        },
-    )
-    if share_y is not None:
-        fig.yaxis.visible = False
-        fig.html_attributes = {**fig.html_attributes, "aria-label": title}
+def _rows_figure(title: str, x: str, labels: list[str], **look: Any) -> figure:
+    """Return an empty figure with one row per workload."""
+    height = ABOVE + BELOW + ROW_HEIGHT * len(labels)
+    fig = make_figure(title, x, "workload", y_range=labels[::-1], height=height, **look)
     fig.ygrid.grid_line_color = None
     return fig
 
@@ -144,126 +108,50 @@ def _title(question: str, hidden: str, *parts: str) -> str:
     return f"{question} ({', '.join(details)})" if details else question
 
 
-def forest_plot(comparison: Comparison, metric: str | None = "duration") -> figure:
-    """Draw the change of each workload with its interval, and the noise in the background.
+def interval_bar(
+    value: float,
+    low: float,
+    high: float,
+    *,
+    noise: tuple[float, float],
+    zero: float,
+    tone: str = "",
+    label: str = "",
+    width: int = 150,
+    height: int = 18,
+) -> str:
+    """Return a change with its interval and the band of the noise as a small SVG.
 
-    Parameters
-    ----------
-    comparison : Comparison
-        The comparison.
-    metric : str or None, default "duration"
-        The metric to draw; None: a row for each metric, for comparisons of few workloads.
-
-    Returns
-    -------
-    figure
-        Change in % of the baseline, one row per workload in the order of the comparison. The
-        grey band has the changes that the test of the verdict cannot tell from none: a mark in it
-        is no change. An arrow: the interval continues.
+    Positions are on an axis from 0 to 1; an interval that continues has an arrow at its end, one of
+    NaN is not drawn. `label` is the text for screen readers.
     """
-    frame, hidden = _rows(comparison, metric)
-    question = f"How did {_what(metric)} change?"
-    if frame.empty:
-        return empty_figure(question, _NO_ROWS)
-    labels = _labels(frame, comparison)
-    changed = frame["changed"]
-    low = frame["low"].where(~changed, frame["selected_low"])
-    high = frame["high"].where(~changed, frame["selected_high"])
-    # The width of the interval that the test uses, around no change: that of the null arm alone has
-    # other runs, and contradicts the verdict.
-    noise_low, noise_high = (frame[end] / frame["ratio"] for end in ("low", "high"))
-    x_range = _x_range(frame["ratio"], [low, high, noise_low, noise_high])
-    source = ColumnDataSource(
-        {
-            **_columns(frame, labels),
-            "change": (frame["ratio"] - 1) * 100,
-            "low": (low - 1) * 100,
-            "high": (high - 1) * 100,
-            "noise_low": (noise_low - 1) * 100,
-            "noise_high": (noise_high - 1) * 100,
-            "colour": _colours(frame),
-            "marker": np.select(
-                [frame["verdict"] == "failed", frame["worse"], changed],
-                ["x", "triangle", "inverted_triangle"],
-                "circle",
-            ),
-            "verdict": frame["verdict"],
-            "runs": [f"{row.n_baseline} + {row.n_contender}" for row in frame.itertuples()],
-        },
-        name="rows",
+    left, right, at, none, first, last = (
+        4 + (width - 8) * min(max(x, 0.0), 1.0) for x in (low, high, value, zero, *noise)
     )
-    fig = _rows_figure(
-        _title(question, hidden, f"{comparison.level:.0%} intervals"),
-        "Which changed?",
-        f"change against {comparison.baseline} (%)",
-        *(labels, None),
-        x_range=x_range,
-        tools="xpan,xwheel_zoom,reset,save",
+    middle, colour = height / 2, _TONES.get(tone, "currentColor")
+    marks = f'<path d="M{none:.1f} 0v{height}" stroke="currentColor" opacity=".6"/>'
+    if first < last:
+        size = f'width="{last - first:.1f}" height="{height}"'
+        marks += f'<rect x="{first:.1f}" {size} fill="{OTHER}" opacity=".4"/>'
+    if left <= right:
+        line = f"M{left:.1f} {middle}H{right:.1f}"
+        marks += f'<path d="{line}" stroke="{colour}" stroke-width="2"/>'
+    for is_cut, end, step in ((low < 0, left, 5), (high > 1, right, -5)):
+        if is_cut:
+            marks += f'<path d="M{end:.1f} {middle}l{step} -4v8z" fill="{colour}"/>'
+    # As in the verdict: up for worse, down for better.
+    shape = {"bad": f"{middle - 4}l4 8h-8z", "good": f"{middle + 4}l4 -8h-8z"}.get(tone)
+    if shape:
+        marks += f'<path d="M{at:.1f} {shape}" fill="{colour}"/>'
+    else:
+        marks += f'<circle cx="{at:.1f}" cy="{middle}" r="3" fill="{colour}"/>'
+    return (
+        f'<svg width="{width}" height="{height}" viewBox="0 0 {width} {height}" role="img" '
+        f'style="max-width: 100%" aria-label="{escape(label)}">{marks}</svg>'
     )
-    band = HBar(
-        y="label", left="noise_low", right="noise_high", height=0.9, fill_color=OTHER,
-        fill_alpha=0.28, line_color=None,
-    )  # fmt: skip
-    if noise_low.notna().any():
-        add_glyph(fig, band, source, legend="changes that noise alone causes")
-    add_glyph(fig, Segment(**_INTERVAL, line_color="colour", line_width=2.2), source)
-    dot = Scatter(
-        x="change", y="label", marker="marker", size=9, line_color="colour", fill_color="colour"
-    )
-    _add_cut_arrows(fig, source, x_range)
-    fig.add_layout(Span(location=0, dimension="height", line_color=INK, line_width=1))
-    tips = [
-        ("workload", "@label"),
-        ("change", "@change{+0.0} %"),
-        ("interval", "@low{+0.0} to @high{+0.0} %"),
-        ("verdict", "@verdict"),
-        ("runs", "@runs"),
-    ]
-    add_glyph(fig, dot, source, tips=tips)
-    place_legend(fig, "below")
-    return fig
 
 
-def _add_cut_arrows(fig: figure, source: ColumnDataSource, x_range: DataRange1d | Range1d) -> None:
-    """Draw an arrow at the end of the x axis for each interval that continues beyond it."""
-    if not isinstance(x_range, Range1d):
-        return
-    first, last = float(x_range.start), float(x_range.end)  # type: ignore[arg-type]
-    inset = 0.008 * (last - first)
-    ends = (("low", -1, first, first + inset), ("high", 1, last, last - inset))
-    rows = source.to_df()
-    cut = pd.concat(
-        rows[side * rows[end] > side * limit].assign(x=x, angle=-side * math.pi / 2)
-        for end, side, limit, x in ends
-    )
-    columns = cut[["x", "label", "angle", "colour"]].to_dict("list")
-    look: dict[str, Any] = {"line_color": "colour", "fill_color": "colour", "size": 9}
-    arrow = Scatter(x="x", y="label", marker="triangle", angle="angle", **look)
-    add_glyph(fig, arrow, ColumnDataSource(columns, name="cut"))
-
-
-def _x_range(effects: pd.Series, ends: list[pd.Series]) -> DataRange1d | Range1d:
-    """Return an x range with all effects that cuts intervals so wide that they hide them."""
-    values = _percent(effects)
-    if not len(values):
-        return DataRange1d()
-    low, high = min(values.min(), 0.0), max(values.max(), 0.0)
-    reach = max(high - low, MIN_REACH)
-    beyond = np.concatenate([values, *map(_percent, ends)])
-    low, high = max(beyond.min(), low - reach), min(beyond.max(), high + reach)
-    margin = max(0.08 * (high - low), 2.0)
-    return Range1d(start=min(low, 0.0) - margin, end=max(high, 0.0) + margin)
-
-
-def _percent(ratios: pd.Series) -> NDArray[np.float64]:
-    """Return the finite ratios as changes in %."""
-    values = ratios.to_numpy(float)
-    return (values[np.isfinite(values)] - 1) * 100
-
-
-def heat_map(
-    comparison: Comparison, metric: str | None = "duration", *, share_y: figure | None = None
-) -> figure:
+def heat_map(comparison: Comparison, metric: str | None = "duration") -> figure:
     """Draw the probability that each workload changed by more than a number of per cent.
 
     Parameters
@@ -272,8 +160,6 @@ def heat_map(
         The comparison.
     metric : str or None, default "duration"
         The metric to draw; None: a row for each metric, for comparisons of few workloads.
-    share_y : figure, optional
-        Another figure of this module, of the same comparison, that shows the names of the rows.
 
     Returns
     -------
@@ -299,23 +185,18 @@ def heat_map(
     source = ColumnDataSource(
         {
             "x": np.tile(np.arange(n_columns), n_rows),
-            **_columns(
-                frame.loc[frame.index.repeat(n_columns)],
-                [label for label in labels for _ in range(n_columns)],
-            ),
+            "label": np.repeat(np.array(labels, dtype=object), n_columns),
             "beyond": np.tile(np.array(columns, dtype=object), n_rows),
             "value": signed.ravel(),
             "probability": np.abs(signed).ravel() * 100,
             "alpha": np.where(frame["changed"], 1.0, UNCHANGED_ALPHA).repeat(n_columns),
             "verdict": frame["verdict"].repeat(n_columns),
         },
-        name="rows",
     )
     fig = _rows_figure(
         _title(question, hidden, "red more, blue less, pale: no change"),
-        "How probable? (pale: no change)",
         "change (%)",
-        *(labels, share_y),
+        labels,
         tools="save",
     )
     mapper = LinearColorMapper(palette=_DIVERGING, low=-1, high=1, nan_color="#00000000")
@@ -331,16 +212,15 @@ def heat_map(
     ]
     add_glyph(fig, cell, source, tips=tips)
     from_middle = [*reversed(range(len(steps))), *range(len(steps))]
-    every = 2 if share_y is None else 4
     names: dict[float | str, Any] = {
-        i: columns[i] if step % every == 0 else "" for i, step in enumerate(from_middle)
+        i: columns[i] if step % 2 == 0 else "" for i, step in enumerate(from_middle)
     }
     names |= {len(steps) - 1: "", len(steps): "0"} if not steps[0] else {}
     fig.xaxis.ticker = [float(place) for place, name in names.items() if name]
     fig.xaxis.major_label_policy = NoOverlap()
     fig.xaxis.major_label_overrides = names
     fig.xgrid.grid_line_color = None
-    if share_y is not None or n_rows < ROWS_OF_COLOUR_BAR:
+    if n_rows < ROWS_OF_COLOUR_BAR:
         return fig  # no room: the title explains colours, tooltips show probabilities
     ticks = CustomJSTickFormatter(code=read_script("probability_tick"))
     ticker = BasicTicker(desired_num_ticks=5)
@@ -348,9 +228,7 @@ def heat_map(
     return fig
 
 
-def raw_points(
-    comparison: Comparison, metric: str | None = "duration", *, share_y: figure | None = None
-) -> figure:
+def raw_points(comparison: Comparison, metric: str | None = "duration") -> figure:
     """Draw each run as a share of the value of the baseline, with arms one above the other.
 
     Parameters
@@ -359,8 +237,6 @@ def raw_points(
         The comparison.
     metric : str or None, default "duration"
         The metric to draw; None: a row for each metric, for comparisons of few workloads.
-    share_y : figure, optional
-        Another figure of this module, of the same comparison, that shows the names of the rows.
 
     Returns
     -------
@@ -381,9 +257,8 @@ def raw_points(
     }
     fig = _rows_figure(
         _title(question, hidden),
-        "What did each run measure?",
         f"share of the value of {comparison.baseline} (%)",
-        *(labels, share_y),
+        labels,
         tools="xpan,xwheel_zoom,reset,save",
     )
     for rank, (arm, height) in enumerate(heights.items()):

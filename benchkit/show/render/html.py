@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict
 from itertools import groupby
 from pathlib import Path
 from typing import TypeAlias
@@ -12,7 +13,19 @@ from typing import TypeAlias
 from bokeh.embed import json_item
 from markupsafe import Markup
 
-from benchkit.show.pages.page import Cell, Figure, Page, Row, Section, Spark, Table, Target, Text
+from benchkit.show.pages.page import (
+    Cell,
+    Figure,
+    Interval,
+    Page,
+    Row,
+    Section,
+    Spark,
+    Table,
+    Target,
+    Text,
+)
+from benchkit.show.plots.comparison import interval_bar
 from benchkit.show.plots.history import sparkline
 from benchkit.show.templates import load_macros
 from benchkit.table import columns_of_numbers
@@ -79,6 +92,8 @@ def cell_markup(cell: Cell, href: Href) -> Markup:
                 cell.values, cell.changes, worse=cell.worse, failed=cell.failed, label=cell.label
             )
         )
+    if isinstance(cell, Interval):
+        return Markup(interval_bar(**asdict(cell)))
     if isinstance(cell, Text):
         return _text(cell, href)
     return Markup("<br>").join(_text(text, href) for text in cell)
@@ -87,7 +102,7 @@ def cell_markup(cell: Cell, href: Href) -> Markup:
 def _text(text: Text, href: Href) -> Markup:
     target = href(text.target) if isinstance(text.target, Target) else text.target
     if target:
-        made = link(text.text, target, kind=text.tone)
+        made = link(text.text, target, label=text.title, kind=text.tone)
     elif text.tone == "code":
         made = Markup(ELEMENTS.code_block(text.text))
     elif text.tone or text.title:
@@ -103,7 +118,10 @@ def table_markup(table: Table, href: Href) -> str:
         return str(ELEMENTS.paragraph(table.empty)) if table.empty else ""
     rows = [[cell_markup(cell, href) for cell in row.cells] for row in table.rows]
     attributes = [_attributes(row) if table.is_filtered else "" for row in table.rows]
-    markup = html_table(table.columns, rows, attributes=attributes)
+    visible = table.visible_rows
+    markup = html_table(
+        table.columns, rows, tight=bool(visible), visible_rows=visible, attributes=attributes
+    )
     return markup + (str(ELEMENTS.glossary(table.terms)) if table.terms else "")
 
 

@@ -5,7 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from benchkit.show.pages.page import Cell, Figure, Page, Section, Spark, Table, Target, Text
+from benchkit.show.pages.page import (
+    Cell,
+    Figure,
+    Interval,
+    Page,
+    Section,
+    Spark,
+    Table,
+    Target,
+    Text,
+)
 from benchkit.table import Table as TextTable
 from benchkit.text import markdown_block, markdown_text
 
@@ -22,7 +32,11 @@ def page_markdown(page: Page, href: Callable[[Target], str | None] = no_address)
     """Return a page, with headings from the second level."""
     parts = [f"## {markdown_text(page.title)}"]
     parts += ["\n".join(f"- {markdown_text(line)}" for line in page.lines if line)]
-    parts += [section_markdown(section, href) for section in page.sections]
+    parts += [
+        section_markdown(section, href)
+        for section in page.sections
+        if not isinstance(section.content, Figure)
+    ]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
@@ -31,7 +45,7 @@ def section_markdown(section: Section, href: Callable[[Target], str | None] = no
     parts = [f"### {markdown_text(section.title)}", markdown_text(section.note)]
     if isinstance(section.content, Table):
         parts.append(table_markdown(section.content, href))
-    elif not isinstance(section.content, Figure):
+    elif not isinstance(section.content, Figure):  # its note only
         parts += [_line(text, href) for text in section.content]
     return "\n\n".join(part for part in parts if part)
 
@@ -40,7 +54,8 @@ def table_markdown(table: Table, href: Callable[[Target], str | None] = no_addre
     """Return a table without its small figures."""
     if not table.rows:
         return markdown_text(table.empty)
-    figures = {i for row in table.rows for i, c in enumerate(row.cells) if isinstance(c, Spark)}
+    cells = [(i, cell) for row in table.rows for i, cell in enumerate(row.cells)]
+    figures = {i for i, cell in cells if isinstance(cell, Spark | Interval)}
     kept = [i for i in range(len(table.columns)) if i not in figures]
     names = [table.columns[i] for i in kept]
     rows = [
@@ -57,7 +72,9 @@ def _cell(cell: Cell, href: Callable[[Target], str | None]) -> str:
         return markdown_text(cell)
     if isinstance(cell, Text):
         return _text(cell, href)
-    return "" if isinstance(cell, Spark) else "<br>".join(_text(text, href) for text in cell)
+    if isinstance(cell, Spark | Interval):
+        return ""
+    return "<br>".join(_text(text, href) for text in cell)
 
 
 def _text(text: Text, href: Callable[[Target], str | None]) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchkit.analysis.compare.comparison import Comparison
 from benchkit.errors import MissingParts, needs_extra
 from benchkit.experiment.environment.environment import CURRENT
 from benchkit.experiment.environment.lookup import find_environment
@@ -15,10 +16,13 @@ from benchkit.experiment.run.kernel import MeasuringKernel
 from benchkit.experiment.run.plan import read_plan
 from benchkit.private_folder import private_folder
 from benchkit.store.store import Store
+from benchkit.text import cut_markdown
 from benchkit.whole_file import write_whole
 
 #: Timeout of one cell in seconds; drawing a run of a million tasks takes seconds.
 CELL_TIMEOUT_S = 600.0
+#: GitHub rejects comments above 65,536 characters.
+MAX_COMMENT_BYTES = 60_000
 
 
 def run_report(store: Store, run_id: str = "latest", output: str | Path | None = None) -> Path:
@@ -48,6 +52,14 @@ def ab_report(
     title = f"A/B comparison: {arms}"
     place = {"experiment": plan_id, "folder": folder}
     return _report(store, "ab", parameters, title, texts=texts, **place)
+
+
+def comparison_markdown(comparison: Comparison) -> str:
+    """Return the page of a comparison as Markdown, cut to the size of a comment."""
+    with needs_extra("show"):
+        from benchkit.show.pages.comparison import ComparedRuns, page
+        from benchkit.show.render.markdown import page_markdown
+    return cut_markdown(page_markdown(page(ComparedRuns(comparison), {})), MAX_COMMENT_BYTES)
 
 
 def nightly_report(store: Store, night: str, output: str | Path) -> Path:

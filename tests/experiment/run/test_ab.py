@@ -3,6 +3,7 @@
 import pytest
 
 import benchkit
+from benchkit.analysis.compare.explain import explain_change
 from benchkit.errors import (
     InvalidEnvironmentError,
     InvalidParameterError,
@@ -16,7 +17,6 @@ from benchkit.experiment.run.api import (
     plan_experiment,
     resume_experiment,
 )
-from benchkit.show.reports.experiment_summary import explain_change
 from benchkit.store.schema import METRICS
 
 WORKLOAD = """
@@ -151,7 +151,7 @@ def test_ab_compares_values_of_parameter(folder):
     assert runs.groupby("arm").size().to_dict() == {"method=long": 3, "method=short": 3, "null": 3}
     experiment, _ = resume_experiment(store, "latest")
     assert experiment.plan == []
-    assert explain_change(store, runs, report, row["workload"], "method=long").explanation
+    assert explain_change(report, row["workload"], "method=long", store.open).sentence
 
 
 def test_ab_names_environment_that_stands_among_workloads(folder):

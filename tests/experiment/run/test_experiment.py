@@ -19,7 +19,7 @@ from benchkit.errors import UsageError
 from benchkit.experiment.run.api import Selection, plan_experiment, resume_experiment
 from benchkit.experiment.run.events import Finished, Planned, Skipped, Started, finished_records
 from benchkit.experiment.run.plan import NULL_ARM, read_plan
-from benchkit.show.reports.experiment_summary import experiment_facts
+from benchkit.show.pages.comparison import facts
 from benchkit.store.store import Store
 
 WORKLOAD = """import os, time
@@ -163,9 +163,10 @@ def test_facts_of_a_report_are_in_the_plan(folders):
     plan = read_plan(experiment.store, experiment.id)
     run = {"started": pd.Timestamp("2026-08-01"), "duration": 2.0, "host": "h"}
 
-    facts = experiment_facts(plan, pd.DataFrame([run]))
+    table = facts(plan, pd.DataFrame([run])).content
+    found = dict(row.cells for row in table.rows)
 
-    assert (facts["runs"], facts["order"]) == ("1 of 2 planned", "abba")
+    assert (found["runs"], found["order"]) == ("1 of 2 planned", "abba")
 
 
 @pytest.mark.slow

@@ -3,7 +3,6 @@
 import math
 from dataclasses import replace
 
-import numpy as np
 import pandas as pd
 import pytest
 from bokeh.models.annotations import ColorBar
@@ -12,6 +11,7 @@ from scipy.stats import gmean
 from benchkit import plots
 from benchkit.analysis.compare.compare_runs import compare
 from benchkit.analysis.compare.explain import explain
+from benchkit.show.plots.comparison import interval_bar
 from benchkit.store.schema import METRICS
 from validation.arm_runs import WORKLOADS, arm_runs
 from validation.run_trees import run_tree
@@ -32,70 +32,25 @@ def data_of(figure, column):
     raise AssertionError(f"nothing drawn from {column}")
 
 
-def test_forest_plot_shows_changed_workloads_first(report):
-    fig = plots.forest_plot(report, "duration")
-    labels = data_of(fig, "label")
-
-    assert sorted(labels) == WORKLOADS
-    assert set(labels[:2]) == {"x.w03", "x.w07"}
-    assert dict(zip(labels, data_of(fig, "marker"), strict=True))["x.w03"] == "triangle"
-    assert data_of(fig, "change")[labels.index("x.w03")] == pytest.approx(25, abs=8)
-    assert "(%)" in fig.xaxis[0].axis_label
-
-
-def test_forest_plot_band_agrees_with_the_test(report):
-    """A mark is inside the grey band exactly if the interval of the test contains no change."""
-    two = compare(arm_runs("A", n=2, seed=1), arm_runs("B", n=2, seed=2, change={"x.w03": 0.7}),
-                  null=arm_runs("null", n=2, seed=3))  # fmt: skip
-    for comparison in (report, two):
-        frame = comparison.frame[comparison.frame["metric"] == "duration"]
-        fig = plots.forest_plot(comparison, "duration")
-        change, low, high = (data_of(fig, name) for name in ("change", "noise_low", "noise_high"))
-        inside = [a < x < b for x, a, b in zip(change, low, high, strict=True)]
-
-        assert inside == ((frame["low"] < 1) & (frame["high"] > 1)).tolist()
-        assert not any(np.array(inside) & frame["changed"].to_numpy())
-        (item,) = (item for legend in fig.legend for item in legend.items)
-        assert item.label.value == "changes that noise alone causes"
-
-
-def test_forest_plot_of_one_workload_has_a_row_for_each_metric():
+def test_figures_of_one_workload_have_a_row_for_each_metric():
     one = compare(arm_runs("A", workloads=["x"]), arm_runs("B", seed=1, workloads=["x"]))
 
-    labels = data_of(plots.forest_plot(one, None), "label")
-    assert sorted(labels) == ["duration", "memory peak"]
-    assert sorted(set(data_of(plots.heat_map(one, None), "label"))) == ["duration", "memory peak"]
-    assert sorted(set(data_of(plots.raw_points(one, None), "label"))) == ["duration", "memory peak"]
+    for draw in (plots.heat_map, plots.raw_points):
+        assert sorted(set(data_of(draw(one, None), "label"))) == ["duration", "memory peak"]
 
 
-def test_forest_plot_range_includes_largest_change():
-    many = [f"x.w{i:02}" for i in range(50)]
-    contender = arm_runs("B", seed=2, workloads=many, change={"x.w04": 1.6, "x.w09": 0.5})
-    report = compare(arm_runs("A", seed=1, workloads=many), contender)
-    fig = plots.forest_plot(report, "duration")
-    changes = data_of(fig, "change")
+def test_interval_bar_has_an_arrow_where_the_axis_ends():
+    look = {"noise": (0.4, 0.6), "zero": 0.5, "label": "<+5 %>"}
+    whole = interval_bar(0.7, 0.6, 0.8, tone="bad", **look)
+    cut = interval_bar(0.7, 0.6, 1.8, tone="bad", **look)
+    alone = interval_bar(0.5, math.nan, math.nan, **look)
 
-    assert max(changes) == pytest.approx(60, abs=10)
-    assert fig.x_range.start < min(changes)
-    assert fig.x_range.end > max(changes)
-
-
-def test_forest_plot_range_cuts_very_wide_interval():
-    many = [f"x.w{i:02}" for i in range(20)]
-    report = compare(
-        arm_runs("A", seed=1, workloads=many),
-        arm_runs("B", seed=2, workloads=many, change={"x.w04": 1.2}),
-    )
-    frame = report.frame.copy()
-    frame.loc[frame["workload"] == "x.w11", ["high", "selected_high"]] = 40.0
-    fig = plots.forest_plot(replace(report, frame=frame), "duration")
-
-    assert 20 < fig.x_range.end < 60
-    (arrows,) = (r for r in fig.renderers if r.data_source.name == "cut")
-    assert list(arrows.data_source.data["label"]) == ["x.w11"]
-    (x,) = arrows.data_source.data["x"]
-    assert 0.97 * fig.x_range.end < x < fig.x_range.end
-    assert list(arrows.data_source.data["angle"]) == [pytest.approx(-math.pi / 2)]
+    assert whole.count("<path") == 3  # no change, interval, mark
+    assert cut.count("<path") == 4
+    assert alone.count("<path") == 1
+    assert "<circle" in alone
+    assert "nan" not in alone
+    assert 'aria-label="&lt;+5 %&gt;"' in whole
 
 
 def test_heat_map_shows_probability_of_each_change(report):
@@ -126,20 +81,6 @@ def test_heat_map_rows_without_change_are_pale(report):
     assert {value for label, value in alpha.items() if label not in changed} == {0.3}
 
 
-def test_comparison_plots_share_rows(report):
-    changes = plots.forest_plot(report, "duration")
-    heat = plots.heat_map(report, "duration", share_y=changes)
-    points = plots.raw_points(report, "duration", share_y=changes)
-
-    for fig in (heat, points):
-        assert fig.y_range is changes.y_range
-        assert fig.height == changes.height
-        assert fig.min_border_top == changes.min_border_top
-        assert fig.min_border_bottom == changes.min_border_bottom
-        assert not fig.yaxis.visible
-        assert set(data_of(fig, "label")) == set(WORKLOADS)
-
-
 def test_raw_points_contain_run_ids(report):
     fig = plots.raw_points(report, "duration")
     table = arm_runs("A", seed=1).set_index("id")
@@ -163,12 +104,12 @@ def test_raw_points_draw_every_run(report):
 
 
 def test_comparison_plots_report_missing_metric(report):
-    for draw in (plots.forest_plot, plots.heat_map, plots.raw_points):
+    for draw in (plots.heat_map, plots.raw_points):
         assert "no rows for this metric" in draw(report, "cost").html_attributes["aria-label"]
 
 
 def test_comparison_plots_name_metric_in_title(report):
-    for draw in (plots.forest_plot, plots.heat_map, plots.raw_points):
+    for draw in (plots.heat_map, plots.raw_points):
         assert METRICS["duration"].long_name in draw(report, "duration").title.text
         assert "my cost" in draw(report, "my_cost").html_attributes["aria-label"]
 
@@ -187,18 +128,18 @@ def test_heat_map_colour_bar_has_title(report):
     assert bar.title == "probability"
 
 
-def test_forest_plot_counts_unchanged_rows_of_long_comparison():
+def test_heat_map_counts_unchanged_rows_of_long_comparison():
     many = [f"x.w{i:03}" for i in range(90)]
     report = compare(
         arm_runs("A", workloads=many), arm_runs("B", seed=1, workloads=many, change={"x.w004": 2.0})
     )
-    fig = plots.forest_plot(report, "duration")
+    fig = plots.heat_map(report, "duration")
 
     assert "with verdict same not shown" in fig.title.text
     assert "x.w004" in data_of(fig, "label")
 
 
-@pytest.mark.parametrize("draw", [plots.forest_plot, plots.heat_map, plots.raw_points])
+@pytest.mark.parametrize("draw", [plots.heat_map, plots.raw_points])
 def test_comparison_plots_show_first_rows_if_all_are_unchanged(draw):
     many = [f"x.w{i:03}" for i in range(90)]
     runs = arm_runs("A", workloads=many)
@@ -252,6 +193,6 @@ def test_heat_map_of_few_rows_has_no_room_for_its_scale():
     assert not plots.heat_map(small, "duration").select(ColorBar)
 
 
-@pytest.mark.parametrize("draw", [plots.forest_plot, plots.heat_map, plots.raw_points])
+@pytest.mark.parametrize("draw", [plots.heat_map, plots.raw_points])
 def test_comparison_titles_fit_a_telephone(draw, report):
     assert len(draw(report, "duration").title.text.partition(" (")[0]) <= 56

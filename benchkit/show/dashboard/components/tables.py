@@ -12,8 +12,7 @@ from markupsafe import Markup
 from pandas.api.types import is_numeric_dtype
 from panel.viewable import Viewable
 
-from benchkit.analysis.insight.memory import bytes_as_text
-from benchkit.formatting import MISSING, NO_FAILURE, OUTCOME_WORDS, ROWS_SHOWN, format_quantity
+from benchkit.formatting import MISSING, NO_FAILURE, OUTCOME_WORDS, format_quantity
 from benchkit.show.dashboard.state.table_state import scripted_table
 from benchkit.show.dashboard.state.url import address
 from benchkit.show.dashboard.web.template import TABLE_STYLES, WIDGET_STYLES
@@ -109,26 +108,6 @@ def _no_formula(value: object) -> object:
     return f"'{value}" if isinstance(value, str) and value[:1] in ("=", "+", "-", "@") else value
 
 
-def memory_by_group(difference: pd.DataFrame) -> list[Viewable]:
-    """Return the bytes of results by task group of two runs or arms."""
-    if difference.empty:
-        return []
-    below = (
-        "Bytes of results, in memory or spilled, replicas included, at the moment when all results "
-        "together are largest."
-    )
-    rows = bytes_as_text(difference.head(ROWS_SHOWN))
-    return [
-        ui.heading("Which task groups held memory", below),
-        table(rows, "task group", sortable=False),
-    ]
-
-
-#: Unit in the metrics table -> words.
-_UNITS = {"s": "seconds", "B": "bytes", "%": "per cent", "1": "a number", "USD": "US dollars"}
-_BETTER = {"lower": "less is better", "higher": "more is better"}
-
-
 def run_link(run: Mapping[str, Any]) -> Markup:
     """Return the start time of a run as a link to its page."""
     return link(str(run["started"])[:16], address("run", id=run["id"]))
@@ -148,28 +127,6 @@ def tone_of_outcome(outcome: Any) -> str:
 def measured_metrics(runs: pd.DataFrame) -> list[str]:
     """Return the metrics that at least one run has, in the order of the metrics table."""
     return [name for name in METRICS if name in runs and runs[name].notna().any()]
-
-
-def metric_term(name: str) -> str:
-    """Return long name, unit, source and better direction of a metric as text.
-
-    Examples
-    --------
-    >>> metric_term("memory_mean")
-    'cluster process memory, mean over time; bytes, from process samples; less is better'
-    """
-    return f"{METRICS[name].long_name}; {_explanation(name)}"
-
-
-def metric_terms(names: Iterable[str]) -> dict[str, str]:
-    """Return the explanations of metrics for a glossary."""
-    return {METRICS[name].long_name: _explanation(name) for name in names if name in METRICS}
-
-
-def _explanation(name: str) -> str:
-    metric = METRICS[name]
-    text = f"{_UNITS.get(metric.units, metric.units)}, from {metric.source}"
-    return f"{text}; {_BETTER[metric.better]}" if metric.better in _BETTER else text
 
 
 def metric_text(record: Mapping[str, Any], name: str) -> str:

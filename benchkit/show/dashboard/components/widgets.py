@@ -13,7 +13,7 @@ from panel.viewable import Viewable
 
 from benchkit.show.dashboard.state.time_window import Window, align
 from benchkit.show.dashboard.state.url import write_address
-from benchkit.show.dashboard.web.template import CLICK_ROW_SCRIPT, CLICK_RUN_SCRIPT
+from benchkit.show.dashboard.web.template import CLICK_RUN_SCRIPT
 from benchkit.show.plots.base import retitle
 from benchkit.show.plots.thread_activity import window_strip
 from benchkit.show.render import panel as ui
@@ -133,30 +133,14 @@ def open_on_run_click(plot: figure) -> figure:
     Run ids come from column ``id`` of the sources "runs" and "failures". A is the run with the
     lower ``rank``, without ranks the lower ``x``.
     """
-    return _on_click(plot, ("runs", "failures"), CLICK_RUN_SCRIPT)
-
-
-def open_on_row_click(plot: figure, target: Callable[[str, str], str]) -> figure:
-    """Open an address on a click on a row of a comparison."""
-    for renderer in _renderers(plot, ("rows",)):
-        data = renderer.data_source.data
-        pairs = zip(data["workload"], data["contender"], strict=True)
-        data["target"] = [target(*pair) for pair in pairs]
-    return _on_click(plot, ("rows",), CLICK_ROW_SCRIPT)
-
-
-def _on_click(plot: figure, names: tuple[str, ...], code: str) -> figure:
-    renderers = _renderers(plot, names)
+    renderers: list[Any] = [
+        renderer
+        for renderer in plot.renderers
+        if isinstance(renderer, GlyphRenderer) and renderer.data_source.name in ("runs", "failures")
+    ]
     for source in {renderer.data_source for renderer in renderers}:
-        source.selected.js_on_change("indices", CustomJS(args={"source": source}, code=code))
+        callback = CustomJS(args={"source": source}, code=CLICK_RUN_SCRIPT)
+        source.selected.js_on_change("indices", callback)
     if renderers and not plot.select(TapTool):
         plot.add_tools(TapTool(renderers=renderers))
     return plot
-
-
-def _renderers(plot: figure, names: tuple[str, ...]) -> list[Any]:
-    return [
-        renderer
-        for renderer in plot.renderers
-        if isinstance(renderer, GlyphRenderer) and renderer.data_source.name in names
-    ]

@@ -19,11 +19,12 @@ from benchkit.analysis.run.baseline import is_simulated
 from benchkit.formatting import GIB, MISSING, OUTCOME_WORDS, ROWS_SHOWN, counted, run_limits
 from benchkit.measure.run_ids import is_id
 from benchkit.show.dashboard.components import tables
-from benchkit.show.dashboard.components.tables import metric_term, outcome_text
+from benchkit.show.dashboard.components.tables import outcome_text
 from benchkit.show.dashboard.state.cache import SHOWN_COLUMNS, open_store, runs_table
 from benchkit.show.dashboard.state.table_state import page_of, stateful_table
 from benchkit.show.dashboard.state.url import address, write_address
 from benchkit.show.dashboard.web.template import WRAPPED_TITLES_STYLES
+from benchkit.show.pages.page import metric_term
 from benchkit.show.render import panel as ui
 from benchkit.show.render.html import link
 from benchkit.values import decode_json

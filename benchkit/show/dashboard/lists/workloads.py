@@ -27,7 +27,6 @@ from benchkit.measure.workloads import Variant
 from benchkit.show.dashboard.components import tables
 from benchkit.show.dashboard.components.tables import (
     measured_metrics,
-    metric_term,
     metric_text,
     outcome_text,
     run_link,
@@ -58,7 +57,7 @@ from benchkit.show.dashboard.state.nights import (
     shown_metrics,
 )
 from benchkit.show.dashboard.state.url import address, history_address
-from benchkit.show.pages.page import has_words, text_or_missing
+from benchkit.show.pages.page import has_words, metric_term, text_or_missing
 from benchkit.show.plots.history import history_plot, sparkline
 from benchkit.show.render import panel as ui
 from benchkit.show.render.html import link, span

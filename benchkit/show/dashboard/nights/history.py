@@ -13,7 +13,6 @@ from panel.viewable import Viewable
 from benchkit.analysis.regression.history import SERIES_FIELDS, History
 from benchkit.analysis.regression.status import series_label
 from benchkit.show.dashboard.components.mark_form import mark_series
-from benchkit.show.dashboard.components.tables import metric_terms
 from benchkit.show.dashboard.components.widgets import (
     CLICK_HELP,
     filtered,
@@ -35,7 +34,7 @@ from benchkit.show.dashboard.state.nights import (
 from benchkit.show.dashboard.state.url import Debounced, address, href, write_address
 from benchkit.show.pages.history import MAX_RUNS, run_table
 from benchkit.show.pages.night import list_page
-from benchkit.show.pages.page import Section
+from benchkit.show.pages.page import Section, metric_terms
 from benchkit.show.pages.regressions import regression_section
 from benchkit.show.plots.history import history_plot
 from benchkit.show.render import panel as ui

@@ -14,11 +14,11 @@ from benchkit.analysis.insight.diagnose import Diagnosis, diagnose
 from benchkit.analysis.insight.limits import BOUNDS, Limits
 from benchkit.formatting import format_quantity
 from benchkit.show.dashboard.components import tables
-from benchkit.show.dashboard.components.tables import metric_terms
 from benchkit.show.dashboard.components.widgets import select
 from benchkit.show.dashboard.run.task_groups import GroupTable
 from benchkit.show.dashboard.state.time_window import NO_TIMES, Window
 from benchkit.show.dashboard.state.url import address
+from benchkit.show.pages.page import metric_terms
 from benchkit.show.plots.base import has
 from benchkit.show.plots.run_metrics import memory_by_kind, memory_by_worker
 from benchkit.show.plots.thread_activity import (

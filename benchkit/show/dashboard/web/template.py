@@ -36,8 +36,6 @@ TABS_STYLES = _read("tabs.css")
 #: stored in the window until the second is clicked, because every figure has its own source. The
 #: run with the lower rank, else the older run, is A.
 CLICK_RUN_SCRIPT = _read("click_run.js")
-#: Opens the address of the clicked row.
-CLICK_ROW_SCRIPT = _read("click_row.js")
 
 
 def style_widgets() -> None:
