@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -32,7 +33,9 @@ GOOD, BAD, SKIP = 0, 1, 125
     shell_complete=complete_names("environments", "workloads"),
 )
 @click.option("--package", metavar="NAME", help="Releases of this package in the index.")
-@click.option("--git", "checkout", metavar="PATH", help="Commits of the package checked out here.")
+@click.option("--git", "checkout", metavar="PATH",
+              help="Commits of the package checked out here; with --package or OLD NEW, those of "
+              "the release that is found.")  # fmt: skip
 @click.option("--good", metavar="V", help="Release or commit before the change.")
 @click.option("--bad", metavar="V", help="Release or commit after it.")
 @click.option("--git-step", is_flag=True,
@@ -81,11 +84,12 @@ def bisect(
     stored. Ctrl-C prints the result so far; --resume continues.
 
     OLD and NEW are environments, or run:ID for that of a run: their packages change from OLD to
-    NEW one after the other, until the package is found, and then its release.
+    NEW one after the other, until the package is found, and then its release. With --git, the
+    commit of that release is found, too.
 
     \b
     Examples:
-      benchkit bisect release-2024.11.2 release-2024.12.1 array.basic_sum
+      benchkit bisect release-2024.11.2 release-2024.12.1 array.basic_sum --git ../dask
       benchkit bisect array.basic_sum --package dask --good 2024.1.0 --bad 2026.8.0
       benchkit bisect shuffle.p2p --git ../distributed --good 2026.7.1 --bad main
       benchkit bisect graph.uneven --virtual workers=20 --package distributed
@@ -136,9 +140,10 @@ def bisect(
             environment_folders=options.environment_folders,
             params=options.params,
             search={"confidence": confidence, "fewest": blocks, "max_repeats": max_repeats},
+            checkout=checkout if checkout and (ends or package) else "",
         )
         if ends:
-            if package or checkout or good or bad or git_step:
+            if package or good or bad or git_step:
                 raise UsageError(f"{' '.join(ends)}: two environments are the ends: give no other")
             bisection = _between(ends, target, options, how)
         else:
@@ -172,7 +177,7 @@ def bisect(
         is_over = interrupted or bisection.out_of_budget or result.status != "found"
         if budget_s is not None:
             budget_s = max(budget_s - (time.monotonic() - began), 1.0)
-        following = None if is_over else narrow_bisection(bisection)
+        following = None if is_over else narrow_bisection(bisection, partial(click.echo, err=True))
         if following is None:
             break
         bisection = following
@@ -192,6 +197,7 @@ def _between(
     """Return the bisection of the packages that differ between two environments."""
     from benchkit.cli.rows import open_store
     from benchkit.experiment.bisect.api import plan_bisection
+    from benchkit.experiment.bisect.candidates import check_checkout
     from benchkit.experiment.bisect.packages import (
         base_of,
         other_differences,
@@ -206,9 +212,12 @@ def _between(
     others = other_differences(old, new)
     if others and not options.quiet:
         click.echo(f"not searched, as in {ends[0]}: {', '.join(others)}", err=True)
+    builds = package_candidates(old, new)
+    if target.checkout:
+        check_checkout(target.checkout, builds)
     return plan_bisection(
         replace(target, base=ends[0]),
-        package_candidates(old, new),
+        builds,
         base_of(old),
         pinned={},
         **how,

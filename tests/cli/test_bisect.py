@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from helpers.commands import run_benchkit
-from helpers.git_package import PROJECT, WORKLOAD, commit_package, git
+from helpers.git_package import PROJECT, WORKLOAD, commit_package, git, release_package
 
 from benchkit.cli.main import benchkit as main
 from benchkit.experiment.bisect.result import read_bisection
@@ -189,6 +189,39 @@ def test_bisect_step_works_with_git_bisect_run(project):
     assert ends not in list(arms)
     row = read_bisection(project / "steps").table().set_index("build").loc[shas[0][:10]]
     assert row["runs"] >= len(measured) // 2 + len(arms) // 2
+
+
+@pytest.mark.slow
+@pytest.mark.environment
+@pytest.mark.timeout(900)
+def test_bisect_finds_the_package_then_its_release_then_its_commit(tmp_path):
+    for name in ("w", "e"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "w" / "own.py").write_text(WORKLOAD)
+    releases = {0: "1.0", 1: "1.1", 4: "1.2", 5: "1.3"}
+    project = PROJECT.replace("naplib", "nap-of-benchkit-tests")  # no index has it
+    shas = []
+    for number in range(6):
+        version = next(v for n, v in releases.items() if n >= number)
+        code = f"FACTOR = {2.5 if number >= 3 else 1.0}\nCOMMIT = {number}\n"
+        text = project.replace('"1.0"', f'"{version}"')
+        shas.append(commit_package(tmp_path / "nap", code, f"commit {number}", text))
+        if number in releases:
+            release_package(tmp_path / "nap", version, tmp_path / "wheels")
+    for end, (nap, toolz) in {"old": ("1.0", "0.12.1"), "new": ("1.3", "1.0.0")}.items():
+        lines = f"[dask, distributed, nap-of-benchkit-tests=={nap}, toolz=={toolz}]"
+        (tmp_path / "e" / f"{end}.yaml").write_text(f"packages: {lines}\n{CLUSTER}")
+
+    done = run_benchkit(
+        benchkit("old", "new", "own.naps", "--git", "nap", "--json")[3:],
+        tmp_path,
+        UV_FIND_LINKS=str(tmp_path / "wheels"),
+    )
+
+    assert done.returncode == 0, done.stderr
+    rows = json.loads(done.stdout)
+    found = {row["bisect"]: row["first_bad"] for row in rows if row["status"] == "found"}
+    assert list(found.values()) == ["nap-of-benchkit-tests=1.3", "1.2", shas[3][:10]]
 
 
 GIT = "own.naps --git naplib --good {} --bad {}"

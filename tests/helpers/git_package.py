@@ -1,6 +1,7 @@
 """A small package in a Git repository, and workloads that use it."""
 
 import subprocess
+import sys
 
 WORKLOAD = """import time
 from benchkit.measure import workload
@@ -30,20 +31,25 @@ backend-path = ["."]
 name = "naplib"
 version = "1.0"
 """
-BACKEND = """import zipfile
+BACKEND = """import re
+import zipfile
 from pathlib import Path
 
 def build_wheel(folder, config_settings=None, metadata_directory=None):
-    info, name = "naplib-1.0.dist-info", "naplib-1.0-py3-none-any.whl"
+    project = Path("pyproject.toml").read_text()
+    name, version = (re.search(key + ' = "(.*)"', project)[1] for key in ("name", "version"))
+    stem = f"{name.replace('-', '_')}-{version}"
+    info, wheel = f"{stem}.dist-info", f"{stem}-py3-none-any.whl"
     paths = [*Path("naplib").rglob("*.py"), *Path(".").glob("*.pth")]
     texts = {path.as_posix(): path.read_text() for path in paths}
-    texts[f"{info}/METADATA"] = "Metadata-Version: 2.1\\nName: naplib\\nVersion: 1.0\\n"
+    about = f"Metadata-Version: 2.1\\nName: {name}\\nVersion: {version}\\n"
+    texts[f"{info}/METADATA"] = about
     texts[f"{info}/WHEEL"] = "Wheel-Version: 1.0\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n"
     texts[f"{info}/RECORD"] = "".join(f"{name},,\\n" for name in [*texts, f"{info}/RECORD"])
-    with zipfile.ZipFile(Path(folder, name), "w") as wheel:
+    with zipfile.ZipFile(Path(folder, wheel), "w") as file:
         for path, text in texts.items():
-            wheel.writestr(path, text)
-    return name
+            file.writestr(path, text)
+    return wheel
 """
 
 
@@ -58,6 +64,14 @@ def commit_package(folder, code, message, project=PROJECT):
     git(folder, "add", ".")
     git(folder, "commit", "-qm", message)
     return git(folder, "rev-parse", "HEAD")
+
+
+def release_package(folder, version, wheels):
+    """Tag the last commit as a release, and build its wheel into a folder of releases."""
+    git(folder, "tag", f"v{version}")
+    wheels.mkdir(exist_ok=True)
+    code = f"import backend; backend.build_wheel({str(wheels)!r})"
+    subprocess.run([sys.executable, "-B", "-c", code], cwd=folder, check=True)
 
 
 def git(folder, *arguments):

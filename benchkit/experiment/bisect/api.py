@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from typing import Any
 from benchkit.analysis.metric_names import check_metrics
 from benchkit.errors import UsageError
 from benchkit.experiment.bisect.candidates import find_candidates
-from benchkit.experiment.bisect.packages import read_end, release_search
+from benchkit.experiment.bisect.packages import commit_search, read_end, release_search
 from benchkit.experiment.bisect.replay import (
     EVENTS,
     PLAN_KEY,
@@ -103,6 +103,8 @@ class Target:
     environment_folders: Sequence[str | Path] = ()  # Folders of environment files
     params: Mapping[str, Any] = field(default_factory=dict)  # Values of workload parameters
     base: str = ""  # Name by which the base is found again; "": its own
+    # Checkout whose commits are searched when the release is found; "": none.
+    checkout: str = ""
     # Options of `benchkit.experiment.bisect.search.Search`.
     search: Mapping[str, Any] = field(default_factory=dict)
 
@@ -153,6 +155,7 @@ def plan_bisection(
         # The packages of a base that is no file: of a search between environments.
         "packages": list(base.packages or ()) if target.base else None,
         "asked": target.workload,
+        "checkout": target.checkout,
         "folders": [str(path) for path in list_of(target.folders, "folders")],
         "environment_folders": [
             str(path) for path in list_of(target.environment_folders, "environment_folders")
@@ -193,7 +196,8 @@ def bisect(
     good, bad : str
         Release or commit from before the change, and from after it.
     package, git : str, path
-        Releases of this package, or commits of this checkout, are searched.
+        Releases of this package, or commits of this checkout, are searched; with both, first the
+        releases and then the commits of the release that was found.
     environment : str, default "current"
         Environment that provides everything except the builds.
     budget_s : float, optional
@@ -222,13 +226,25 @@ def bisect(
         check_text(end, name)
     budget_s = check_seconds(budget_s, "budget_s")
     names = {item.name for item in fields(Target)} & set(options)
-    target = Target(workload, **{name: options.pop(name) for name in names})
+    target = Target(
+        workload,
+        checkout=str(git) if package and git else "",
+        **{name: options.pop(name) for name in names},
+    )
     base = as_environment(environment, target.environment_folders)
     candidates = find_candidates(good, bad, base, package=package, git=git)
     bisection = plan_bisection(target, candidates, base, **options)
-    for _ in bisection.run(report=print, budget_s=budget_s):
-        pass
-    return bisection.result()
+    result = None
+    following: Bisection | None = bisection
+    while following is not None:
+        for _ in following.run(report=print, budget_s=budget_s):
+            pass
+        narrower = following.result()
+        is_found = narrower.status == "found"
+        result = narrower if result is None or is_found else result
+        following = narrow_bisection(following, print) if is_found else None
+    assert result is not None
+    return result
 
 
 def resume_bisection(store: Store | str | Path | None, experiment: str) -> Bisection:
@@ -255,24 +271,37 @@ def resume_bisection(store: Store | str | Path | None, experiment: str) -> Bisec
     )
 
 
-def narrow_bisection(bisection: Bisection) -> Bisection | None:
-    """Return the search for the release of the package that a bisection found; None if none."""
-    more = release_search(bisection.builds, *bisection.search.between)
-    if more is None:
-        return None
-    store = bisection.experiment.store
+def narrow_bisection(bisection: Bisection, report: Callable[[str], None]) -> Bisection | None:
+    """Return the search within what a bisection found: from package to release, and to commit.
+
+    None if there is none; reports why the commits of a checkout cannot be searched.
+    """
+    store, between = bisection.experiment.store, bisection.search.between
     plan = read_plan(store, bisection.experiment.id, having=PLAN_KEY)
     target, options = _stored_options(plan)
-    base, releases = more
+    try:
+        more = release_search(bisection.builds, *between) or commit_search(
+            bisection.builds, *between, target.checkout
+        )
+    except UsageError as error:  # the release is known all the same
+        report(f"commits are not searched: {error}")
+        return None
+    if more is None:
+        return None
+    base, builds = more
     target = replace(target, base=plan["words"][PLAN_KEY]["base"])
-    return plan_bisection(target, releases, base, store=store, **options)
+    return plan_bisection(target, builds, base, store=store, **options)
 
 
 def _stored_options(plan: Mapping[str, Any]) -> tuple[Target, dict[str, Any]]:
     """Return the target of a stored bisection, and its options without those of its search."""
     stored = plan["words"][PLAN_KEY]
     names = ("metric", "folders", "environment_folders", "params", "search")
-    target = Target(stored["asked"], **{name: stored[name] for name in names})
+    target = Target(
+        stored["asked"],
+        checkout=stored.get("checkout", ""),  # older plans have none
+        **{name: stored[name] for name in names},
+    )
     options = {name: plan[name] for name in ("tags", "scale", "capture")}
     virtual = VirtualSpec.from_dict(plan["virtual"]) if plan.get("virtual") else None
     return target, {

@@ -11,6 +11,7 @@ import re
 from collections.abc import Sequence
 from importlib.metadata import distributions
 from pathlib import Path
+from typing import NamedTuple
 
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
@@ -26,6 +27,16 @@ from benchkit.private_folder import private_folder
 
 #: Characters of a commit id in the name of an arm: short, and unique in Dask's history.
 SHA_LENGTH = 10
+#: Beginnings of the name of a tag, before the version of its release.
+TAG_PREFIXES = ("", "v", "release-")
+
+
+class Checkout(NamedTuple):
+    """A package in a git repository."""
+
+    folder: Path
+    root: Path  # Of the repository
+    package: str
 
 
 def find_candidates(
@@ -38,7 +49,7 @@ def find_candidates(
     step: bool = False,
 ) -> list[Candidate]:
     """Return the builds to search, from the options of a user."""
-    if (package is None) == (git is None):
+    if package is None and git is None:
         raise UsageError(
             "name the package that changed: --package NAME (releases) or --git PATH (commits)"
         )
@@ -46,9 +57,12 @@ def find_candidates(
         raise UsageError("both ends are needed: --good V, from before the change, and --bad V")
     if package is not None:
         if step:
-            raise UsageError("--git-step tests a commit: add --git PATH")
+            raise UsageError("--git-step tests a commit: give --git PATH and no --package")
         python = choose_python(base.python, base.where("python"))
-        return list_releases(package, good, bad, python)
+        releases = list_releases(package, good, bad, python)
+        if git is not None:
+            check_checkout(git, releases)
+        return releases
     assert git is not None
     commits = list_commits(git, good, bad)
     return with_checked_out(commits, git) if step else commits
@@ -104,8 +118,8 @@ def list_releases(package: str, good: str, bad: str, python: Interpreter) -> lis
     ]
 
 
-def list_commits(path: str | Path, good: str, bad: str) -> list[Candidate]:
-    """Return the commits of a checkout between two, along first parents, the oldest first."""
+def read_checkout(path: str | Path) -> Checkout:
+    """Return the package that is checked out in a folder."""
     folder = Path(path).expanduser().resolve()
     if not folder.is_dir():
         raise UsageError(f"--git {path}: no such folder")
@@ -113,6 +127,26 @@ def list_commits(path: str | Path, good: str, bad: str) -> list[Candidate]:
     name = parse_requirement(str(folder), folder).name
     if not name:
         raise UsageError(f"--git {path}: its pyproject.toml has no [project] name")
+    return Checkout(folder, root, name)
+
+
+def check_checkout(path: str | Path, releases: Sequence[Candidate]) -> None:
+    """Raise if a search for a release cannot end between two releases of a checkout's package."""
+    package = read_checkout(path).package
+    first, last = (releases[place].pins.get(package) for place in (0, -1))
+    if first == last:
+        raise UsageError(f"--git {path}: contains {package}, which is the same at both ends")
+
+
+def list_release_commits(path: str | Path, good: str, bad: str) -> list[Candidate]:
+    """Return the commits of a checkout between two releases of its package, the oldest first."""
+    folder, where = read_checkout(path).folder, f"--git {path}"
+    return list_commits(path, *(_tag(folder, version, where) for version in (good, bad)))
+
+
+def list_commits(path: str | Path, good: str, bad: str) -> list[Candidate]:
+    """Return the commits of a checkout between two, along first parents, the oldest first."""
+    folder, root, name = read_checkout(path)
     first, last = (
         _git(folder, "rev-parse", "--verify", "--quiet", f"{ref}^{{commit}}",
              message=f"{option} {ref}: {path} has no such commit")
@@ -152,6 +186,17 @@ def with_checked_out(candidates: Sequence[Candidate], path: str | Path) -> list[
     pins = {name: pin.replace(first.sha, sha) for name, pin in first.pins.items()}
     title = f"{next(iter(pins))} {sha[:SHA_LENGTH]} {_subject(Path(path), sha)}"
     return [first, Candidate(sha[:SHA_LENGTH], title, pins, sha), last]
+
+
+def _tag(folder: Path, version: str, where: str) -> str:
+    """Return the name of the tag of a release."""
+    names = [f"{prefix}{version}" for prefix in TAG_PREFIXES]
+    found = _git(folder, "tag", "--list", *names, message=where).split()
+    if not found:
+        raise UsageError(
+            f"{where}: has no tag {' or '.join(names[:2])}: `git fetch --tags` gets them"
+        )
+    return f"refs/tags/{min(found, key=len)}"
 
 
 def _subject(folder: Path, sha: str) -> str:

@@ -2,7 +2,7 @@
 
 If two environments differ in many packages, the builds are in a row: each has one more package of
 the new environment than the one before it. The search for the first slow build then names the
-package, and a second search its release.
+package, a second search its release, and a third one its commit.
 """
 
 from __future__ import annotations
@@ -16,7 +16,11 @@ from packaging.version import InvalidVersion, Version
 
 from benchkit.analysis.compare.environment_diff import package_rank
 from benchkit.errors import UsageError
-from benchkit.experiment.bisect.candidates import list_releases
+from benchkit.experiment.bisect.candidates import (
+    list_release_commits,
+    list_releases,
+    read_checkout,
+)
 from benchkit.experiment.environment.build import build
 from benchkit.experiment.environment.builds import Candidate, CandidateEnvironments
 from benchkit.experiment.environment.environment import Environment
@@ -129,3 +133,19 @@ def release_search(
     except (InvalidVersion, UsageError):
         return None
     return (builds.environment(low), releases) if len(releases) > 2 else None
+
+
+def commit_search(
+    builds: CandidateEnvironments, low: int, high: int, checkout: str
+) -> tuple[Environment, list[Candidate]] | None:
+    """Return the commits of a checkout between two releases; None if these are not known."""
+    before, after = (builds.candidates[position] for position in (low, high))
+    if not checkout or after.sha or (after.package and high != low + 1):
+        return None
+    package = read_checkout(checkout).package
+    ends = [build.pins.get(package, "").removeprefix("==") for build in (before, after)]
+    if ends[0] == ends[1]:
+        raise UsageError(f"--git {checkout}: contains {package}; the change is in {after.title}")
+    if not all(ends):
+        return None
+    return builds.environment(low), list_release_commits(checkout, *ends)

@@ -3,11 +3,19 @@
 from itertools import pairwise
 
 import pytest
+from helpers.git_package import commit_package, git
 
 from benchkit.errors import UsageError
 from benchkit.experiment.bisect import packages
-from benchkit.experiment.bisect.packages import End, package_candidates, read_end, release_search
-from benchkit.experiment.environment.builds import CandidateEnvironments
+from benchkit.experiment.bisect.candidates import check_checkout
+from benchkit.experiment.bisect.packages import (
+    End,
+    commit_search,
+    package_candidates,
+    read_end,
+    release_search,
+)
+from benchkit.experiment.environment.builds import Candidate, CandidateEnvironments, pins_of
 from benchkit.experiment.environment.environment import Environment
 from benchkit.experiment.nightly.diagnosis import bisect_command
 from benchkit.store.store import Store
@@ -66,6 +74,40 @@ def test_release_search_names_releases_of_the_found_package(monkeypatch):
     assert release_search(builds, last - 2, last) is None  # a build between them was skipped
     one_sided = [candidate.package for candidate in found].index("new-only")
     assert release_search(builds, one_sided - 1, one_sided) is None
+
+
+@pytest.fixture
+def releases(tmp_path, monkeypatch):
+    """Return four releases of a package, of which two are tags of a checkout."""
+    for number in range(4):
+        commit_package(tmp_path / "naplib", f"FACTOR = {number}\n", f"commit {number}")
+        if number in (0, 3):
+            git(tmp_path / "naplib", "tag", f"v1.{number}")
+    monkeypatch.setattr(CandidateEnvironments, "environment", lambda self, at: self.candidates[at])
+    found = [Candidate(f"1.{n}", f"naplib 1.{n}", pins_of("naplib", f"1.{n}")) for n in (0, 3, 4)]
+    return CandidateEnvironments(Environment("base", packages=()), found, pinned={})
+
+
+def test_commit_search_lists_the_commits_between_two_releases(releases, tmp_path):
+    base, commits = commit_search(releases, 0, 1, str(tmp_path / "naplib"))
+
+    assert base == releases.candidates[0]
+    assert [c.title.partition(" ")[2][11:] for c in commits] == [f"commit {n}" for n in range(4)]
+    assert all(f"@{c.sha}" in c.pins["naplib"] for c in commits)
+    assert commit_search(releases, 0, 1, "") is None
+    below = CandidateEnvironments(Environment("base", packages=()), commits, pinned={})
+    assert commit_search(below, 0, 1, str(tmp_path / "naplib")) is None  # commits already
+
+
+def test_commit_search_says_why_commits_are_not_known(releases, tmp_path):
+    checkout = str(tmp_path / "naplib")
+    with pytest.raises(UsageError, match=r"has no tag 1\.4 or v1\.4: `git fetch --tags` gets"):
+        commit_search(releases, 1, 2, checkout)
+    commit_package(tmp_path / "naplib", "", "renamed", 'x\n[project]\nname = "other"\n')
+    with pytest.raises(UsageError, match=r"contains other; the change is in naplib 1\.3"):
+        commit_search(releases, 0, 1, checkout)
+    with pytest.raises(UsageError, match="contains other, which is the same at both ends"):
+        check_checkout(checkout, releases.candidates)
 
 
 def test_read_end_of_a_run_has_its_packages_and_settings(tmp_path):
