@@ -60,8 +60,7 @@ def main() -> None:
             rows.append([*_about(report), "a release cannot be installed", ""])
     below = (
         "Ratios with their 95 % intervals; in the last column what else changed by 5 % or more. "
-        "CPU seconds of runs that something disturbed are compared at equal duration: where the "
-        "duration changed too, their change is larger than shown."
+        "CPU seconds of runs that something disturbed are compared at equal load."
     )
     columns = TABLES["reported"]
     show_table(__file__, "reported", columns, rows, write=options.write_docs, below=below)

@@ -34,7 +34,7 @@ from benchkit.analysis.compare.compare_runs import DEFAULT_METRICS  # noqa: E402
 from benchkit.analysis.compare.composition import compare_groups  # noqa: E402
 from benchkit.analysis.metric_names import check_metrics  # noqa: E402
 from benchkit.analysis.effects import compare, compare_bootstrap  # noqa: E402
-from benchkit.analysis.stats.equal_duration import at_equal_duration  # noqa: E402
+from benchkit.analysis.stats.equal_load import at_equal_load  # noqa: E402
 
 THRESHOLDS = np.linspace(0, 0.8, 17)
 #: Part -> columns of its table.
@@ -54,7 +54,7 @@ KINDS = {
 #: Noise of CPU seconds within a block, at load 13 on 2 cores: .035 of the workers, .065 of the
 #: scheduler (`python benchmarks/planted.py work`); that of the duration was .2.
 CPU_NOISE = 0.05
-#: Power of the duration with which CPU seconds rise on a busy machine: .1 to .3 of the workers, .3
+#: Power of the load with which CPU seconds rise on a busy machine: .1 to .3 of the workers, .3
 #: to .7 of the scheduler, at load 11 (`python benchmarks/planted.py work`).
 FOLLOWS = 0.3
 #: Runs a side, and whether there is a null arm.
@@ -190,15 +190,15 @@ def print_workloads(quick: bool) -> None:
         print(f"  correlation {correlation}, {order}{changes}: " + "   ".join(cells), flush=True)
 
 
-def work_at_equal_duration(
-    a: np.ndarray, null: np.ndarray, b: np.ndarray, n_workloads: int
+def work_at_equal_load(
+    a: np.ndarray, null: np.ndarray, b: np.ndarray, wait_share: np.ndarray
 ) -> list[np.ndarray]:
     """Return the arms of a `work_report` with CPU seconds as a comparison tests them."""
     arms = {"baseline": a.copy(), "null": null.copy(), "contender": b.copy()}
-    for first in range(0, 6 * n_workloads, 6):
-        duration = {arm: rows[first] for arm, rows in arms.items()}
-        for row in range(first + 3, first + 6):
-            work = at_equal_duration({arm: rows[row] for arm, rows in arms.items()}, duration)
+    for number in range(wait_share.shape[1]):
+        load = dict(zip(arms, wait_share[:, number], strict=True))
+        for row in range(6 * number + 3, 6 * number + 6):
+            work = at_equal_load({arm: rows[row] for arm, rows in arms.items()}, load)
             for arm, rows in arms.items():
                 rows[row] = work[arm]
     return list(arms.values())
@@ -214,11 +214,11 @@ def print_work(quick: bool) -> None:
                 rng = np.random.default_rng(n_workloads)
                 false, found, total = [], np.zeros(3), np.zeros(3)
                 for _ in range(reports // (5 if quick else 1)):
-                    a, null, b, changed, workload, metric = noise.work_report(
+                    a, null, b, waits, changed, workload, metric = noise.work_report(
                         rng, 5, n_workloads, wall=wall, cpu=CPU_NOISE, follows=follows, share=share
                     )
                     if follows:
-                        a, null, b = work_at_equal_duration(a, null, b, n_workloads)
+                        a, null, b = work_at_equal_load(a, null, b, waits)
                     rows = metric < n_metrics
                     effects = compare(
                         a[rows], b[rows], null=null[rows], blocked=True, family=metric[rows],

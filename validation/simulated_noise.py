@@ -7,6 +7,8 @@ from benchkit.analysis.effects import compare
 
 #: Kinds in which runs are independent of each other and of time.
 INDEPENDENT = ("lognormal", "skewed", "bimodal", "outliers", "heavy_tailed")
+#: Share of the time in which threads wait at a load of 16 on two processors.
+USUAL_WAIT = 7 / 8
 #: Kinds that depend on time; they allow a fair comparison only when the arms are interleaved.
 IN_TIME = ("drift", "strong_drift", "neighbour", "autocorrelated", "slow_blocks")
 
@@ -95,8 +97,10 @@ def report(rng, n_blocks, *, n_tests=700, share=0.1, kind="lognormal", mixed=Tru
     return *arms, unit * np.exp(nights[:, :, 0]), changed
 
 
-def workload_report(rng, n_blocks, *, correlation, share=0.15, blocked=False, shape=(100, 7)):
-    """Return runs of a report in which a change moves six in ten metrics of a workload.
+def workload_report(
+    rng, n_blocks, *, correlation, share=0.15, blocked=False, one_metric=False, shape=(100, 7)
+):
+    """Return runs of a report in which a change moves six in ten metrics of a workload, or one.
 
     Returns
     -------
@@ -114,7 +118,12 @@ def workload_report(rng, n_blocks, *, correlation, share=0.15, blocked=False, sh
     if blocked:
         slow = rng.lognormal(sigma=0.7, size=(n_workloads, 1, 1, 1))
         noise += level * slow * rng.standard_normal((n_workloads, 1, n_blocks, 1))
-    changed = (rng.random((n_workloads, 1)) < share) & (rng.random(shape) < 0.6)
+    in_changed = rng.random((n_workloads, 1)) < share
+    if one_metric:
+        moved = np.arange(n_metrics) == rng.integers(n_metrics, size=(n_workloads, 1))
+    else:
+        moved = rng.random(shape) < 0.6
+    changed = in_changed & moved
     effect = np.log1p(rng.choice([0.05, 0.10, 0.20], shape)) * rng.choice([-1, 1], (n_workloads, 1))
     noise[:, :, :, 2] += np.where(changed, effect, 0.0)[:, :, None]
     arms = [np.exp(noise[:, :, :, i]).reshape(-1, n_blocks) for i in range(3)]
@@ -135,11 +144,14 @@ def work_report(rng, n_blocks, n_workloads, *, wall, cpu, follows=0.0, share=0.1
         Noise of a duration and of CPU seconds; correlated by .3 within a run, and with the noise of
         a block.
     follows : float
-        Power of the duration with which CPU seconds of a disturbed run rise in addition.
+        Power of the load with which CPU seconds of a disturbed run rise in addition.
 
     Returns
     -------
     baseline, null, contender : ndarray, shape (tests, blocks)
+    wait_share : ndarray, shape (arms, workloads, blocks)
+        Share of the time in which threads wait, `USUAL_WAIT` in the middle; the noise of the
+        duration, which has its cause there.
     changed : ndarray of bool, shape (tests,)
     workload, metric : ndarray of int, shape (tests,)
     """
@@ -150,6 +162,8 @@ def work_report(rng, n_blocks, n_workloads, *, wall, cpu, follows=0.0, share=0.1
     noise = level * (np.sqrt(0.3) * common + np.sqrt(0.7) * own)
     noise += 0.7 * level * rng.standard_normal((n_workloads, 1, n_blocks, 1))
     noise[:, 3:] += follows * noise[:, :1]
+    longer = noise[:, 0] - np.log(1 - USUAL_WAIT)  # by how much waits prolong a second of work
+    wait_share = 1 - np.exp(-np.maximum(longer, 0.01)).transpose(2, 0, 1)
     kind = rng.integers(0, 3, n_workloads)
     moved = np.array([[1, 0, 0, 1, 0, 0], [0, 0, 0, 0, 1, 0], [0, 1, 1, 0, 0, 0]], bool)
     changed = moved[kind] & (rng.random(n_workloads) < share)[:, None]
@@ -157,7 +171,7 @@ def work_report(rng, n_blocks, n_workloads, *, wall, cpu, follows=0.0, share=0.1
     noise[:, :, :, 2] += (changed * effect[:, None])[:, :, None]
     arms = [np.exp(noise[:, :, :, i]).reshape(-1, n_blocks) for i in range(3)]
     workload, metric = (index.ravel() for index in np.indices((n_workloads, 6)))
-    return *arms, changed.ravel(), workload, metric
+    return *arms, wait_share, changed.ravel(), workload, metric
 
 
 def cover_and_reject(rng, kind, n_blocks, *, n_tests=100, n_arms=2, reports=40):

@@ -22,7 +22,7 @@ from benchkit.analysis.effects import compare as compare_arrays
 from benchkit.analysis.metric_limits import metric_limits, newest_definitions, quality_warnings
 from benchkit.analysis.metric_names import check_metrics, define_own_metrics
 from benchkit.analysis.run.baseline import SAME_MEMORY, is_simulated
-from benchkit.analysis.stats.equal_duration import at_equal_duration
+from benchkit.analysis.stats.equal_load import at_equal_load
 from benchkit.analysis.stats.welch import mean_difference
 from benchkit.errors import NotEnoughRuns, UsageError, did_you_mean
 from benchkit.formatting import counted
@@ -36,6 +36,8 @@ DEFAULT_METRICS = (*EXPLAINED_METRICS, *WORK_METRICS)
 #: change by a tenth of a smaller part is less than .5 % of the work.
 MIN_WORK_SHARE = 0.05
 NULL_ARM = "null"
+#: Metric of the load: what other programs left of the machine.
+WAIT_SHARE = "processor_wait_share"
 #: Smallest log likelihood ratio of a change with which a metric supports the others.
 SUPPORTS = 1.0
 #: Verdict -> position in the table; changes come first.
@@ -66,7 +68,7 @@ class _Row(NamedTuple):
     n_disturbed: int  # Runs in which other programs disturbed the metric
     points: dict[str, np.ndarray]  # points, ids: Values and run ids by arm
     ids: dict[str, np.ndarray]
-    # Values that are tested: CPU seconds of disturbed runs are compared at equal duration.
+    # Values that are tested: CPU seconds of disturbed runs are compared at equal load.
     tested: Mapping[str, np.ndarray]
 
 
@@ -367,8 +369,8 @@ def _build_rows(
             disturbed = [metric_limits(runs, "disturbed") for runs in arm_runs.values()]
             n_runs = sum(map(len, arm_runs.values()))
             is_busy = sum(notes["duration"] for notes in disturbed) >= max(BUSY_SHARE * n_runs, 1)
-            durations = {
-                arm: _values(runs[runs["outcome"] == "ok"], "duration", n_blocks)[0]
+            wait_shares = {
+                arm: _values(runs[runs["outcome"] == "ok"], WAIT_SHARE, n_blocks)[0]
                 for arm, runs in arm_runs.items()
             }
             for metric in _judged(metrics, arm_runs):
@@ -382,7 +384,7 @@ def _build_rows(
                 points = {arm: values for arm, (values, _) in sides.items()}
                 tested: Mapping[str, np.ndarray] = points
                 if metric in WORK_METRICS and n_blocks is not None and is_busy:
-                    tested = at_equal_duration(points, durations)
+                    tested = at_equal_load(points, wait_shares)
                 rows.append(
                     _Row(
                         contender=name,
@@ -564,7 +566,7 @@ def _row_notes(row: _Row, fails_more: bool, supported_by: str, baseline: str) ->
         runs = counted(row.n_timeouts, "run")
         notes.append(f"{runs} reached the deadline, which counts as the least duration")
     if row.tested is not row.points:
-        notes.append("at equal duration: other programs add CPU seconds to longer runs")
+        notes.append("at equal load: runs that wait for a processor use more CPU seconds")
     if supported_by:
         notes.append(f"supported by {supported_by}")
     return notes

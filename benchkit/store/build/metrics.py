@@ -53,6 +53,7 @@ def compute_metrics(
         metrics |= _occupancy(workers, metrics, duration, facts)
         metrics |= _scheduler(groups["scheduler"], duration)
         metrics |= _own_processes(groups, duration)
+        metrics |= _waits(groups, duration)
         metrics |= _losses(groups, duration)
         metrics |= _tasks(groups)
         metrics |= _traffic(groups["transfers"], workers.sizes["worker"])
@@ -280,6 +281,21 @@ def _own_processes(groups: Mapping[str, xr.Dataset], duration: float) -> dict[st
         highest = np.fmax(client["rss_peak"].values, client["rss"].values)
         metrics["client_memory_peak"] = np.nanmax(highest)
     return metrics
+
+
+def _waits(groups: Mapping[str, xr.Dataset], duration: float) -> dict[str, float]:
+    """Return the share of the time in which threads could run, but had no processor."""
+    threads = groups.get("thread_times", xr.Dataset())
+    seconds = np.zeros(2)
+    if threads.sizes.get("sample"):
+        number, times = threads["sample_thread"].values, threads["sample_time"].values
+        columns = [threads[name].values for name in ("ran", "waited")]
+        for thread in np.unique(number):
+            own = np.flatnonzero(number == thread)
+            own = own[np.argsort(times[own], kind="stable")]
+            edges = [np.interp([0.0, duration], times[own], column[own]) for column in columns]
+            seconds += np.diff(edges, axis=1).ravel()
+    return {"processor_wait_share": seconds[1] / seconds.sum()} if seconds.sum() > 0 else {}
 
 
 def _losses(groups: Mapping[str, xr.Dataset], duration: float) -> dict[str, float]:

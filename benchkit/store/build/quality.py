@@ -58,6 +58,7 @@ REASONS = {
     "network_bytes": "the workers' system does not count it",
     "disk_bytes": "the workers' system does not count it",
     "cpu_time": "the workers' system does not count it",
+    "processor_wait_share": "the system does not count it, or the run was short",
 }
 #: Metrics that place samples and events by the scheduler's wall clock: unknown if it was set.
 BY_WALL_CLOCK = (
@@ -71,6 +72,7 @@ BY_WALL_CLOCK = (
     "scheduler_memory_peak",
     "scheduler_lag_max",
     "gil_contention_mean",
+    "processor_wait_share",
     "n_workers_lost",
     "n_tasks_recomputed",
 )

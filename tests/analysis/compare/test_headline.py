@@ -139,22 +139,28 @@ def test_sentence_judges_work_where_the_machine_was_busy():
     assert "client_cpu_time" not in set(more.frame["metric"])  # .1 % of the work
 
 
-def test_compare_judges_work_of_a_busy_machine_at_equal_duration():
+@pytest.mark.parametrize("work", [1.08, 3.2])
+def test_compare_judges_work_of_a_busy_machine_at_equal_load(work):
     rng, sides = np.random.default_rng(0), {}
     for seed, arm in enumerate("AB"):
-        runs = busy_runs(arm, seed, cpu=1.08 if arm == "B" else 1.0)
-        runs = runs.assign(experiment="e1", block=range(len(runs)))
-        noise = rng.lognormal(sigma=0.01, size=len(runs))
-        cpu = (1.08 if arm == "B" else 1.0) * noise * runs["duration"] ** 0.3
-        sides[arm] = runs.assign(cpu_time=cpu)
+        runs = busy_runs(arm, seed)
+        more = work if arm == "B" else 1.0
+        longer = 8 * rng.lognormal(sigma=0.5, size=len(runs))
+        sides[arm] = runs.assign(
+            experiment="e1",
+            block=range(len(runs)),
+            duration=more * longer,  # a change of both
+            cpu_time=10 * more * rng.lognormal(sigma=0.01, size=len(runs)) * longer**0.3,
+            processor_wait_share=1 - 1 / longer,
+        )
     row = compare(sides["A"], sides["B"]).frame.set_index("metric").loc["cpu_time"]
 
     assert row["verdict"] == "more"
-    assert 1.05 < row["ratio"] < 1.11
-    assert "at equal duration" in row["note"]
+    assert 0.97 * work < row["ratio"] < 1.03 * work
+    assert "at equal load" in row["note"]
     quiet = [side.assign(quality="{}") for side in sides.values()]
     frame = compare(*quiet).frame.set_index("metric")
-    assert "at equal duration" not in frame.loc["cpu_time", "note"]
+    assert "at equal load" not in frame.loc["cpu_time", "note"]
 
 
 def test_compare_refuses_an_arm_without_tasks():
