@@ -34,7 +34,7 @@ COMMANDS = {
     "env show": "baseline",
     "list": "workloads|environments|runs|metrics|noise",
     "mark list": "",
-    "nightly": "--no-measure --no-report --night 2026-11-20T02:00:00 -q",
+    "nightly": "--no-measure --no-report -q",
     "notebooks list": "",
     "query": "SELECT * FROM task_groups ORDER BY ALL LIMIT 200",
     "regressions": "",

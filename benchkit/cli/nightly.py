@@ -33,8 +33,10 @@ if TYPE_CHECKING:
 @click.option("--budget", metavar="TIME", help="Time limit: 90m, 6h; the rest is skipped.")
 @click.option("--metric", "metrics", multiple=True, metavar="NAME",
               help="Metric to judge, repeatable; or all.")  # fmt: skip
-@click.option("--night", metavar="TIME", help="Time of the night; default: now.")
-@click.option("--no-measure", is_flag=True, help="Only judge the last night in the store.")
+@click.option("--night", metavar="TIME", help="Time of the night; default: now. With "
+              "--no-measure, date or time of the night to judge.")  # fmt: skip
+@click.option("--no-measure", is_flag=True,
+              help="Only judge the last night in the store, or that of --night.")  # fmt: skip
 @click.option("--no-confirm", is_flag=True, help="Do not measure suspects again.")
 @click.option("-o", "--output", metavar="DIR", default="benchkit-nightly", show_default=True,
               help="Folder for report and summary.")  # fmt: skip
@@ -78,6 +80,7 @@ def nightly_command(
     Examples:
       benchkit nightly -k profile:nightly -e tip -e release --control control
       benchkit nightly --no-measure --publish site --issues github
+      benchkit nightly --no-measure --night 2026-11-20
 
     Exit code 1: something is worse than before; 3: a run or a part failed.
     """

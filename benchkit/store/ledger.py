@@ -20,7 +20,7 @@ FOLDER = "ledger"
 #: Kinds of events; the values are stored.
 KINDS = (
     "opened",  # a lasting change for the worse
-    "placed",  # the night of the change is known more exactly
+    "placed",  # the night or the size of the change is known more exactly
     "grown",  # became worse
     "eased",  # improved, but not to the level before
     "recovered",  # back to the level before

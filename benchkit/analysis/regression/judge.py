@@ -102,12 +102,31 @@ def judge_night(
     recoveries = levels.recoveries()
     closed = {str(event["regression"]) for event in recoveries}
     changes, proposed = levels.changes(alarms, causes, closed)
+    changes += levels.drifts(alarms, closed)
     proposed += levels.suspects(latest, proposed, _last_nights(events, "dismissed", "undecided"))
     failures, other_events = _judge_outcomes(history, night, unjudged, active, control)
     new_events = changes + recoveries + other_events
     proposed += failures
     nights = _night_events(history, night, unjudged, new_events, proposed, latest)
     return Judgement(night, new_events, proposed, nights)
+
+
+def unjudged_nights(history: History, events: Iterable[Mapping[str, Any]]) -> list[int]:
+    """Return the positions of the nights on which an environment and host were not judged."""
+    judged = {
+        (str(event.get("environment")), str(event.get("host")), str(event.get("seen")))
+        for event in events
+        if event["kind"] == "night"
+    }
+    names = [night_name(time) for time in history.times]
+    measured = history.runs[["environment", "host", "night"]].drop_duplicates()
+    return sorted(
+        {
+            int(night)
+            for environment, host, night in measured.itertuples(index=False)
+            if (str(environment), str(host), names[night]) not in judged
+        }
+    )
 
 
 def _unjudged_groups(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,7 +11,7 @@ import pandas as pd
 from benchkit.analysis.changepoint.rule import MIN_REFERENCE_NIGHTS
 from benchkit.analysis.metric_limits import decode_column
 from benchkit.analysis.run.baseline import is_simulated
-from benchkit.formatting import counted
+from benchkit.formatting import ROWS_SHOWN, counted, format_change
 
 #: Tags of runs that belong to no night, as simulated runs: confirmations and bisections.
 NON_NIGHTLY_TAGS = ("confirm", "bisect")
@@ -77,6 +77,7 @@ def is_reported(event: Mapping[str, Any]) -> bool:
 
 def night_notes(events: Iterable[Mapping[str, Any]]) -> list[str]:
     """Return what could not be judged, what became of suspects, and which task groups changed."""
+    events = list(events)
     nights = [event for event in events if event["kind"] == "night"]
 
     def total(name: str) -> int:
@@ -91,10 +92,15 @@ def night_notes(events: Iterable[Mapping[str, Any]]) -> list[str]:
         )
     fates = {name: total(f"n_{name}") for name in ("confirmed", "dismissed", "undecided")}
     if any(fates.values()):
-        counts = [f"{count} {name}" for name, count in fates.items() if count]
+        counts = [
+            f"{n} {name}{_named([event for event in events if _fate(event) == name])}"
+            for name, n in fates.items()
+            if n
+        ]
         notes.append(f"suspects measured again: {', '.join(counts)}")
     if total("n_not_measured"):
-        notes.append(f"suspects not measured again: {total('n_not_measured')}")
+        suspects = [row for night in nights for row in night.get("not_measured") or ()]
+        notes.append(f"suspects not measured again: {total('n_not_measured')}{_named(suspects)}")
     if total("n_set_aside"):
         notes.append(f"changes attributed to the machine: {total('n_set_aside')}")
     notes += [str(row["sentence"]) for night in nights for row in night.get("groups") or ()]
@@ -102,6 +108,23 @@ def night_notes(events: Iterable[Mapping[str, Any]]) -> list[str]:
         n_runs = max(each.n_runs for each in errors)
         notes.append(f"{counted(n_runs, 'run')} replayed: {'; '.join(map(str, errors))} (median)")
     return notes
+
+
+def _fate(event: Mapping[str, Any]) -> str:
+    """Return what a re-run said of an event: confirmed, dismissed, undecided or nothing."""
+    if event["kind"] in ("dismissed", "undecided"):
+        return str(event["kind"])
+    return "confirmed" if event["kind"] == "opened" and event.get("confirmed") is True else ""
+
+
+def _named(suspects: Sequence[Mapping[str, Any]]) -> str:
+    """Return the names and sizes of suspects, in brackets."""
+    names = [
+        f"{each['workload']} {each['metric']} {format_change(each.get('ratio'))}"
+        for each in suspects
+    ]
+    more = [f"{len(names) - ROWS_SHOWN} more"] if len(names) > ROWS_SHOWN else []
+    return f" ({'; '.join([*names[:ROWS_SHOWN], *more])})" if names else ""
 
 
 def model_rows(events: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -138,6 +138,8 @@ def read_ledger(
     for name, history in events_of.items():
         if not any(event["kind"] == "opened" for event in history):
             continue
+        # An import adds earlier nights later.
+        history.sort(key=lambda event: str(event.get("seen") or ""))
         try:
             regression = _regression(name, history, decided)
             _check(regression)

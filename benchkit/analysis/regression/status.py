@@ -16,7 +16,7 @@ from scipy.special import ndtri
 from benchkit.analysis.changepoints import ChangePoint
 from benchkit.analysis.options import VERDICTS
 from benchkit.analysis.regression.history import History, night_name
-from benchkit.analysis.regression.level_events import MARGIN_NIGHTS, worse_direction
+from benchkit.analysis.regression.level_events import is_same, worse_direction
 from benchkit.analysis.regression.regression import FAILING, Regression, read_ledger, series_name
 from benchkit.formatting import NO_FAILURE, OUTCOME_WORDS
 
@@ -81,11 +81,9 @@ def reported_change(
     change: ChangePoint, about: Mapping[str, Any], night: str, regressions: Iterable[Regression]
 ) -> ChangePoint:
     """Return a change with the size that the ledger has for it."""
-    name = series_name(about)
     for regression in regressions:
         # The detector may place the change a few nights from where it was first placed.
-        days = abs(np.datetime64(regression.night[:10]) - np.datetime64(night[:10])).astype(int)
-        if series_name(regression.about) == name and days <= MARGIN_NIGHTS:
+        if is_same({**about, "night": night}, {**regression.about, "night": regression.night}):
             return replace(change, ratio=regression.ratio, low=regression.low, high=regression.high)
     return change
 

@@ -43,12 +43,13 @@ class Night:
     # Records of the measured runs, in order.
     records: list[Mapping[str, Any]] = field(default_factory=list)
     events: list[dict[str, Any]] = field(default_factory=list)  # Events added to the ledger
-    # Events of earlier nights of a store in which no night had been judged, such as an import.
+    # Events of earlier nights that were not yet judged, such as those of an import.
     earlier: list[dict[str, Any]] = field(default_factory=list)
     # All regressions in the ledger, newest first.
     regressions: list[Regression] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)  # Parts that failed, one line each
     interrupted: bool = False  # Whether Ctrl-C stopped the measurements early
+    judged_before: bool = False  # Whether the ledger had the verdicts of this night already
 
     def add_failure(self, text: str) -> None:
         """Add a line, without secrets: it is published, posted and printed."""
@@ -83,7 +84,8 @@ class Night:
     @property
     def notes(self) -> list[str]:
         """What could not be judged, and what became of suspects, a line each."""
-        return [*self._earlier_notes, *night_notes(self.events)]
+        before = ["judged before: its verdicts are in the ledger"] * self.judged_before
+        return [*self._earlier_notes, *before, *night_notes(self.events)]
 
     @property
     def _earlier_notes(self) -> list[str]:

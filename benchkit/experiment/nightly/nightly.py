@@ -12,13 +12,22 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from benchkit.analysis.regression.group_changes import find_group_changes, runs_of_groups
-from benchkit.analysis.regression.history import DEFAULT_METRICS, History, build_history
+from benchkit.analysis.regression.history import (
+    DEFAULT_METRICS,
+    History,
+    build_history,
+    night_name,
+)
 from benchkit.analysis.regression.judge import (
     FALSE_ALARMS_WITH_RERUNS,
     Judgement,
     judge_night,
+    unjudged_nights,
 )
+from benchkit.analysis.regression.level_events import is_same
 from benchkit.analysis.regression.nights import nightly_runs
 from benchkit.analysis.regression.regression import read_ledger
 from benchkit.errors import BenchkitError, UsageError, describe_error
@@ -84,12 +93,13 @@ def nightly(
     metrics : sequence of str
         Metrics to judge.
     measure : bool, default True
-        If False, judge the last night in the store without measuring.
+        If False, judge a night in the store without measuring.
     confirming : bool, default True
         Measure suspected regressions again at once, interleaved with the last good build.
     night : str, optional
         Time of the night; by default now. Jobs that measure one night on several machines
-        must pass the same value.
+        must pass the same value. Without measuring, the date or time of the night to judge; by
+        default the last one.
     scale, capture, tags, folders, environment_folders
         As in `benchkit.run`.
     progress : callable
@@ -150,6 +160,7 @@ def nightly(
         confirming=confirming,
         folders=folders,
         progress=progress,
+        night=None if measure else night,
     )
     return result
 
@@ -163,12 +174,14 @@ def judge_and_record(
     confirming: bool = True,
     folders: Sequence[str | Path] = (),
     progress: Progress = iter,
+    night: str | None = None,
 ) -> None:
-    """Judge the nights in a store, confirm proposed events of the last, and add all to the ledger.
+    """Judge the last night in a store or another one, confirm proposed events, and write all.
 
-    If no night was judged yet, as after an import, all are judged in order, with what was known on
-    each. Judging the same night again adds nothing.
+    Earlier nights that were not yet judged, as those of an import, are judged before it, with what
+    was known on each. Judging the same night again adds nothing.
     """
+    # night: Date or time of the night to judge; by default that of the runs of `result`.
     store, arms = result.store, arms or {}
     again = bool(arms) and confirming
     events, marks = list(store.events()), store.marks()
@@ -180,12 +193,18 @@ def judge_and_record(
             result.add_failure(
                 f"{counted(len(history.future), 'run')} of a night in the future left out: {ids}"
             )
-        if not any(event["kind"] == "night" for event in events):
-            for night in range(len(history.times) - 1):
-                events += _judge_earlier(result, history.before(night), events, marks, control)
-        judgement = judge_night(history, events, marks=marks, control=control)
-        if not result.records:  # nothing measured: use the last night in the store
+        place = _night_to_judge(result, history, night)
+        for earlier in unjudged_nights(history, events):
+            if earlier < place:
+                events += _judge_earlier(result, history.before(earlier), events, marks, control)
+        if place == len(history.times) - 1:
+            judgement = judge_night(history, events, marks=marks, control=control)
+        else:
+            history = history.before(place)
+            judgement = _judge_then(history, events, marks, control)
+        if not result.records:  # nothing measured: use the night in the store
             result.night = judgement.night
+        result.judged_before = bool(len(history.times)) and not judgement.nights
         proposed = judgement.proposed
         if again and proposed:
             proposed = _confirmed(result, history, proposed, arms, folders, progress)
@@ -204,7 +223,7 @@ def _judge_earlier(
     control: str | None,
 ) -> list[dict[str, Any]]:
     """Judge the last night of a history that ended before this one; return the new events."""
-    judgement = judge_night(history, events, marks=marks, control=control)
+    judgement = _judge_then(history, events, marks, control)
     earlier = Night(judgement.night, result.store)
     # Suspects are based on one night, which cannot be measured again now.
     proposed = [event for event in judgement.proposed if not event.get("suspect")]
@@ -213,6 +232,45 @@ def _judge_earlier(
         result.add_failure(line)
     result.earlier += earlier.events
     return earlier.events
+
+
+def _judge_then(
+    history: History,
+    events: Sequence[Mapping[str, Any]],
+    marks: Sequence[Mapping[str, Any]],
+    control: str | None,
+) -> Judgement:
+    """Judge the last night of a history with what the ledger knew then."""
+    night = night_name(history.times[-1])
+    later = [event for event in events if str(event.get("seen") or "") > night]
+    known = [event for event in events if str(event.get("seen") or "") <= night]
+    judgement = judge_night(history, known, marks=marks, control=control)
+    # A change that was found on a later night, which was judged first, is not opened twice.
+    opened = [event for event in later if event["kind"] == "opened"]
+    proposed = [
+        event for event in judgement.proposed if not any(is_same(event, each) for each in opened)
+    ]
+    return replace(judgement, proposed=proposed)
+
+
+def _night_to_judge(result: Night, history: History, night: str | None) -> int:
+    """Return the position of a night, by its date or time, or that of the runs of `result`."""
+    last = len(history.times) - 1
+    if night is None:
+        names = [night_name(time) for time in history.times]
+        return names.index(result.night) if result.records and result.night in names else last
+    moment = np.datetime64(parse_moment(night).replace(tzinfo=None), "us")
+    found = np.flatnonzero(history.times == moment)
+    if not found.size:
+        days = history.times.astype("datetime64[D]")
+        found = np.flatnonzero(days == moment.astype("datetime64[D]"))
+    if found.size == 1:
+        return int(found[0])
+    names = [night_name(history.times[place]) for place in found]
+    if names:
+        raise UsageError(f"night {night}: {len(names)} nights of that day: {', '.join(names)}")
+    first, newest = (night_name(history.times[place])[:10] for place in (0, last))
+    raise UsageError(f"night {night}: not in {result.store.path}: it has {first} to {newest}")
 
 
 def _built(
@@ -350,13 +408,17 @@ def _write(
         )
 
     counts: dict[tuple[str, str], dict[str, int]] = {}
+    not_measured: list[Mapping[str, Any]] = []
     for event in proposed:
         group = str(event["environment"]), str(event["host"])
         count = counts.setdefault(group, dict.fromkeys(_FATES, 0))
         facts = _facts(result, history, event)
         kind = _kind_of(event, facts)
-        count["n_not_measured"] += kind is None and bool(event.get("large"))
         if kind is None:
+            if event.get("large"):
+                count["n_not_measured"] += 1
+                names = ("environment", "host", "workload", "metric", "ratio")
+                not_measured.append({name: event[name] for name in names})
             continue
         count["n_confirmed"] += event.get("confirmed") is True
         count["n_dismissed"] += kind == "dismissed"
@@ -377,6 +439,7 @@ def _write(
         if again:
             expected = round(event["n_series"] * FALSE_ALARMS_WITH_RERUNS, 5)
             event = {**event, "expected_false_alarms": expected}
+        tables = {**tables, "not_measured": not_measured}
         place = event["environment"], event["host"]
         own = {
             table: [
