@@ -25,6 +25,7 @@ sys.path.append(str(HERE))  # at the end: `statistics` here must not replace the
 import numpy as np  # noqa: E402
 from numpy.lib.stride_tricks import sliding_window_view  # noqa: E402
 
+from benchkit.analysis.changepoint.weekdays import without_weekdays  # noqa: E402
 from benchkit.analysis.changepoints import detect, detect_many, detect_nights  # noqa: E402
 from benchkit.analysis.regression.lasting_changes import (  # noqa: E402
     LASTING_NIGHTS,
@@ -216,6 +217,37 @@ def speed() -> None:
     print(f"  one series of 110 nights alone: {(time.process_time() - clock) / 50 * 1e3:.2f} ms")
 
 
+def seasons(quiet: np.ndarray) -> None:
+    """Print alarms and found steps with a busy weekend, and of a build that goes back and forth."""
+    nights = np.arange(NIGHTS)
+    times = np.datetime64("2026-03-02", "us") + nights * np.timedelta64(1, "D")
+    # The season of a day is known after five weeks.
+    start = np.random.default_rng(7).integers(60, NIGHTS - WITHIN - 2, len(quiet))
+    since = nights - start[:, None]
+    up = np.ones(len(quiet))
+    n_nights = len(quiet) * (NIGHTS - HISTORY)
+    print(f"seasons: {len(quiet)} quiet windows, 8 % more on two days a week")
+    for title, factor in (("none", 1.0), ("weekend", np.where(nights % 7 < 2, 1.08, 1.0))):
+        for way, taken in (("as it is", np.asarray), ("taken out", None)):
+            adjust = taken or (lambda values: without_weekdays(values, times))
+            values = quiet * factor
+            n_false = len(false_alarms(ours(adjust(values))))
+            found = [
+                hits(ours(adjust(values * np.where(since >= 0, size, 1))), start, up)[:, 0]
+                for size in SIZES[:3]
+            ]
+            shares = " ".join(f"{np.mean(delay <= WITHIN):.3f}" for delay in found)
+            print(
+                f"  {title:8} {way:9}: false alarms / 100 series-nights "
+                f"{100 * n_false / n_nights:.3f}, steps of 5, 10, 20 % found {shares}",
+                flush=True,
+            )
+    for size in SIZES[1:4]:
+        values = quiet * np.where((since >= 0) & (since % 2 == 0), size, 1)
+        delay = hits(ours(values), start, up)[:, 0]
+        print(f"  every other night {size - 1:.0%} more: found {np.mean(delay <= WITHIN):.3f}")
+
+
 def whole_path(quiet: np.ndarray, file: Path | None, seconds: float) -> list[list[str]]:
     """Return the shares of found steps by size; print the false regressions."""
     sizes = SIZES[:3]
@@ -332,7 +364,9 @@ def score_shares(
 
 
 #: Parts in the order in which they run.
-PARTS = ("detector", "reruns", "rules", "rivals", "fleet", "groups", "machines", "speed")
+PARTS = (
+    "detector", "reruns", "rules", "rivals", "fleet", "groups", "machines", "seasons", "speed",
+)  # fmt: skip
 
 
 def main() -> None:
@@ -377,6 +411,8 @@ def main() -> None:
             group_nights(args.series, args.stride)
         elif part == "machines":
             several_machines(quiet_windows(series, args.stride))
+        elif part == "seasons":
+            seasons(quiet_windows(series, args.stride))
         elif part == "speed":
             speed()
         print(f"({part}: {time.process_time() - clock:.0f} s of CPU)\n", flush=True)
