@@ -9,7 +9,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from validation.dask_history.history import CONTROL, PYARROW_12, night_of, night_store, suite
+from validation.dask_history.history import (
+    CONTROL,
+    PYARROW_12,
+    RELEASES,
+    night_of,
+    night_store,
+    suite,
+)
 
 ROOT = Path(__file__).parent.parent
 sys.path.append(str(ROOT / "benchmarks"))
@@ -17,7 +24,7 @@ sys.path.append(str(ROOT / "benchmarks"))
 import dask_history  # noqa: E402
 import dask_history_page  # noqa: E402
 
-ARMS = [release for release in dask_history.RELEASES if release != CONTROL]
+ARMS = [release for release in RELEASES if release != CONTROL]
 
 
 def history(**planted):
@@ -25,6 +32,7 @@ def history(**planted):
     rng = np.random.default_rng(0)
     rows = []
     for block in range(0, len(ARMS), 3):
+        session = block // 18  # the second one is on a slower machine
         for workload in ("a.steady", "a.stepped"):
             for release in (CONTROL, *ARMS[block : block + 3]):
                 is_later = release != CONTROL and night_of(release) >= "2025"
@@ -33,20 +41,24 @@ def history(**planted):
                     {
                         "release": release, "experiment": f"e{block:02}", "workload": workload,
                         "outcome": "ok", "error": None,
-                        "duration": 2.0 * step * rng.lognormal(sigma=0.01),
+                        "quality": "{}",
+                        "started": pd.Timestamp("2026-11-28") + pd.Timedelta(hours=2 * session),
+                        "duration": 2.0 * (1 + session) * step * rng.lognormal(sigma=0.01),
                     }
                 )  # fmt: skip
     return pd.DataFrame(rows)
 
 
 def test_next_block_measures_each_release_once_in_a_pass():
-    data = pd.DataFrame({"release": [], "experiment": []})
+    data = pd.DataFrame({"release": [], "workload": [], "experiment": []})
     blocks, pairs = [], set()
     for number in range(60):
-        block = dask_history.next_block(data, dask_history.RELEASES)
+        block = dask_history.next_block(data, RELEASES)
         blocks.append(block)
         pairs |= set(pairwise(block))
-        new = pd.DataFrame({"release": [*block, CONTROL], "experiment": str(number)})
+        new = pd.DataFrame(
+            {"release": [*block, CONTROL], "workload": "a.x", "experiment": str(number)}
+        )
         data = pd.concat([data, new])
         counts = data[data["release"] != CONTROL].groupby("release").size()
         if len(counts) == len(ARMS) and counts.min() == 3:
@@ -69,6 +81,32 @@ def test_suite_is_the_geometric_mean_relative_to_the_control():
     assert (found["n"] == 2).all()
 
 
+def test_disturbed_durations_are_left_out(tmp_path):
+    data = history()
+    chosen = (data["workload"] == "a.steady") & (data["release"] == "2025.4.1")
+    data.loc[chosen, ["duration", "quality"]] = [20.0, '{"duration": "disturbed"}']
+
+    assert suite(data, "duration").loc["2025.4.1", "n"] == 1
+    assert suite(data, "duration")["ratio"].max() < 1.05
+    runs = night_store(data, tmp_path / "store").runs()
+    night = runs[(runs["dask"] == "2025.4.1") & (runs["workload"] == "a.steady")]
+    assert night["duration"].isna().all()
+
+
+def test_releases_of_a_block_that_was_repeated_in_part_count_once():
+    data = pd.DataFrame(
+        {
+            "release": [*ARMS[:3], *ARMS[:3], ARMS[0]],
+            "workload": ["a.x"] * 3 + ["a.y"] * 3 + ["a.x"],
+            "experiment": ["e1"] * 6 + ["e2"],
+        }
+    )
+
+    assert dask_history.next_block(data, RELEASES) != ARMS[:3]
+    data = pd.concat([data, data.assign(experiment="e3")])
+    assert dask_history.next_block(data, RELEASES) != ARMS[:3]
+
+
 def test_judged_history_finds_the_release_of_a_step(tmp_path):
     changes = dask_history_page.judged(history(stepped=1.3), tmp_path / "store")
 
@@ -76,6 +114,12 @@ def test_judged_history_finds_the_release_of_a_step(tmp_path):
     assert len(changes) == 1
     assert dask_history_page._release(change["night"]) == "2025.1.0"
     assert change["ratio"] == pytest.approx(1.3, rel=0.03)
+
+
+def test_release_of_a_night_is_read_back():
+    releases = [name for name in RELEASES if not name.endswith(PYARROW_12)]
+
+    assert [dask_history_page._release(night_of(name)) for name in releases] == releases
 
 
 def test_night_store_has_a_night_for_each_release(tmp_path):

@@ -12,13 +12,34 @@ from benchkit.store.interchange.coiled import run_tree
 from benchkit.store.schema import METRICS
 from benchkit.store.store import Store
 
-__all__ = ["CONTROL", "DATA", "PYARROW_12", "night_of", "night_store", "relative", "suite"]
+__all__ = [
+    "CONTROL",
+    "DATA",
+    "PYARROW_12",
+    "RELEASES",
+    "disturbed",
+    "night_of",
+    "night_store",
+    "relative",
+    "suite",
+]
 
 DATA = Path(__file__).parents[2] / "docs" / "data" / "dask-history.parquet"
 #: The release that is measured in each block, so that blocks can be compared.
 CONTROL = "2024.8.2"
+#: Blocks with a longer pause between them were measured on machines that may differ.
+PAUSE = pd.Timedelta("1h")
 #: Ending of a release that was measured with pyarrow 12.
 PYARROW_12 = "-pyarrow12"
+#: P2P shuffles before 2023.7.1 fail with pyarrow 13 and newer (dask/distributed#8009); the control
+#: needs 14. A release that is measured with both versions joins the two groups.
+RELEASES = (
+    f"2023.4.1{PYARROW_12} 2023.5.1{PYARROW_12} 2023.6.1{PYARROW_12} 2023.7.1{PYARROW_12} 2023.7.1 "
+    "2023.8.1 2023.9.3 2023.10.1 2023.11.0 2023.12.1 2024.1.1 2024.2.1 "
+    "2024.3.1 2024.4.2 2024.5.2 2024.6.2 2024.7.1 2024.8.1 2024.8.2 2024.9.1 2024.10.0 2024.11.2 "
+    "2024.12.1 2025.1.0 2025.2.0 2025.3.1 2025.4.1 2025.5.1 2025.7.0 2025.9.1 2025.10.0 2025.11.0 "
+    "2025.12.0 2026.1.3 2026.3.0 2026.6.0 2026.7.1 2026.8.0"
+).split()
 #: Fields of a run that are the same for all and that a history needs.
 _FIELDS = {
     "category": "history", "params": "{}", "version": 1, "capture": "full", "scale": 1.0,
@@ -30,16 +51,33 @@ def relative(data: pd.DataFrame, metric: str) -> tuple[pd.DataFrame, pd.Series]:
     """Return the logarithm of each value relative to the control of its block, and its variance.
 
     The table has a row per workload and block, and a column per release; the variance of a row is
-    twice that of the control between blocks.
+    twice that of the control between the blocks of a session, since machines of other sessions
+    cancel out. Values that other programs disturbed are left out.
     """
-    runs = data[(data["outcome"] == "ok") & (data[metric] > 0)]
+    runs = data[(data["outcome"] == "ok") & (data[metric] > 0) & ~disturbed(data, metric)]
     values = np.log(
         runs.pivot_table(
             index=["workload", "experiment"], columns="release", values=metric, aggfunc="median"
         )
     )
-    variance = 2 * values[CONTROL].groupby("workload").var()
+    begin = pd.to_datetime(runs.groupby("experiment")["started"].min(), utc=True).sort_values()
+    session = (begin.diff() > PAUSE).cumsum()
+    control = values[CONTROL].dropna()
+    names, blocks = (control.index.get_level_values(level) for level in (0, 1))
+    parts = control.groupby([names, session.reindex(blocks).to_numpy()])
+    squares = (control - parts.transform("mean")).pow(2).groupby(names).sum()
+    variance = 2 * squares / (parts.count() - 1).groupby(level=0).sum().replace(0, np.nan)
+    variance = variance.fillna(variance.median())
     return values.sub(values[CONTROL], axis=0).drop(columns=CONTROL), variance
+
+
+def disturbed(data: pd.DataFrame, metric: str) -> pd.Series:
+    """Return which runs have a value of a metric that other programs disturbed."""
+    return pd.Series(
+        [json.loads(text or "{}").get(metric) == "disturbed" for text in data["quality"]],
+        index=data.index,
+        dtype=bool,
+    )
 
 
 def suite(data: pd.DataFrame, metric: str) -> pd.DataFrame:
@@ -78,6 +116,7 @@ def night_store(data: pd.DataFrame, folder: Path) -> Store:
 
 def _records(data: pd.DataFrame) -> Iterator[dict]:
     metrics = [name for name in data if name in METRICS]
+    data = data.assign(**{m: data[m].mask(disturbed(data, m)) for m in metrics})
     for experiment, block in data.groupby("experiment", sort=False):
         releases = [name for name in block["release"].unique() if name != CONTROL]
         for row in block.to_dict("records"):
