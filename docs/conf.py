@@ -1,5 +1,6 @@
 """Configuration of the documentation: ``sphinx-build -W docs site``."""
 
+import importlib
 import re
 import sys
 from pathlib import Path
@@ -15,9 +16,7 @@ project = "benchkit"
 author = copyright = "benchkit developers"
 release = version = benchkit.__version__
 extensions = ["myst_parser", "sphinx.ext.autodoc", "numpydoc", "sphinx_click"]
-extensions += ["sphinxcontrib.mermaid"]
 default_role = "code"
-myst_fence_as_directive = ["mermaid"]
 exclude_patterns = ["_build"]
 myst_heading_anchors = 3
 numpydoc_show_class_members = False
@@ -40,7 +39,19 @@ def escape_markup(app, context, lines):
         lines[number] = "`".join(parts)
 
 
+def write_command_pages(folder):
+    """Write a page for each command: its help."""
+    folder.mkdir(exist_ok=True)
+    module = importlib.import_module("benchkit.cli.main")
+    names = {id(value): name for name, value in vars(module).items()}
+    for name, command in module.benchkit.commands.items():
+        lines = [f".. click:: benchkit.cli.main:{names[id(command)]}"]
+        lines += [f"   :prog: benchkit {name}", "   :nested: full", ""]
+        (folder / f"{name}.rst").write_text("\n".join(lines), encoding="utf-8")
+
+
 def setup(app):
-    """Draw the pictures before the pages are read; help of commands is text, not markup."""
+    """Make pictures and pages before the pages are read; help of commands is text, not markup."""
     app.connect("sphinx-click-process-description", escape_markup)
     draw_pictures.main(DOCS / "_pictures" / "pictures")
+    write_command_pages(DOCS / "reference" / "commands")

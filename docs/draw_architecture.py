@@ -1,10 +1,10 @@
-"""Draw the packages of benchkit and their imports into docs/architecture.md.
+"""Write the packages of benchkit and their imports into docs/architecture.md.
 
-    python docs/draw_architecture.py          # write the picture
+    python docs/draw_architecture.py          # write the table
     python docs/draw_architecture.py --check  # exit code 1 if the page is not up to date
 
-An arrow points from a package to one that it imports. Arrows that follow from others are left out:
-if A imports B and B imports C, the arrow from A to C is not drawn.
+An import that follows from others is left out: if A imports B and B imports C, C is not in
+the row of A.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "architecture.md"
-BEGIN, END = "<!-- picture: begin -->", "<!-- picture: end -->"
-#: Packages drawn as a frame with their sub-packages inside, from top to bottom.
+BEGIN, END = "<!-- imports: begin -->", "<!-- imports: end -->"
+#: Packages in the table, from top to bottom.
 LAYERS = ("cli", "show", "experiment", "analysis", "predict", "store", "simulation", "measure")
 
 
@@ -53,7 +53,7 @@ def imported(path: Path, known: Iterable[str]) -> Iterator[str]:
 
 
 def package_of(module: str) -> str | None:
-    """Return the drawn package of a module: ``show/dashboard``, ``store``; None if not drawn."""
+    """Return the package of a module: ``show/dashboard``, ``store``; None if it is in no layer."""
     parts = module.split(".")[1:]
     if not parts or parts[0] not in LAYERS:
         return None
@@ -92,41 +92,46 @@ def reduced(imports: dict[str, set[str]]) -> dict[str, set[str]]:
     }
 
 
-def picture() -> str:
-    """Return the picture as a Mermaid flow chart: layers, and the sub-packages inside them."""
+def table() -> str:
+    """Return a table of the layers, with the sub-packages inside them and what these import."""
     imports = package_imports()
-    lines = ["```mermaid", "flowchart TD"]
-    for layer in LAYERS:
-        inside = {name for name in imports if name.startswith(f"{layer}/")}
-        lines.append(f"  subgraph {layer}")
-        lines += [f"    {_key(name)}[{name.rpartition('/')[2]}]" for name in sorted(inside)]
-        arrows = reduced({name: imports[name] & inside for name in inside})
-        lines += [f"    {_key(a)} --> {_key(b)}" for a in sorted(arrows) for b in sorted(arrows[a])]
-        lines += ["  end"] if inside else [f"    {layer}_commands[commands]", "  end"]
     layers: dict[str, set[str]] = {layer: set() for layer in LAYERS}
     for package, targets in imports.items():
         layer = package.partition("/")[0]
         layers[layer] |= {target.partition("/")[0] for target in targets} - {layer}
     below = reduced(layers)
-    lines += [f"  {a} --> {b}" for a in LAYERS for b in sorted(below[a])]
-    return "\n".join([*lines, "```"])
+    lines = ["| layer | imports | packages inside, and what each imports of them |"]
+    lines.append("|---|---|---|")
+    for layer in LAYERS:
+        inside = {name for name in imports if name.startswith(f"{layer}/")}
+        arrows = reduced({name: imports[name] & inside for name in inside})
+        parts = [
+            _name(name) + (f" → {_names(arrows[name])}" if arrows[name] else "")
+            for name in sorted(inside)
+        ]
+        lines.append(f"| **`{layer}`** | {_names(below[layer])} | {'; '.join(parts)} |")
+    return "\n".join(lines)
 
 
-def _key(package: str) -> str:
-    return package.replace("/", "_")
+def _name(package: str) -> str:
+    return f"`{package.rpartition('/')[2]}`"
 
 
-def page_with_picture(text: str) -> str:
-    """Return the text of the page with the picture between its two marks."""
+def _names(packages: Iterable[str]) -> str:
+    return ", ".join(_name(package) for package in sorted(packages))
+
+
+def page_with_table(text: str) -> str:
+    """Return the text of the page with the table between its two marks."""
     before, _, rest = text.partition(BEGIN)
     _, _, after = rest.partition(END)
-    return f"{before}{BEGIN}\n{picture()}\n{END}{after}"
+    return f"{before}{BEGIN}\n{table()}\n{END}{after}"
 
 
 def main() -> int:
     """Write or check the page."""
     text = PAGE.read_text(encoding="utf-8")
-    drawn = page_with_picture(text)
+    drawn = page_with_table(text)
     if "--check" in sys.argv[1:]:
         if drawn != text:
             print(f"{PAGE.name} is not up to date: run `python docs/draw_architecture.py`")

@@ -25,7 +25,7 @@ def drawing():
 def test_architecture_picture_matches_code(drawing):
     text = drawing.PAGE.read_text(encoding="utf-8")
 
-    assert drawing.page_with_picture(text) == text, "run `python docs/draw_architecture.py`"
+    assert drawing.page_with_table(text) == text, "run `python docs/draw_architecture.py`"
 
 
 def test_folder_without_python_files_is_not_drawn(drawing, tmp_path, monkeypatch):
