@@ -25,6 +25,7 @@ from benchkit.measure.workloads import Workload
 from benchkit.store.filters import parse_selection, select_runs
 from benchkit.store.interchange.coiled import TABLES
 from benchkit.store.interchange.results import import_results
+from benchkit.store.marks import KINDS
 from benchkit.store.runfile import encode_tree
 from benchkit.store.storage import run_name
 from benchkit.store.store import Store
@@ -143,7 +144,7 @@ def test_manifest_is_read_or_refused(folder, content):
 
 @given(st.dictionaries(st.sampled_from(["id", "kind", "reason", "runs", "workload", "where",
                                         "since", "from", "to", "field", "mark"]), JSON),
-       st.sampled_from(["accept", "bankruptcy", "exclude", "rename", "undo"]))  # fmt: skip
+       st.sampled_from(KINDS))  # fmt: skip
 def test_mark_of_any_content_does_not_hide_runs(folder, content, kind):
     store = fresh_store(folder)
     mark = derived_id(NIGHT, "mark")

@@ -172,6 +172,27 @@ def rename(store: str | None, by: str | None, old: str, new: str, **what: Any) -
 
 
 @mark.command()
+@click.argument("workload", metavar="GLOB")
+@click.option("--metric", required=True, metavar="NAME", help="Changes of this metric.")
+@click.option("--size", required=True, metavar="SHARE", help="Smallest change to report: 10%.")
+@click.option("--where", multiple=True, metavar="FIELD=VALUE", callback=read_pairs,
+              help="Only in runs with this field: environment=main.")  # fmt: skip
+@_author_options
+@common("store")
+def threshold(store: str | None, by: str | None, **what: Any) -> None:
+    """Open no regression for a change for the worse that is smaller than a size.
+
+    Nights report it as tolerated. The newest threshold for a workload and metric applies.
+
+    \b
+    Example:
+      benchkit mark threshold "tpch.*" --metric duration --size 10% --by "frames team" \
+        -m "smaller ones are noise"
+    """
+    _write("threshold", store, by, **what)
+
+
+@mark.command()
 @click.argument("name", metavar="MARK")
 @_author_options
 @common("store")

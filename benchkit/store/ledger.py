@@ -27,6 +27,7 @@ KINDS = (
     "ended",  # no longer comparable: workload or cluster changed
     "improved",  # a change for the better
     "set_aside",  # caused by the machine, not by the code
+    "tolerated",  # a change for the worse below the threshold that a team set
     "dismissed",  # not reproduced when measured again
     "undecided",  # suspected, measured again, neither confirmed nor dismissed
     "night",  # summary of a night: counts per kind

@@ -5,6 +5,7 @@ exclude     the selected runs are not comparable
 accept      a change is intended; used by the ledger of regressions, changes no run
 decide      what was found out about a change, with the evidence; changes neither run nor state
 rename      a workload, parameter or environment has a new name
+threshold   changes for the worse below a size open no regression
 undo        cancels a mark (also an undo)
 
 A mark is a JSON object in ``marks/<id>.json``: kind, reason, by, and which runs are meant, as in
@@ -15,6 +16,7 @@ of time, so that copies of a store agree.
 from __future__ import annotations
 
 import json
+import math
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -38,6 +40,7 @@ _REQUIRED = {
     "decide": ("workload", "verdict"),
     "exclude": (),
     "rename": ("from", "to"),
+    "threshold": ("workload", "metric", "size"),
     "undo": ("mark",),
 }
 _ALLOWED = {
@@ -46,6 +49,7 @@ _ALLOWED = {
     "decide": (*SELECTORS, "metric", "at", "regression", "verdict", "evidence"),
     "exclude": SELECTORS,
     "rename": ("from", "to", "field", "workload"),
+    "threshold": ("workload", "where", "metric", "size"),
     "undo": ("mark",),
 }
 #: Kinds of marks.
@@ -81,6 +85,8 @@ def new_mark(kind: str, *, reason: str = "", by: str = "", **what: Any) -> dict[
     if metric is not None and metric not in (*METRICS, "outcome", "source_hash"):
         hint = did_you_mean(str(metric), METRICS, "see `benchkit list metrics`")
         raise UsageError(f"mark {kind}: no metric named {metric!r}: {hint}")
+    if kind == "threshold":
+        what["size"] = _size(what["size"])
     for name in ("runs", "evidence"):
         if name in what:
             what[name] = list_of(what[name], name)
@@ -88,6 +94,34 @@ def new_mark(kind: str, *, reason: str = "", by: str = "", **what: Any) -> dict[
         if name in what:
             what[name] = parse_moment(what[name]).isoformat()
     return {"id": new_id(), "kind": kind, "reason": reason, "by": by, **what}
+
+
+def _size(value: Any) -> float:
+    """Return the size of a change as a share; text such as ``10%`` or ``0.1``."""
+    text = str(value).strip()
+    try:
+        size = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        size = float("nan")
+    if not 0 < size < math.inf:
+        raise UsageError(f"mark threshold: size {value!r}: must be a share above 0, such as 10%")
+    return size
+
+
+def threshold_mark(
+    marks: Iterable[Mapping[str, Any]], about: Mapping[str, Any]
+) -> Mapping[str, Any] | None:
+    """Return the newest active threshold for a workload, environment, ... and metric."""
+    series = pa.table({name: [value] for name, value in about.items()})
+    for mark in reversed(active_marks(marks)):
+        if mark.get("kind") != "threshold" or mark.get("metric") != about["metric"]:
+            continue
+        try:
+            if matching(series, Selection.from_mark(mark))[0]:
+                return {"by": "", "reason": "", **mark, "size": _size(mark["size"])}
+        except _INVALID as error:
+            _warn_skipped(mark, error)
+    return None
 
 
 def encode_mark(mark: Mapping[str, Any]) -> bytes:
@@ -150,6 +184,14 @@ def check_matches(
     raise UsageError(f"mark {mark['kind']}: {what}: matches no runs: {hint}")
 
 
+#: Errors of a mark that was written by hand or by a newer version: it must not hide all runs.
+_INVALID = (UsageError, KeyError, TypeError, ValueError)
+
+
+def _warn_skipped(mark: Mapping[str, Any], error: Exception) -> None:
+    warnings.warn(f"mark {mark.get('id')}: skipped: {error}", stacklevel=3)
+
+
 def apply_marks(table: pa.Table, marks: Iterable[Mapping[str, Any]]) -> pa.Table:
     """Return runs with names replaced and `MARK_COLUMNS` added."""
     comparable = np.ones(table.num_rows, bool)
@@ -163,9 +205,8 @@ def apply_marks(table: pa.Table, marks: Iterable[Mapping[str, Any]]) -> pa.Table
                 comparable &= ~selected
                 reason[selected] = len(reasons)
                 reasons.append(str(mark.get("reason") or mark["kind"]))
-        except (UsageError, KeyError, TypeError, ValueError) as error:
-            # Written by hand or by a newer version: an invalid mark must not hide all runs.
-            warnings.warn(f"mark {mark.get('id')}: skipped: {error}", stacklevel=2)
+        except _INVALID as error:
+            _warn_skipped(mark, error)
     added = (pa.array(comparable), decode_texts(reason, reasons))
     for name, column in zip(MARK_COLUMNS, added, strict=True):
         table = table.append_column(name, column)

@@ -558,14 +558,14 @@ class Store:
 
         Parameters
         ----------
-        kind : {"accept", "bankruptcy", "decide", "exclude", "rename", "undo"}
+        kind : {"accept", "bankruptcy", "decide", "exclude", "rename", "threshold", "undo"}
             See `benchkit.store.marks`.
         reason, by : str
             Reason and author.
         **what
             Which runs: ``runs`` (ids or beginnings of ids), ``workload``, ``where``, ``since``,
             ``before``; for a rename ``from_``, ``to`` and ``field``; for an undo ``mark``; for a
-            decision ``verdict`` and ``evidence``.
+            decision ``verdict`` and ``evidence``; for a threshold ``metric`` and ``size``.
 
         Returns
         -------

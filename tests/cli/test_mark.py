@@ -129,6 +129,18 @@ def test_mark_list_shows_active_marks(store):
             ["mark", "decide", "array.sum", "--at", "3d", "--verdict", "bad", "-m", "x"],
             "verdict must be one of real, intended, noise, machine",
         ),
+        (
+            ["mark", "threshold", "array.*", "--metric", "duration", "--size", "-5%", "-m", "x"],
+            "mark threshold: size '-5%': must be a share above 0, such as 10%",
+        ),
+        (
+            ["mark", "threshold", "array.*", "--metric", "durations", "--size", "5%", "-m", "x"],
+            "no metric named 'durations': did you mean 'duration'",
+        ),
+        (
+            ["mark", "threshold", "arra.*", "--metric", "duration", "--size", "5%", "-m", "x"],
+            "matches no runs",
+        ),
         (["mark", "bankruptcy", "--before", "soon", "-m", "x"], "'soon' is not a time"),
         (["mark", "exclude", "--where", "x", "-m", "x"], "--where 'x': must be NAME=VALUE"),
         (["regressions", "--state", "opened"], "--state 'opened': did you mean 'open'"),
@@ -139,6 +151,14 @@ def test_mark_rejects_arguments(store, arguments, message):
     assert done.exit_code == 2
     assert message in done.stderr
     assert store.marks() == []
+
+
+def test_mark_threshold_keeps_size_and_owner(store):
+    options = ["--metric", "duration", "--size", "10%", "--by", "frames team", "-m", "noise"]
+    assert call(store, "mark", "threshold", "array.*", *options).exit_code == 0
+    (mark,) = store.marks()
+    assert (mark["size"], mark["by"], mark["metric"]) == (0.1, "frames team", "duration")
+    assert "size=0.1" in call(store, "mark", "list").stdout
 
 
 def test_mark_requires_reason(store):

@@ -212,6 +212,7 @@ def test_mark_writes_every_kind(filled):
         "decide": {"workload": "frame.join", "verdict": "noise", "evidence": ["0198f2"]},
         "exclude": {"workload": "frame.*"},
         "rename": {"from": "frame.join", "to": "y"},
+        "threshold": {"workload": "frame.*", "metric": "duration", "size": "10%"},
     }
     made = {kind: filled.mark(kind, by="me", **what[kind]) for kind in KINDS if kind != "undo"}
     made["undo"] = filled.mark("undo", mark=made["rename"])

@@ -24,6 +24,8 @@ from benchkit.analysis.regression.regression import (
     regression_id,
     series_name,
 )
+from benchkit.formatting import format_change
+from benchkit.store.marks import threshold_mark
 from benchkit.values import json_safe
 
 #: False regressions per series and night on real series without a change, opened by the detector or
@@ -104,8 +106,9 @@ def judge_night(
     changes, proposed = levels.changes(alarms, causes, closed)
     changes += levels.drifts(alarms, closed)
     proposed += levels.suspects(latest, proposed, _last_nights(events, "dismissed", "undecided"))
+    proposed, tolerated = _above_thresholds(proposed, marks)
     failures, other_events = _judge_outcomes(history, night, unjudged, active, control)
-    new_events = changes + recoveries + other_events
+    new_events = changes + tolerated + recoveries + other_events
     proposed += failures
     nights = _night_events(history, night, unjudged, new_events, proposed, latest)
     return Judgement(night, new_events, proposed, nights)
@@ -127,6 +130,25 @@ def unjudged_nights(history: History, events: Iterable[Mapping[str, Any]]) -> li
             if (str(environment), str(host), names[night]) not in judged
         }
     )
+
+
+def _above_thresholds(
+    proposed: Sequence[dict[str, Any]], marks: Sequence[Mapping[str, Any]]
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Return the changes to propose, and events for those below the threshold of a team.
+
+    A suspect below it is left out: only lasting changes are reported.
+    """
+    kept, tolerated = [], []
+    for event in proposed:
+        mark = threshold_mark(marks, {n: event[n] for n in (*SERIES_FIELDS, "metric")})
+        if mark is None or not abs(event["ratio"] - 1) < mark["size"]:
+            kept.append(event)
+        elif not event["suspect"]:
+            limit = f"below the threshold of {mark['by']}, {format_change(1 + mark['size'])}"
+            reason = f"{limit}: {mark['reason']}"
+            tolerated.append({**event, "kind": "tolerated", "reason": reason})
+    return kept, tolerated
 
 
 def _unjudged_groups(

@@ -227,6 +227,8 @@ def _state(
         return "unchanged", "unchanged, measured twice"
     if "set_aside" in kinds:
         return "unsure", "set aside: machine changed"
+    if "tolerated" in kinds:
+        return "unchanged", "unchanged: below its threshold"
     if "recovered" in kinds:
         return "improved", "recovered"
     if change is not None and change.detected_at == last:

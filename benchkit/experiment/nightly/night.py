@@ -29,6 +29,7 @@ CHANGE_KINDS = (
     "ended",
     "improved",
     "set_aside",
+    "tolerated",
     "dismissed",
     "undecided",
 )
@@ -116,6 +117,7 @@ class Night:
                 ("recovered", "recovered"),
                 ("improved", "improved"),
                 ("set_aside", "caused by the machine"),
+                ("tolerated", "below a threshold"),
                 ("dismissed", "not reproduced"),
                 ("undecided", "measured again and undecided"),
             )

@@ -10,6 +10,7 @@ from benchkit.analysis.regression.level_events import MARGIN_NIGHTS
 from benchkit.analysis.regression.nights import night_notes
 from benchkit.analysis.regression.regression import read_ledger
 from benchkit.measure.run_ids import new_id
+from benchkit.store.marks import new_mark
 from validation.run_records import FIRST, run_record
 
 N = 60
@@ -261,6 +262,33 @@ def test_judge_accepted_level_becomes_reference():
     (regression,) = read_ledger(again, [mark])
     assert regression.is_open
     assert regression.night[:10] == str(FIRST + pd.Timedelta(days=55))[:10]
+
+
+def threshold(size, workload="a.*", **more):
+    what = {"workload": workload, "metric": "duration", "size": size, **more}
+    return new_mark("threshold", reason="smaller ones are noise", by="ann", **what)
+
+
+@pytest.mark.parametrize(
+    ("marks", "expected"),
+    [
+        ([threshold("30%")], ["tolerated"]),
+        ([threshold("10%")], ["opened"]),
+        ([threshold("30%", workload="b.*")], ["opened"]),
+        ([threshold("30%", where={"environment": "release"})], ["opened"]),
+        ([threshold("30%", where={"environment": "tip"})], ["tolerated"]),
+        ([threshold("10%"), threshold("30%")], ["tolerated"]),  # the newest one applies
+        ([threshold("30%"), threshold("10%")], ["opened"]),
+    ],
+)
+def test_judge_opens_no_regression_below_the_threshold_of_a_team(marks, expected):
+    events = replay({("a.x", "tip"): stepped(1, 1.2), ("a.y", "tip"): noise(2)}, marks=marks)
+
+    assert kinds(events) == expected
+    if expected == ["tolerated"]:
+        (event,) = [event for event in events if event["kind"] == "tolerated"]
+        assert event["reason"] == "below the threshold of ann, +30 %: smaller ones are noise"
+        assert event["ratio"] == pytest.approx(1.2, rel=0.02)
 
 
 def test_judge_new_version_ends_regression():
