@@ -107,9 +107,38 @@ def test_regression_has_one_size_on_all_pages(site):
 
 
 def test_regressions_page_has_improvements(site):
-    better = rows(site, "regressions.html", "▼ wall time of the workload")
+    better = [
+        row.split()
+        for row in rows(site, "regressions.html", "▼ wall time of the workload")
+        if row.split()[0] == "▼"
+    ]
 
-    assert [row.split()[3] for row in better] == [FASTER, FASTER]  # in both environments
+    assert [words[3] for words in better] == [FASTER, FASTER]  # in both environments
+
+
+def test_regressions_page_lists_changes_by_date(site):
+    text = (site / "regressions.html").read_text().partition("with which packages?")[2]
+    found = [
+        [html.unescape(re.sub("<[^>]*>", "", cell)) for cell in re.findall("<td.*?</td>", row)]
+        for row in re.findall("<tr.*?</tr>", text, re.S)[1:]
+    ]
+    nights = [row[1] for row in found]
+
+    assert nights == sorted(nights, reverse=True)
+    assert [(row[0], row[1]) for row in found].count((FASTER, "2026-10-12")) == 2
+
+
+@pytest.mark.parametrize("is_open", [True, False])
+def test_badge_has_the_number_of_open_regressions(store, tmp_path, is_open):
+    copy = Store(shutil.copytree(store.path, tmp_path / "store"))
+    if not is_open:
+        copy.mark("accept", workload=SLOWER, by="ann", reason="known")
+    folder = build_site(copy, tmp_path / "site", metrics=("duration",)).parent
+    badge = ElementTree.parse(folder / "badge.svg").getroot()
+
+    state = "1 open regression" if is_open else "no open regression"
+    assert badge.get("aria-label") == f"Dask performance: {state}"
+    assert ("#b3261e" in (folder / "badge.svg").read_text()) == is_open
 
 
 def test_pages_of_regressions_name_the_owner(site):
@@ -319,6 +348,12 @@ def test_site_opens_from_disk(site, browser, artifacts, scheme):
     page.wait_for_selector(".chosen canvas")
     assert page.locator("h1").inner_text() == SLOWER
     assert page.locator(".chosen .figure").count() == 2
+    page.get_by_label("Range").select_option("30")
+    assert "range=30" in page.url
+    ends = "Bokeh.documents.flatMap(d => d.roots()).map(f => [f.x_range.start, f.x_range.end])"
+    page.reload()  # the address restores the range
+    page.wait_for_function(f"{ends}.every(([a, b]) => Math.abs(b - a - 30 * 864e5) < 1)")
+    assert page.get_by_label("Range").input_value() == "30"
     page.get_by_label("Metric").select_option("memory_peak")
     page.wait_for_selector(".chosen canvas")
     page.screenshot(path=artifacts / f"site-workload-{scheme}.png", full_page=True)

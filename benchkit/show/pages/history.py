@@ -16,9 +16,11 @@ from benchkit.analysis.regression.regression import Regression
 from benchkit.analysis.regression.status import reported_change, series_label
 from benchkit.formatting import MISSING, NO_FAILURE, format_change, format_outcome, format_quantity
 from benchkit.show.pages.page import (
+    Cell,
     Column,
     Figure,
     Page,
+    Row,
     Section,
     Table,
     Target,
@@ -26,7 +28,7 @@ from benchkit.show.pages.page import (
     make_table,
     text_or_missing,
 )
-from benchkit.show.pages.regressions import regression_section
+from benchkit.show.pages.regressions import regression_section, series_target
 from benchkit.show.plots.history import build_changes, change_label, history_plot
 from benchkit.store.filters import workload_matcher
 from benchkit.store.schema import METRICS
@@ -72,7 +74,7 @@ def page(data: WorkloadNights) -> Page:
     sections = [
         *open_,
         *figures,
-        Section("What changed, and when?", change_table(data)),
+        Section("What changed, and when?", change_table(data.history, data.regressions)),
         Section("Which marks apply?", make_table(MARKS, marks)),
         Section("Which runs are these?", run_table(runs, data.metrics),
                 f"The last {MAX_RUNS} of {len(runs)}." if len(runs) > MAX_RUNS else ""),
@@ -107,18 +109,23 @@ class _Change(NamedTuple):
     builds: str  # What differs from the build of the night before
 
 
-def change_table(data: WorkloadNights) -> Table:
-    """Return the lasting changes of every series, newest first."""
-    history, found = data.history, []
+def change_table(history: History, regressions: Sequence[Regression]) -> Table:
+    """Return the lasting changes of every series, newest first, with what differs in the build."""
+    found = []
     builds_of = {key: build_changes(runs) for key, runs in history.runs.groupby("key")}
     for row, about in enumerate(history.series.to_dict("records")):
         for change in history.changes[row]:
             night, seen = (night_name(history.times[n]) for n in (change.index, change.detected_at))
-            sized = reported_change(change, about, night, data.regressions)
+            sized = reported_change(change, about, night, regressions)
             builds = builds_of[about["key"]].get(change.index, "")
             found.append(_Change(about, sized, night, seen, builds))
     found.sort(key=lambda each: (each.night, str(each.about["metric"])), reverse=True)
-    return make_table(_CHANGES, found)
+    is_one = history.series["workload"].nunique() == 1
+    return make_table(_CHANGES[is_one:], found, _change_row)
+
+
+def _change_row(each: _Change, cells: Sequence[Cell]) -> Row:
+    return Row(cells, f"{each.about['workload']} {series_label(each.about)}", since=each.night)
 
 
 def _size(each: _Change) -> Text:
@@ -130,13 +137,15 @@ def _size(each: _Change) -> Text:
 
 
 _CHANGES = (
+    Column("workload", lambda each: Text(
+        str(each.about["workload"]), target=series_target(each.about))),
     Column("night", lambda each: each.night[:10]),
     Column("change", _size),
     Column("metric", lambda each: METRICS[each.about["metric"]].long_name),
     Column("where", lambda each: series_label(each.about)),
     Column("detected", lambda each: each.seen[:10]),
     Column("changed packages", lambda each: each.builds),
-)
+)  # fmt: skip
 #: Columns of a table of marks.
 MARKS = (
     Column("kind", lambda mark: str(mark["kind"])),

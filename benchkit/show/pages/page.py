@@ -17,6 +17,9 @@ from benchkit.formatting import MISSING
 from benchkit.store.schema import METRICS
 from benchkit.table import Table as TextTable
 
+#: Label of a period before the last night -> number of days in an address.
+PERIODS = {"all nights": "", "7 days": "7", "30 days": "30", "90 days": "90", "365 days": "365"}
+
 
 @dataclass(frozen=True)
 class Target:
@@ -73,12 +76,14 @@ class Row:
     words: str = ""  # Text in which words are found
     size: float = np.inf  # Size of the change, as a share
     is_quiet: bool = False  # Whether the row needs no attention
+    since: str = ""  # First night of the change; empty: in every period
 
     def matches(self, state: Mapping[str, str]) -> bool:
-        """Return whether a row matches the values of the filters: find, size in %, show."""
+        """Return whether a row matches the values of the filters: find, size in %, show, since."""
         return (
             (state.get("show") != "news" or not self.is_quiet)
             and self.size >= float(state.get("size") or 0) / 100
+            and (not self.since or self.since >= state.get("since", ""))
             and has_words(self.words, state.get("find", ""))
         )
 

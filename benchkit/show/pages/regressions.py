@@ -124,10 +124,14 @@ _IMPROVEMENT = (
 def page(
     regressions: Sequence[Regression],
     improvements: Sequence[_Improvement],
+    changes: Table,
     owners: Mapping[str, str],
     state: Mapping[str, str],
 ) -> Page:
-    """Return the page of regressions; `state` has the filters: since, state and find."""
+    """Return the page of regressions; `state` has the filters: since, state and find.
+
+    `changes` are all lasting changes with the builds, as `benchkit.show.pages.history` makes them.
+    """
     since = state.get("since", "")
     found = [
         regression
@@ -144,7 +148,8 @@ def page(
         f"{n_open} open, {len(found) - n_open} closed; {counted(len(better.rows), 'improvement')}."
     ]
     return Page("Regressions", lines, [
-        Section("What got worse?", worse), Section("What got better?", better)])  # fmt: skip
+        Section("What got worse?", worse), Section("What got better?", better),
+        Section("What changed, and with which packages?", changes.filtered(state))])  # fmt: skip
 
 
 def regression_page(regression: Regression, owner: str, figure: Figure | None = None) -> Page:

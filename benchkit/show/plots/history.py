@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 from itertools import pairwise
 from typing import Any
 
@@ -17,7 +16,6 @@ import pyarrow as pa
 from bokeh.models import (
     ColumnDataSource,
     CustomJSTickFormatter,
-    DataRange1d,
     DatetimeTicker,
     Line,
     NoOverlap,
@@ -151,6 +149,15 @@ _UPRIGHT: dict[str, Any] = {"x0": "x", "y0": "bottom", "x1": "x", "y1": "top"}
 LABEL_WIDTH = 0.1
 
 
+def night_range(history: History, key: int) -> Range1d:
+    """Return the range of all nights of a series; its reset values stay when it is changed."""
+    nights = history.runs.loc[history.runs["key"] == key, "night"]
+    first, last = (pd.Timestamp(history.times[night]) for night in (nights.min(), nights.max()))
+    margin = max((last - first) * 0.02, pd.Timedelta(hours=12))
+    ends = (first - margin, last + margin)
+    return Range1d(start=ends[0], end=ends[1], reset_start=ends[0], reset_end=ends[1], bounds=ends)
+
+
 def history_plot(
     history: History,
     row: int,
@@ -206,7 +213,7 @@ def history_plot(
         f"{unit or 'number'}{note}" if small else y_label,
         height=height,
         x_axis_type="datetime",
-        x_range=DataRange1d(default_span=timedelta(days=2)),  # around a single night
+        x_range=night_range(history, int(about["key"])),
         y_range=Range1d(start=low, end=high),
         tools="" if small else "xpan,xwheel_zoom,xbox_zoom,reset,save",
         **({"toolbar_location": None} if small else {}),

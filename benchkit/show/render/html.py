@@ -14,6 +14,7 @@ from bokeh.embed import json_item
 from markupsafe import Markup
 
 from benchkit.show.pages.page import (
+    PERIODS,
     Cell,
     Figure,
     Interval,
@@ -169,5 +170,6 @@ def page_markup(page: Page, href: Href) -> str:
             markup = section_markup(section, href)
             choices[section.choice] = choices.get(section.choice, "") + markup
         is_filtered = any(getattr(section.content, "is_filtered", False) for section in sections)
-        parts.append(str(ELEMENTS.choices(choices, is_filtered)))
+        has_figures = any(isinstance(section.content, Figure) for section in sections)
+        parts.append(str(ELEMENTS.choices(choices, is_filtered, PERIODS if has_figures else {})))
     return "".join(parts)

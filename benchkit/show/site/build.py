@@ -24,7 +24,8 @@ from benchkit.analysis.regression.regression import Regression, read_ledger
 from benchkit.analysis.regression.status import improvements, workload_owners
 from benchkit.errors import MissingParts, SiteError, UnreadableRun, UsageError, describe_error
 from benchkit.experiment.nightly.night import night_of
-from benchkit.show.pages.history import WorkloadNights
+from benchkit.formatting import counted
+from benchkit.show.pages.history import WorkloadNights, change_table
 from benchkit.show.pages.history import figure as history_figure
 from benchkit.show.pages.history import page as workload_page
 from benchkit.show.pages.machines import failures_page, machines_page
@@ -191,6 +192,7 @@ class _Site:
         self._page("failures.html", "Failures", lambda: failures_page(self.history))
         self._page("machines.html", "Machines", self._machines)
         self._try("feed.xml", self._feeds)
+        self._put("badge.svg", self._badge())
 
     def _try(self, name: str, write: Callable[[], None]) -> str:
         """Write a file; return a line if data of the store prevent it."""
@@ -246,7 +248,8 @@ class _Site:
 
     def _regressions(self) -> Page:
         better = improvements(self.history, self.events)
-        return regressions_page(self.regressions, better, self.owners, {})
+        changes = change_table(self.history, self.regressions)
+        return regressions_page(self.regressions, better, changes, self.owners, {})
 
     def _nights(self, workload: str) -> WorkloadNights:
         history = self.history.select(workload=workload)
@@ -267,6 +270,14 @@ class _Site:
 
     def _machines(self) -> Page:
         return machines_page(self.history, self.events, active_marks(self.marks))
+
+    def _badge(self) -> str:
+        """Return the state of the newest night as an image for a README."""
+        n_open = sum(regression.is_open for regression in self.regressions)
+        text = counted(n_open, "open regression") if n_open else "no open regression"
+        return render_template(
+            "site/files/badge.svg", title=self.title, text=text, is_good=not n_open
+        )
 
     def _feeds(self) -> None:
         items = feed_items(self.regressions, self.address)

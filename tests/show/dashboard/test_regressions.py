@@ -7,6 +7,7 @@ from benchkit.analysis.regression.status import reported_change
 from benchkit.show.dashboard.nights import overview, regressions
 from benchkit.show.dashboard.state import nights
 from benchkit.store.store import Store
+from validation import history_data
 from validation.dashboard_server import text_of
 from validation.history_data import FASTER, SLOWER, fill
 
@@ -41,10 +42,12 @@ def test_regressions_page_filters_by_period_state_and_text(nightly_store):
 
 
 def test_regressions_page_has_improvements_in_period(tmp_path, a_run, monkeypatch):
+    monkeypatch.setattr(history_data, "PACKAGES_EVERY", history_data.FASTER_SINCE)
     store = fill(tmp_path / "store", a_run, n_nights=60)
     monkeypatch.setenv("BENCHKIT_STORE", str(store.path))
     every = [row for row in cells(regressions.view({})) if row[0].startswith("▼")]
     recent = cells(regressions.view({"days": "30"}))
+    changes = [row for row in cells(regressions.view({})) if row[0] == FASTER]
 
     assert [row[1:5] for row in every] == [
         [FASTER, "wall time of the workload", "main on bench-1", "2026-10-12"],
@@ -53,6 +56,9 @@ def test_regressions_page_has_improvements_in_period(tmp_path, a_run, monkeypatc
     assert all(re.fullmatch("▼ −1[5-9] %", row[0]) for row in every)
     assert not [row for row in recent if row[0].startswith("▼")]
     assert "2 improvements" in text_of(regressions.view({}))
+    assert [row[1] for row in changes] == ["2026-10-12", "2026-10-12"]
+    (packages,) = [row[-1] for row in changes if "main" in row[4]]
+    assert packages.startswith("dask 2026.7.0 → 2026.8.0, distributed 2026.7.0 → 2026.8.0")
 
 
 def test_charts_and_tables_have_size_of_ledger(nightly_store):

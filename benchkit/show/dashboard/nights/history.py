@@ -21,7 +21,7 @@ from benchkit.show.dashboard.components.widgets import (
     open_on_run_click,
     select,
 )
-from benchkit.show.dashboard.nights.regressions import DAYS, no_nights
+from benchkit.show.dashboard.nights.regressions import no_nights
 from benchkit.show.dashboard.state.cache import open_store
 from benchkit.show.dashboard.state.nights import (
     left_out_nights,
@@ -34,9 +34,9 @@ from benchkit.show.dashboard.state.nights import (
 from benchkit.show.dashboard.state.url import Debounced, address, href, write_address
 from benchkit.show.pages.history import MAX_RUNS, run_table
 from benchkit.show.pages.night import list_page
-from benchkit.show.pages.page import Section, metric_terms
+from benchkit.show.pages.page import PERIODS, Section, metric_terms
 from benchkit.show.pages.regressions import regression_section
-from benchkit.show.plots.history import history_plot
+from benchkit.show.plots.history import history_plot, night_range
 from benchkit.show.render import panel as ui
 from benchkit.store.marks import active_marks
 from benchkit.store.schema import METRICS
@@ -72,7 +72,7 @@ def view(state: dict[str, str]) -> Viewable:
     series = {series_label(row): row for row in all_series.to_dict("records")}
     where = select("Where", list(series), series_label(matching.iloc[0].to_dict()), width=320)
     metric = metric_select(metrics, state.get("metric"))
-    period = select("Range", DAYS, "", width=140)
+    period = select("Range", PERIODS, "", width=140)
     zero = pn.widgets.Checkbox(name="Axis from zero", value=state.get("zero") == "1")
     body, form = ui.column(), ui.column()
     days: Range1d
@@ -127,16 +127,15 @@ def _list(values: Mapping[str, str]) -> list[Viewable]:
 
 def _days(history: History, key: int, state: Mapping[str, str]) -> Range1d:
     """Return the time range of all figures: the days in the address, else all nights."""
-    nights = history.runs.loc[history.runs["key"] == key, "night"]
-    first, last = (pd.Timestamp(history.times[night]) for night in (nights.min(), nights.max()))
-    margin = max((last - first) * 0.02, pd.Timedelta(hours=12))
-    whole = (first - margin, last + margin)
+    days = night_range(history, key)
+    whole = days.reset_start, days.reset_end
     ends = pd.to_datetime(
         [state.get("from"), state.get("to")], errors="coerce", utc=True, format="ISO8601"
     ).tz_localize(None)
     is_valid = whole[0] < ends[1] and ends[0] < min(ends[1], whole[1])  # False for NaT
-    left, right = (max(ends[0], whole[0]), min(ends[1], whole[1])) if is_valid else whole
-    return Range1d(start=left, end=right, reset_start=whole[0], reset_end=whole[1], bounds=whole)
+    if is_valid:
+        days.update(start=max(ends[0], whole[0]), end=min(ends[1], whole[1]))
+    return days
 
 
 def _shown_days(days: Range1d) -> tuple[str, str]:

@@ -20,12 +20,12 @@ from benchkit.show.dashboard.state.nights import (
     shown_metrics,
 )
 from benchkit.show.dashboard.state.url import href
+from benchkit.show.pages.history import change_table
+from benchkit.show.pages.page import PERIODS
 from benchkit.show.pages.regressions import page
 from benchkit.show.render import panel as ui
 
 TITLE = "Regressions"
-#: Label of a period before the last night -> number of days in the address.
-DAYS = {"all nights": "", "7 days": "7", "30 days": "30", "90 days": "90", "365 days": "365"}
 _STATES = {"open and closed": "", "open": "open", "closed": "closed"}
 
 
@@ -35,7 +35,7 @@ def view(state: dict[str, str]) -> Viewable:
     if not metrics:
         return no_nights("regressions and improvements")
     widgets = {
-        "days": select("Period", DAYS, state.get("days"), width=150),
+        "days": select("Period", PERIODS, state.get("days"), width=150),
         "state": select("State", _STATES, state.get("state"), width=170),
         "find": find_field(state, "workload, environment, owner", 260),
         "metric": metric_select(metrics, state.get("metric")),
@@ -44,9 +44,10 @@ def view(state: dict[str, str]) -> Viewable:
 
 
 def _body(values: Mapping[str, str]) -> list[Viewable]:
-    better = improvements(nights_of(values["metric"]), open_store().events())
+    history, worse = nights_of(values["metric"]), regressions()
+    better, changes = improvements(history, open_store().events()), change_table(history, worse)
     filters = {**values, "since": _since(values["days"])}
-    head, *sections = ui.page_parts(page(regressions(), better, owners(), filters), href)
+    head, *sections = ui.page_parts(page(worse, better, changes, owners(), filters), href)
     return [head, *(ui.paragraph(note) for note in left_out_nights()), *sections]
 
 

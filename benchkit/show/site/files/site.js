@@ -8,18 +8,29 @@
     if (value) words.set(name, value); else words.delete(name);
     history.replaceState(null, "", `#${words}`);
   };
-  const chosen = document.querySelector(".chosen"), metric = byId("metric");
+  const chosen = document.querySelector(".chosen"), metric = byId("metric"), range = byId("range");
   const alternatives = [...document.querySelectorAll("template")];
   const filters = ["find", "size", "show"].map(byId).filter(Boolean);
 
-  function draw(root) {
-    root.querySelectorAll(".figure").forEach((place, n) => {
+  async function draw(root) {
+    const places = [...root.querySelectorAll(".figure")].filter((place) => place.querySelector("script"));
+    await Promise.all(places.map((place, n) => {
       const data = place.querySelector("script");
-      if (!data) return;
       data.remove();
       place.id = `figure-${n}`;
-      Bokeh.embed.embed_item(JSON.parse(data.textContent), place.id);
-    });
+      return Bokeh.embed.embed_item(JSON.parse(data.textContent), place.id);
+    }));
+    showRange();
+  }
+
+  // Show the last days of each figure of nights, or all of them.
+  function showRange() {
+    if (!range) return;
+    for (const { x_range } of Bokeh.documents.flatMap((page) => page.roots())) {
+      const [first, last] = [x_range.reset_start, x_range.reset_end];
+      const begin = range.value ? last - range.value * 86_400_000 : first;
+      x_range.setv({ start: Math.max(first, begin), end: last });
+    }
   }
 
   // A cell sorts by its number, else by its text; missing numbers are last.
@@ -72,6 +83,11 @@
     each.value = state().get(each.id) ?? "";
     if (each.selectedIndex === -1) each.selectedIndex = 0;
     each.addEventListener("input", () => { remember(each.id, each.value); filter(); });
+  }
+  if (range) {
+    range.value = state().get("range") ?? "";
+    if (range.selectedIndex === -1) range.selectedIndex = 0;
+    range.addEventListener("change", () => { remember("range", range.value); showRange(); });
   }
   document.querySelectorAll("main table").forEach((table) => {
     if (!chosen?.contains(table)) makeSortable(table);
