@@ -78,3 +78,19 @@ def test_relabelling_works_if_all_rows_of_a_metric_are_listed():
 
     assert (effects.q[:60] < 0.05).all()
     assert (effects.q[60:] > 0.05).all()
+
+
+@pytest.mark.parametrize(("correlation", "n_runs"), [(0.8, 3), (0.8, 4), (0.5, 3), (0.0, 5)])
+def test_relabelling_keeps_changes_of_one_metric_if_metrics_are_correlated(correlation, n_runs):
+    rng = np.random.default_rng([n_runs, int(10 * correlation)])
+    n_plain = n_found = 0
+    for _ in range(3):
+        a, null, b, changed, workload, metric = noise.workload_report(
+            rng, n_runs, correlation=correlation, one_metric=True
+        )
+        effects = compare(a, b, null=null, family=metric, workload=workload)
+        n_plain += (changed & (adjust(effects.p, "fdr_bh") <= 0.05)).sum()
+        n_found += (changed & (effects.own_q <= 0.05)).sum()
+
+    assert n_plain > 3
+    assert n_found > 0.8 * n_plain
