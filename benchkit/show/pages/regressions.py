@@ -84,8 +84,8 @@ _REGRESSION = (
     Column("size", lambda each: each[0].size[:_MAX_SIZE], "the new level against the level before "
            "with its 95 % interval, as in the ledger: the same on all pages and in issues"),
     Column("where", lambda each: series_label(each[0].about)),
-    Column("since", lambda each: each[0].night[:10]),
-    Column("closed", lambda each: (each[0].closed or "")[:10]),
+    Column("since", lambda each: Text(each[0].night[:10], "whole")),
+    Column("closed", lambda each: Text(each[0].closed[:10], "whole") if each[0].closed else ""),
     Column("who should look", lambda each: _who(*each), "the owner that the workload declares "
            "(`owner=`), and the changes between the builds before and after"),
 )  # fmt: skip
