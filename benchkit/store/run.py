@@ -19,7 +19,7 @@ import pandas as pd
 import xarray as xr
 
 from benchkit.errors import NotRecorded, UnreadableRun, UsageError, needs_extra
-from benchkit.formatting import counted, format_quantity
+from benchkit.formatting import counted, format_quantity, run_limits
 from benchkit.store.schema import METRICS, RECORD_FIELDS
 from benchkit.store.task_graph import TaskGraph, has_task_graph
 from benchkit.table import Table
@@ -134,6 +134,11 @@ class Run:
     def _notes(self) -> list[dict[str, Any]]:
         """Return the notes of `benchkit.store.build.quality` in the file."""
         return list(json.loads(self.tree.attrs.get("quality") or "[]"))
+
+    @property
+    def _shown_limits(self) -> list[str]:
+        """Limits that are shown with the outcome, such as that the run was disturbed."""
+        return run_limits({"quality": {note["kind"]: note["kind"] for note in self._notes()}})
 
     @property
     def record(self) -> dict[str, Any]:
@@ -705,7 +710,8 @@ class Run:
         duration = self.metrics.get("duration")
         took = format_quantity(duration, "s") if duration is not None else "no time"
         simulated = " simulated" if self.simulated else ""
-        return f"<benchkit.Run {self.id[:13]} {self.workload} {self.outcome} {took}{simulated}>"
+        outcome = ", ".join([self.outcome, *self._shown_limits])
+        return f"<benchkit.Run {self.id[:13]} {self.workload} {outcome} {took}{simulated}>"
 
     def _repr_html_(self) -> str:
         rows = [
@@ -714,7 +720,8 @@ class Run:
         ]
         error = f"<p>{html.escape(self.error)}</p>" if self.error else ""
         return (
-            f"<h4>{html.escape(self.workload)}: {html.escape(self.outcome)}"
+            f"<h4>{html.escape(self.workload)}: "
+            f"{html.escape(', '.join([self.outcome, *self._shown_limits]))}"
             f"{' (simulated)' if self.simulated else ''}</h4>{error}"
             f"<p><code>{html.escape(self.id)}</code>, {html.escape(self.summary_line)}</p>"
             f"{Table(rows).to_html()}"

@@ -28,7 +28,6 @@ from benchkit.show.dashboard.components import tables
 from benchkit.show.dashboard.components.tables import (
     measured_metrics,
     metric_text,
-    outcome_text,
     run_link,
     tone_of_outcome,
 )
@@ -159,7 +158,7 @@ def _head(
     figures = {}
     if len(runs):
         outcome = runs["outcome"].iloc[0]
-        state, good = f"last run {outcome_text(outcome)}", outcome in NO_FAILURE
+        state, good = f"last run {format_outcome(runs.iloc[0])}", outcome in NO_FAILURE
         n_failed = int((~runs["outcome"].isin(NO_FAILURE)).sum())
         figures = {
             "runs": str(len(runs)),
@@ -499,7 +498,7 @@ def _cells(row: Row, metric: str, nightly: set[str]) -> list[str]:
         target = address("history", workload=row.name, metric=metric)
         history = link("history", target, label=f"history of {row.name}", kind="whole")
     outcome = row.last["outcome"]
-    state = span(outcome_text(outcome), tone_of_outcome(outcome))
+    state = span(format_outcome(row.last), tone_of_outcome(outcome))
     if row.state and outcome in NO_FAILURE:
         is_bad = row.state in ("failed", "regressed")
         state = span(" ".join(STATES[row.state]), "bad" if is_bad else "soft")
