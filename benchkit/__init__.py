@@ -42,7 +42,7 @@ _NAMES = {
 }
 
 #: Public name -> module that it stands for.
-_MODULES = {"plots": "benchkit.show.plots"}
+_MODULES = {"pages": "benchkit.show.render.notebook", "plots": "benchkit.show.plots"}
 
 __all__ = ["__version__", *sorted([*_NAMES, *_MODULES])]
 

@@ -37,6 +37,7 @@ RETURNED = {
     "benchkit.analysis.design": ["next_step", "power_table", "runs_needed"],
     "benchkit.cli.agents.tools": ["StoreTools"],
     "benchkit.show.dashboard.embed": ["RunPanel"],
+    "benchkit.show.render.notebook": ["NotebookPage", "history", "night", "run"],
 }
 #: Headings of sections that repeat what annotations say.
 SECTIONS = re.compile(

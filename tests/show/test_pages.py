@@ -1,25 +1,43 @@
 """The same words and numbers of a page by every renderer."""
 
 import html
+import json
 import re
 from dataclasses import replace
 
 import numpy as np
 import pandas as pd
+import panel as pn
 import pytest
 
+from benchkit import pages
 from benchkit.analysis.compare.compare_runs import compare
 from benchkit.analysis.compare.explain import CauseChanges, ExplainedChange, explain
 from benchkit.analysis.regression.history import build_history, night_name
+from benchkit.errors import UsageError
 from benchkit.experiment.nightly.night import night_of
+from benchkit.show.dashboard.run.page import LiveSection
+from benchkit.show.dashboard.state.time_window import Window
 from benchkit.show.pages import comparison as comparison_pages
 from benchkit.show.pages import night as night_pages
+from benchkit.show.pages import run as run_pages
 from benchkit.show.pages.history import WorkloadNights
 from benchkit.show.pages.history import page as workload_page
 from benchkit.show.pages.night import NightSeries
-from benchkit.show.pages.page import Figure, Interval, Page, Spark, Table, Text, site_address
+from benchkit.show.pages.page import (
+    Bar,
+    Figure,
+    Interval,
+    Page,
+    Spark,
+    Table,
+    Text,
+    site_address,
+)
 from benchkit.show.render import html as html_renderer
-from benchkit.show.render import markdown, panel
+from benchkit.show.render import markdown, notebook, panel
+from benchkit.store.run import Run
+from benchkit.store.store import Store
 from validation.arm_runs import arm_runs
 from validation.dashboard_server import text_of
 from validation.run_records import run_record
@@ -77,20 +95,25 @@ def page(history, events):
 
 def words_of_page(page):
     """Return each word that a page says, in order."""
-    texts = [page.title, *page.lines]
-    for section in page.sections:
-        texts += [section.title, section.note]
-        if isinstance(section.content, Table):
-            for row in section.content.rows:
-                for cell in row.cells:
-                    texts += texts_of_cell(cell)
-        elif not isinstance(section.content, Figure):
-            texts += [text for each in section.content for text in texts_of_cell(each)]
-    return " ".join(texts).split()
+    texts = [page.title, page.state.text, *page.lines]
+    return " ".join(
+        [*texts, *(each for s in page.sections for each in texts_of_section(s))]
+    ).split()
+
+
+def texts_of_section(section):
+    texts = []
+    for content in section.contents():
+        if isinstance(content, Table):
+            texts += [text for row in content.rows for cell in row.cells
+                      for text in texts_of_cell(cell)] or [content.empty]  # fmt: skip
+        elif not isinstance(content, Figure):
+            texts += [text for each in content for text in texts_of_cell(each)]
+    return [section.title, section.note, *texts] if section.contents() else []
 
 
 def texts_of_cell(cell):
-    if isinstance(cell, Spark | Interval):
+    if isinstance(cell, Spark | Bar | Interval):
         return []
     if isinstance(cell, str):
         return [cell]
@@ -100,13 +123,19 @@ def texts_of_cell(cell):
 
 def words_of_html(text):
     # Left out: heads of tables, explanations of columns, filters and the copies they choose from.
-    tags = ("thead", "details", "template", "label", "script")
-    left_out = "|".join(f"<{tag}.*?</{tag}>" for tag in tags)
+    tags = ("thead", "details", "template", "label", "svg", "style", "script")
+    left_out = "|".join(f"<{tag}\\b.*?</{tag}>" for tag in tags)
     text = re.sub(left_out, " ", text, flags=re.S)
     return html.unescape(re.sub("<[^>]*>", " ", text.replace("<wbr>", ""))).split()
 
 
 def words_of_markdown(text):
+    # Parts with odd numbers are code.
+    parts = enumerate(re.split(r"^```.*\n?", text, flags=re.M))
+    return [word for at, part in parts for word in (part.split() if at % 2 else plain_words(part))]
+
+
+def plain_words(text):
     tables = re.sub(r"^\|.*\n\| ?-.*$", "", text, flags=re.M)
     plain = tables.replace("\\|", "\x00").replace("|", " ").replace("\x00", "|")
     plain = re.sub(r"^(#+|-) ", "", plain, flags=re.M).replace("<br>", " ")
@@ -302,3 +331,117 @@ def test_experiments_count_disturbed_runs(compared):
          "runs": "80", "not ok": "0", "disturbed": "20"}
     ]  # fmt: skip
     assert comparison_pages.experiments(compared.runs.iloc[:0]).sections == []
+
+
+@pytest.fixture(scope="module")
+def run_data(tmp_path_factory, a_run):
+    store = Store(tmp_path_factory.mktemp("run-page") / "store")
+    return run_pages.RunData.read(store.open(store.add(a_run)))
+
+
+#: Sections whose code is folded away in HTML.
+FOLDED = {"specifications"}
+
+
+def words_of_panes(view):
+    """Return each word of the panes and tables of a view, in order."""
+    texts = []
+    for part in view.select(lambda each: isinstance(each, pn.pane.HTML | pn.widgets.Tabulator)):
+        if isinstance(part, pn.pane.HTML):
+            texts += words_of_html(str(part.object))
+        else:
+            rows = part.value.to_numpy().tolist()
+            texts += [word for row in rows for cell in row for word in words_of_html(cell)]
+    return texts
+
+
+def words_of_notebook(section, monkeypatch):
+    """Return each word that a cell of a notebook shows, in order."""
+    shown = []
+    monkeypatch.setattr(notebook, "display", lambda each, **options: shown.append(each))
+    section._ipython_display_()
+    return words_of_html(" ".join(each.data for each in shown if hasattr(each, "data")))
+
+
+def test_run_has_the_same_words_and_numbers_by_every_renderer(run_data, monkeypatch):
+    window = Window(run_data.run, run_data.timeline, {})
+    page = run_pages.page(run_data, window.state())
+    in_notebook = pages.run(run_data.run)
+    seen = {}
+    for section in page.sections:
+        wanted = " ".join(texts_of_section(section)).split()
+        seen[section.key] = len(wanted)
+        text = markdown.section_markdown(section)
+        assert words_of_markdown(text) == wanted, section.key
+        if section.key in FOLDED:
+            continue
+        view = LiveSection(window, run_data, section.key).view
+        if not getattr(section.content, "is_slow", False):  # drawn after the page
+            assert words_of_panes(view) == wanted, section.key
+        text = html_renderer.section_markup(section, lambda target: None)
+        assert words_of_html(text) == wanted, section.key
+        cell = words_of_notebook(in_notebook[section.key], monkeypatch)
+        assert cell == (wanted or words_of_empty(section)), section.key
+
+    assert seen["limits"]
+    assert seen["groups"] > 10
+    assert {"longest", "fetched"} <= {key for key, count in seen.items() if not count}
+
+
+def words_of_empty(section):
+    return f"{section.title} {section.note} Nothing was recorded.".split()
+
+
+def test_run_head_has_the_same_words_and_numbers_by_every_renderer(run_data):
+    page = run_pages.page(run_data, {})
+    wanted = {text for each in page.figures for text in (each.value, each.name)}
+    wanted |= {page.title, page.state.text, *filter(None, page.lines)}
+    texts = [
+        html_renderer.head_markup(page),
+        panel.head(page).object,
+        pages.run(run_data.run)._repr_html_(),
+    ]
+    for text in texts:
+        words = " ".join(words_of_html(text))
+        assert not {each for each in wanted if " ".join(each.split()) not in words}
+    text = " ".join(words_of_markdown(markdown.page_markdown(page)))
+    assert not {each for each in wanted if " ".join(each.split()) not in text}
+
+
+def test_run_page_shows_that_a_run_was_disturbed(a_run):
+    record = json.loads(a_run.attrs["record"])
+    note = {"kind": "disturbed", "metrics": ["duration"], "text": "others used 1.5 cores"}
+    tree = a_run.copy()
+    tree.attrs = {
+        **a_run.attrs,
+        "record": json.dumps({**record, "quality": json.dumps({"duration": "disturbed"})}),
+        "quality": json.dumps([note]),
+    }
+    page = run_pages.page(run_pages.RunData.read(Run(tree)), {})
+
+    assert page.state.text == "✓ ok, disturbed"
+    assert "disturbed: others used 1.5 cores" in page.lines
+    assert "disturbed" in pages.run(Run(tree))._repr_html_()
+
+
+def test_pages_of_notebook_name_unknown_sections_and_runs(run_data):
+    page = pages.run(run_data.run)
+
+    with pytest.raises(UsageError, match="no section 'memry': did you mean 'memory'"):
+        page["memry"]
+    with pytest.raises(UsageError, match="takes a Run, not 'latest'"):
+        pages.run("latest")
+    with pytest.raises(UsageError, match="start=2, stop=1: must be"):
+        pages.run(run_data.run, start=2, stop=1)
+    assert page.keys()[0] == "limits"
+    assert "## " in page.to_markdown()
+
+
+def test_run_page_of_a_window_shows_its_tasks_only(a_run):
+    data = run_pages.RunData.read(Run(a_run))
+    group = data.timeline.groups[0]
+    stop = data.whole[0] + 1e-6
+    whole, part = pages.run(data.run, group=group), pages.run(data.run, stop=stop, group=group)
+
+    assert "The longest" in repr(whole["longest"])
+    assert "No task of the group ran within the window" in repr(part["longest"])

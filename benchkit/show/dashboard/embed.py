@@ -14,20 +14,11 @@ from bokeh.layouts import column
 from bokeh.models.plots import Plot
 from bokeh.resources import Resources
 
-from benchkit.analysis.run.timeline import TaskTimeline
-from benchkit.show.dashboard.run.page import live_figures
+from benchkit.show.dashboard.run.page import live_page
 from benchkit.show.dashboard.state.time_window import Window, align
-from benchkit.show.plots.base import has
-from benchkit.show.plots.flame import flame_graph
-from benchkit.show.plots.run_metrics import (
-    memory_by_kind,
-    memory_by_worker,
-    scheduler_load,
-    task_group_bars,
-    worker_load,
-)
-from benchkit.show.plots.thread_activity import BusyThreads, TaskStream, mark_events, window_strip
-from benchkit.show.plots.transfers import transfer_matrix
+from benchkit.show.pages.page import Figure, LiveFigure
+from benchkit.show.pages.run import RunData, read_timeline, sections
+from benchkit.show.plots.thread_activity import window_strip
 from benchkit.show.templates import render_template, silent
 from benchkit.store.run import Run
 from benchkit.text import escape
@@ -55,11 +46,12 @@ class RunPanel(pn.viewable.Viewer):
     def __init__(self, run: Run) -> None:
         super().__init__()
         self._run = run
+        self._data = RunData(run, *read_timeline(run.tree))
 
     def __panel__(self) -> pn.Column:
         """Return the live page: tables update with the window, a click selects a group."""
         pn.extension("tabulator", notifications=False)
-        return live_figures(Window(self._run, TaskTimeline(self._run.tree), {}))
+        return live_page(self._data, Window(self._run, self._data.timeline, {}))
 
     def figures(self) -> list[Plot]:
         """Return new figures of the run; figures over time share one range.
@@ -69,22 +61,19 @@ class RunPanel(pn.viewable.Viewer):
         list of bokeh.models.Plot
             The figures.
         """
-        run, timeline = self._run, TaskTimeline(self._run.tree)
-        window = Window(run, timeline, {})
-        strip = window_strip(run.tree, window.whole, window.range)
+        window = Window(self._run, self._data.timeline, {})
+        strip = window_strip(self._run.tree, window.whole, window.range)
         align(strip)
-        memory = memory_by_kind(run.tree)
-        timed = [memory, memory_by_worker(run.tree)]
-        if timeline.n_tasks:
-            timed += [BusyThreads(run.tree, timeline).figure, TaskStream(run.tree, timeline).figure]
-        timed += [*worker_load(run.tree), *scheduler_load(run.tree)]
-        window.share(*timed)
-        if has(run.tree, "scheduler", "time"):
-            mark_events(memory, run)
-        others = [task_group_bars(run.tree), transfer_matrix(run.tree)]
-        if has(run.tree, "profile", "frame"):
-            others.append(flame_graph(run.tree))
-        return [strip, *timed, *others]
+        plots: list[Plot] = [strip]
+        for section in sections(self._data, {}):
+            for content in section.contents():
+                if isinstance(content, Figure):
+                    made = content.make()
+                    plot = made.figure if isinstance(made, LiveFigure) else made
+                    if content.times is not None:
+                        window.share(plot)
+                    plots.append(plot)
+        return plots
 
     def to_html(self) -> str:
         """Return the figures as one HTML page that needs no network.

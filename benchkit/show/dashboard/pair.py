@@ -28,7 +28,6 @@ from benchkit.show.dashboard.run.task_groups import (
     choose_group,
     group_tabulator,
 )
-from benchkit.show.dashboard.run.transfers import VALUES
 from benchkit.show.dashboard.state.cache import load_run
 from benchkit.show.dashboard.state.time_window import NAMES, PairWindow
 from benchkit.show.dashboard.state.url import address, href
@@ -37,7 +36,7 @@ from benchkit.show.pages.page import metric_terms
 from benchkit.show.plots.base import has, retitle
 from benchkit.show.plots.run_metrics import PAIR_COLOURS, memory_overlay
 from benchkit.show.plots.thread_activity import BusyThreads, TaskStream
-from benchkit.show.plots.transfers import transfer_difference
+from benchkit.show.plots.transfers import VALUES, transfer_difference
 from benchkit.show.render import panel as ui
 from benchkit.show.render.html import link
 from benchkit.show.theme import BETTER, UNCHANGED, WORSE

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -59,7 +59,12 @@ def page(data: WorkloadNights) -> Page:
     """Return the page of a workload."""
     series = data.history.series
     figures = [
-        Section(series_label(about), figure(data, row), choice=(metric, METRICS[metric].long_name))
+        Section(
+            series_label(about),
+            figure(data, row),
+            choice=(metric, METRICS[metric].long_name),
+            key=metric,
+        )
         for metric in data.metrics
         for row, about in enumerate(series.to_dict("records"))
         if about["metric"] == metric
@@ -71,15 +76,16 @@ def page(data: WorkloadNights) -> Page:
     ]
     marks = [mark for mark in data.marks if _selects(mark, data.name)]
     runs = data.history.runs[data.history.runs["key"].isin(series["key"])]
+    changes = replace(change_table(data.history, data.regressions), empty="No lasting change.")
     sections = [
         *open_,
         *figures,
-        Section("What changed, and when?", change_table(data.history, data.regressions)),
-        Section("Which marks apply?", make_table(MARKS, marks)),
+        Section("What changed, and when?", changes, key="changes"),
+        Section("Which marks apply?", make_table(MARKS, marks), key="marks"),
         Section("Which runs are these?", run_table(runs, data.metrics),
-                f"The last {MAX_RUNS} of {len(runs)}." if len(runs) > MAX_RUNS else ""),
+                f"The last {MAX_RUNS} of {len(runs)}." if len(runs) > MAX_RUNS else "", key="runs"),
         Section("What is measured?", [Text(data.source, "code")] if data.source else (),
-                data.description),
+                data.description, key="source"),
     ]  # fmt: skip
     lines = [f"Owner: {data.owner}" if data.owner else "", data.description]
     return Page(data.name, lines, [each for each in sections if each.has_content])

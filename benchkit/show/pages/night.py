@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from benchkit.analysis.changepoint.rule import MAX_REFERENCE_NIGHTS
-from benchkit.analysis.regression.history import SERIES_FIELDS, History, night_name
+from benchkit.analysis.regression.history import SERIES_FIELDS, History, build_history, night_name
 from benchkit.analysis.regression.level_events import worse_direction
 from benchkit.analysis.regression.nights import COMMANDS, MAX_MODEL_ERROR, model_rows
 from benchkit.analysis.regression.status import (
@@ -36,6 +36,7 @@ from benchkit.formatting import (
 from benchkit.show.pages.page import (
     Cell,
     Column,
+    Figure,
     Page,
     Row,
     Section,
@@ -47,10 +48,13 @@ from benchkit.show.pages.page import (
     minute,
 )
 from benchkit.show.pages.regressions import regression_table, regression_target, series_target
+from benchkit.show.plots.history import history_plot
 from benchkit.store.schema import METRICS
 
 #: State -> importance of its text.
 _TONES = {"failed": "bad", "regressed": "bad", "improved": "good"}
+#: Open regressions with a figure.
+MAX_FIGURES = 6
 #: Most characters of an error in a table.
 _MAX_ERROR = 300
 
@@ -82,6 +86,18 @@ class NightSeries:
         return cls(own, metric, statuses, workload_owners(history.runs))
 
 
+def judged_series(night: Night, metrics: Sequence[str]) -> tuple[History, list[NightSeries]]:
+    """Return the history of a store until a night, and the states of its series."""
+    store = night.store
+    events, marks = store.events(), store.marks()
+    history = build_history(store.runs(), metrics=metrics, marks=marks)
+    names = [night_name(time) for time in history.times]
+    if night.night in names:
+        history = history.before(names.index(night.night))
+    measured = dict.fromkeys(history.series["metric"])
+    return history, [NightSeries.judge(history, metric, events, marks) for metric in measured]
+
+
 class SeriesRow(NamedTuple):
     """What a cell of the table of series shows."""
 
@@ -95,17 +111,22 @@ def page(night: Night, series: Sequence[NightSeries], state: Mapping[str, str]) 
     open_ = [regression for regression in night.regressions if regression.is_open]
     owners = series[0].owners if series else {}
     sections = [
-        Section("What changed?", _changes(night)),
-        Section("Which runs failed?", make_table(_FAILED, night.failed)),
-        Section("Which steps failed?", [Text(line, "bad") for line in night.failures]),
+        Section("What changed?", _changes(night), key="changes"),
+        Section("Which runs failed?", make_table(_FAILED, night.failed), key="failed"),
+        Section("Which steps failed?", [Text(line, "bad") for line in night.failures], key="steps"),
         Section(
             "Which regressions are open?",
             regression_table(open_[:ROWS_SHOWN], owners),
             f"The last {ROWS_SHOWN} of {len(open_)}." if len(open_) > ROWS_SHOWN else "",
+            key="open",
         ),
         *(_series_section(data, state) for data in series),
-        Section("What limits the verdicts?", [Text(line) for line in night.limits]),
-        Section("Which runs are predicted badly?", make_table(_MODEL, _badly_predicted(night))),
+        Section("What limits the verdicts?", [Text(line) for line in night.limits], key="limits"),
+        Section(
+            "Which runs are predicted badly?",
+            make_table(_MODEL, _badly_predicted(night)),
+            key="model",
+        ),
     ]
     title = f"Night of {minute(night.night)} UTC" if night.night else "No nights yet"
     lines = [f"{night.summary}.", *night.notes]
@@ -120,7 +141,26 @@ def _series_section(data: NightSeries, state: Mapping[str, str]) -> Section:
     if n_hidden:
         note += f"; {n_hidden} of {len(data.statuses)} hidden"
     name = METRICS[data.metric].long_name
-    return Section(f"How was {name}?", table, note, choice=(data.metric, name))
+    return Section(f"How was {name}?", table, note, (data.metric, name), data.metric)
+
+
+def ledger_sections(night: Night, history: History) -> list[Section]:
+    """Return a figure for each open regression, and the table of all regressions."""
+    series = [
+        (regression.title, row)
+        for regression in night.regressions
+        if regression.is_open and (row := history.find(regression.about)) is not None
+    ]  # failures have no series
+    figures = [
+        Section(
+            title,
+            Figure(partial(history_plot, history, row, regressions=night.regressions)),
+            key="figures",
+        )
+        for title, row in series[:MAX_FIGURES]
+    ]
+    table = regression_table(night.regressions, workload_owners(history.runs), empty="None.")
+    return [*figures, Section("Which regressions are in the ledger?", table, key="regressions")]
 
 
 def list_page(data: NightSeries, state: Mapping[str, str]) -> Page:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 from urllib.parse import quote
@@ -65,7 +65,15 @@ class Interval:
     label: str  # For screen readers
 
 
-Cell: TypeAlias = str | Text | Spark | Interval | Sequence[Text]
+@dataclass(frozen=True)
+class Bar:
+    """Parts of an amount as a small figure; the largest amount of a column is 1."""
+
+    parts: Sequence[tuple[float, str]]  # Length and colour of each part
+    label: str  # For screen readers, and while the pointer is on the bar
+
+
+Cell: TypeAlias = str | Text | Spark | Bar | Interval | Sequence[Text]
 
 
 @dataclass(frozen=True)
@@ -73,7 +81,7 @@ class Row:
     """Cells of a table, and what the filters of the page compare."""
 
     cells: Sequence[Cell]
-    words: str = ""  # Text in which words are found
+    words: str = ""  # Text in which words are found; the value of a choice
     size: float = np.inf  # Size of the change, as a share
     is_quiet: bool = False  # Whether the row needs no attention
     since: str = ""  # First night of the change; empty: in every period
@@ -96,8 +104,10 @@ class Table:
     rows: Sequence[Row]
     empty: str = ""  # Shown in place of a table without rows
     terms: Mapping[str, str] = field(default_factory=dict)  # What columns mean
+    terms_title: str = "What the columns mean"
     is_filtered: bool = False  # Whether the filters of the page apply
     visible_rows: int = 0  # Rows on a screen at a time; 0: all
+    picks: str = ""  # Key of the page's state that a click on a row sets; "": none
 
     def filtered(self, state: Mapping[str, str]) -> Table:
         """Return the table with the rows that match the filters."""
@@ -105,10 +115,44 @@ class Table:
 
 
 @dataclass(frozen=True)
+class LiveFigure:
+    """A figure of Bokeh that shows another part of its data on request."""
+
+    figure: Any
+    show: Callable[[tuple[float, float] | None, str], object]  # Time in s (None: all), and group
+
+
+@dataclass(frozen=True)
 class Figure:
     """A figure, which is drawn when it is shown."""
 
-    make: Callable[[], Any]  # Returns a figure of Bokeh
+    make: Callable[[], Any]  # Returns a figure of Bokeh, or a `LiveFigure`
+    # First and last time in s of figures below each other whose x axis is time.
+    times: tuple[float, float] | None = None
+    zoom: str = ""  # Key of the page's state with the ends of the x axis; "": not kept
+
+
+Content: TypeAlias = Table | Figure | Sequence[Text]
+
+
+@dataclass(frozen=True)
+class Later:
+    """Contents that are computed when they are shown."""
+
+    make: Callable[[], Sequence[Content]]
+    is_slow: bool = False  # Whether a screen shows the rest of the page before
+
+
+@dataclass(frozen=True)
+class Filter:
+    """A choice of the reader, which is a key of the page's state."""
+
+    key: str
+    name: str
+    value: str
+    options: Mapping[str, str] | None = None  # Name of an option -> value; None: any text
+    placeholder: str = ""
+    resets: Sequence[str] = ()  # Keys of filters that a new value makes void
 
 
 @dataclass(frozen=True)
@@ -116,17 +160,33 @@ class Section:
     """An answer: its title is the question."""
 
     title: str
-    content: Table | Figure | Sequence[Text]
+    content: Content | Later
     note: str = ""
     # Key and name among the sections of which a screen shows one; others are below each other.
     choice: tuple[str, str] | None = None
+    key: str = ""  # Name of the section in its page
+    filters: Callable[[], Sequence[Filter]] = tuple
+    follows: Collection[str] = ()  # Keys of the page's state that change what it contains
 
     @property
     def has_content(self) -> bool:
         """Whether there is anything to show."""
         if isinstance(self.content, Table):
             return bool(self.content.rows or self.content.empty)
-        return isinstance(self.content, Figure) or bool(self.content)
+        return isinstance(self.content, Figure | Later) or bool(self.content)
+
+    def contents(self) -> Sequence[Content]:
+        """Return what the section contains; computes it if that is still to do."""
+        return self.content.make() if isinstance(self.content, Later) else [self.content]
+
+
+@dataclass(frozen=True)
+class KeyFigure:
+    """A number at the top of a page."""
+
+    name: str
+    value: str
+    usual: str = ""  # What it is compared with
 
 
 @dataclass(frozen=True)
@@ -136,6 +196,13 @@ class Page:
     title: str
     lines: Sequence[str]
     sections: Sequence[Section]
+    state: Text = Text("")  # Of the subject, such as its outcome
+    error: str = ""
+    figures: Sequence[KeyFigure] = ()
+
+    def __getitem__(self, key: str) -> Section:
+        """Return the section with a key."""
+        return next(section for section in self.sections if section.key == key)
 
 
 @dataclass(frozen=True)

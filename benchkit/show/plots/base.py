@@ -15,7 +15,7 @@ import xarray as xr
 from bokeh.core.properties import expr, value
 from bokeh.io import output_notebook, show
 from bokeh.io.state import curstate
-from bokeh.models import ColumnDataSource, CustomJS, HoverTool, Line, Stack, VArea
+from bokeh.models import ColumnDataSource, CustomJS, HoverTool, Line, Range1d, Stack, VArea
 from bokeh.models.annotations import ColorBar, Legend, LegendItem, Span, Title
 from bokeh.models.glyph import Glyph
 from bokeh.models.mappers import ColorMapper
@@ -173,6 +173,25 @@ def place_legend(fig: figure, place: Literal["right", "below"] = "right") -> Non
     if not below:
         move = CustomJS(args={"figure": fig, "legend": legend}, code=read_script("narrow_legend"))
         fig.js_on_change("outer_width", move)
+
+
+#: Border left of a figure over time, in pixels, where no server aligns figures below each other.
+_TIME_BORDER = 78
+#: Columns of a legend below a figure: three fit on the screen of a telephone; height of a row.
+_LEGEND_COLUMNS, _LEGEND_ROW = 3, 22
+
+
+def set_time_axis(fig: figure, ends: tuple[float, float]) -> None:
+    """Give figures over the time of a run the same left and right end, in pixels and in seconds."""
+    if not fig.xaxis[0].visible:  # a message instead of a plot
+        return
+    fig.min_border_left, fig.min_border_right = _TIME_BORDER, 16
+    fig.x_range = Range1d(start=ends[0], end=ends[1])
+    if fig.legend:
+        place_legend(fig, "below")
+        legend = fig.legend[0]
+        legend.ncols = _LEGEND_COLUMNS
+        fig.height = int(fig.height or 0) + _LEGEND_ROW * -(-len(legend.items) // _LEGEND_COLUMNS)
 
 
 def empty_figure(title: str, text: str = "Nothing was recorded.") -> figure:

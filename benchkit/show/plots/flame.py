@@ -68,7 +68,46 @@ def flame_frames(profile: pd.DataFrame) -> pd.DataFrame:
     return profile.assign(left=left, right=left + counts, depth=depth, own=own)
 
 
-def flame_graph(run: Run | xr.DataTree, prefix: str | None = None, find: str = "") -> figure:
+def _shown_frames(
+    tree: xr.DataTree, prefix: str | None, window: tuple[float, float] | None
+) -> pd.DataFrame:
+    """Return the frames of a prefix (None: of all) with samples in a window, and their places."""
+    profile = Run(tree).profile(*window) if window else Run(tree).profile()
+    keep = (profile["count"] > 0).to_numpy()
+    if prefix is not None:
+        keep = keep & (profile["prefix"] == prefix).to_numpy()
+    return flame_frames(keep_frames(profile, keep))
+
+
+#: Number of widest calls in a list of them.
+MAX_CALLS = 60
+
+
+def widest_calls(
+    run: Run, prefix: str | None = None, window: tuple[float, float] | None = None
+) -> dict[str, tuple[float, float]]:
+    """Return the widest calls: share and name -> left and right end in samples, callers first."""
+    frames = _shown_frames(run.tree, prefix, window)
+    calls: dict[str, tuple[float, float]] = {}
+    if frames.empty:
+        return calls
+    total = float(frames["right"].max())
+    places = {(0.0, total)}
+    for row in widest(frames).itertuples():
+        place = (float(row.left), float(row.right))
+        if len(calls) < MAX_CALLS and place not in places:
+            label = f"{100 * row.count / total:.1f} % {_name(row)}"
+            calls[label if label not in calls else f"{label} #{len(calls)}"] = place
+            places.add(place)
+    return calls
+
+
+def flame_graph(
+    run: Run | xr.DataTree,
+    prefix: str | None = None,
+    find: str = "",
+    window: tuple[float, float] | None = None,
+) -> figure:
     """Draw in which Python functions the tasks spent their time.
 
     Parameters
@@ -79,6 +118,9 @@ def flame_graph(run: Run | xr.DataTree, prefix: str | None = None, find: str = "
         Only tasks of this prefix.
     find : str, optional
         Frames with this text in their function or file are marked, and counted in the title.
+    window : tuple of float, optional
+        Only samples of the cycles of Dask's profiler (1 s by default) that overlap these times, in
+        s after clock on.
 
     Returns
     -------
@@ -90,16 +132,14 @@ def flame_graph(run: Run | xr.DataTree, prefix: str | None = None, find: str = "
     title = "Where did tasks spend time?"
     if not has(tree, "profile", "frame"):
         return empty_figure(title)
-    profile = Run(tree).profile()
-    if prefix is not None:
-        keep = (profile["prefix"] == prefix).to_numpy()
-        if not keep.any():
-            return empty_figure(f"{title} No samples of {prefix}.")
-        profile = keep_frames(profile, keep)
-    frames = flame_frames(profile)
+    frames = _shown_frames(tree, prefix, window)
+    if frames.empty:
+        whose = f" of {prefix}" if prefix else ""
+        where = " within the window" if window else ""
+        return empty_figure(f"{title} No samples{whose}{where}.")
     total = float(frames["right"].max())
     wide = widest(frames)
-    details = f"{format_count(total)} samples of 10 ms"
+    details = f"{format_count(total)} samples of 10 ms{' within the window' if window else ''}"
     matches = _matches(wide, find)
     if find:  # count also frames that are too narrow to be drawn
         details += f", {find!r} in {_covered(frames[_matches(frames, find)]) / total:.1%} of them"

@@ -202,6 +202,11 @@ UNITS = {
     "bytes": ("MiB", MIB), "bytes_compressed": ("MiB on the wire", MIB),
     "count": ("transfers", 1), "seconds": ("s", 1),
 }  # fmt: skip
+#: Label of a value -> its name.
+VALUES = {
+    "bytes": "bytes", "bytes on the wire": "bytes_compressed", "number": "count",
+    "time": "seconds",
+}  # fmt: skip
 _TIPS = (
     ("transfers", "@count{0,0}"),
     ("bytes", "@mib{0,0.0} MiB, @wire{0,0.0} on the wire"),

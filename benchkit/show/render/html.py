@@ -8,16 +8,19 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 from itertools import groupby
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from bokeh.embed import json_item
 from markupsafe import Markup
 
 from benchkit.show.pages.page import (
     PERIODS,
+    Bar,
     Cell,
+    Content,
     Figure,
     Interval,
+    LiveFigure,
     Page,
     Row,
     Section,
@@ -26,6 +29,7 @@ from benchkit.show.pages.page import (
     Target,
     Text,
 )
+from benchkit.show.plots.base import set_time_axis
 from benchkit.show.plots.comparison import interval_bar
 from benchkit.show.plots.history import sparkline
 from benchkit.show.templates import load_macros
@@ -42,6 +46,8 @@ PAGE_STYLES, ELEMENT_STYLES = (
 )
 #: Macros that return elements as HTML.
 ELEMENTS = load_macros("render/elements.html")
+#: Width of the longest bar of a column, in pixels.
+BAR_WIDTH = 150
 #: Approximate height of a table row, in rem.
 ROW_HEIGHT_REM = 1.9
 
@@ -95,6 +101,8 @@ def cell_markup(cell: Cell, href: Href) -> Markup:
         )
     if isinstance(cell, Interval):
         return Markup(interval_bar(**asdict(cell)))
+    if isinstance(cell, Bar):
+        return Markup(ELEMENTS.bar(cell, BAR_WIDTH))
     if isinstance(cell, Text):
         return _text(cell, href)
     return Markup("<br>").join(_text(text, href) for text in cell)
@@ -105,7 +113,7 @@ def _text(text: Text, href: Href) -> Markup:
     if target:
         made = link(text.text, target, label=text.title, kind=text.tone)
     elif text.tone == "code":
-        made = Markup(ELEMENTS.code_block(text.text))
+        made = Markup(ELEMENTS.code_block(text.text, text.title))
     elif text.tone or text.title:
         made = span(text.text, text.tone, title=text.title)
     else:
@@ -123,7 +131,7 @@ def table_markup(table: Table, href: Href) -> str:
     markup = html_table(
         table.columns, rows, tight=bool(visible), visible_rows=visible, attributes=attributes
     )
-    return markup + (str(ELEMENTS.glossary(table.terms)) if table.terms else "")
+    return markup + (str(ELEMENTS.glossary(table.terms, table.terms_title)) if table.terms else "")
 
 
 def _attributes(row: Row) -> Markup:
@@ -137,28 +145,52 @@ def _attributes(row: Row) -> Markup:
     return Markup(f" data-words='{words}' data-size='{row.size:.4g}' data-order='{order}'{quiet}")
 
 
+def head_markup(page: Page) -> str:
+    """Return the head of a page: title, state, lines and key figures."""
+    return str(
+        ELEMENTS.page_head(
+            page.title,
+            state=page.state.text,
+            good=page.state.tone != "bad",
+            lines=page.lines,
+            error=page.error,
+            figures={figure.name: figure.value for figure in page.figures},
+            usual={figure.name: figure.usual for figure in page.figures},
+        )
+    )
+
+
 def section_markup(section: Section, href: Href) -> str:
     """Return a section."""
-    markup = str(ELEMENTS.heading(section.title, section.note))
-    if isinstance(section.content, Table):
-        return markup + table_markup(section.content, href)
-    if isinstance(section.content, Figure):
-        return markup + _figure(section.content)
-    texts = [_text(text, href) for text in section.content]
-    return markup + "".join(t if t.startswith("<pre") else f"<p>{t}</p>" for t in texts)
+    body = "".join(content_markup(content, href) for content in section.contents())
+    return f"{ELEMENTS.heading(section.title, section.note)}{body}" if body else ""
 
 
-def _figure(figure: Figure) -> str:
-    """Return a figure as data, which the script of a site draws."""
-    data = json.dumps(json_item(figure.make()), separators=(",", ":"))
-    # A browser ends a script at the first "</script", also in a string of JSON.
-    data = data.replace("<", "\\u003c")
-    return f'<div class="figure"><script type="application/json">{data}</script></div>'
+def content_markup(content: Content, href: Href) -> str:
+    """Return a part of a section; a figure as data, which the script of a site draws."""
+    if isinstance(content, Table):
+        return table_markup(content, href)
+    if isinstance(content, Figure):
+        data = json.dumps(json_item(static_figure(content)), separators=(",", ":"))
+        # A browser ends a script at the first "</script", also in a string of JSON.
+        data = data.replace("<", "\\u003c")
+        return f'<div class="figure"><script type="application/json">{data}</script></div>'
+    texts = [_text(text, href) for text in content]
+    return "".join(t if t.startswith(("<pre", "<details")) else f"<p>{t}</p>" for t in texts)
+
+
+def static_figure(content: Figure) -> Any:
+    """Return a figure of Bokeh that needs no server."""
+    made = content.make()
+    figure = made.figure if isinstance(made, LiveFigure) else made
+    if content.times is not None:
+        set_time_axis(figure, content.times)
+    return figure
 
 
 def page_markup(page: Page, href: Href) -> str:
     """Return a page of a site, whose script shows one of the sections with choices."""
-    parts = [str(ELEMENTS.page_head(page.title, lines=page.lines))]
+    parts = [head_markup(page)]
     for has_choice, group in groupby(page.sections, lambda section: section.choice is not None):
         sections = list(group)
         if not has_choice:

@@ -6,7 +6,9 @@ import re
 from collections.abc import Callable
 
 from benchkit.show.pages.page import (
+    Bar,
     Cell,
+    Content,
     Figure,
     Interval,
     Page,
@@ -30,8 +32,10 @@ def no_address(target: Target) -> str | None:
 
 def page_markdown(page: Page, href: Callable[[Target], str | None] = no_address) -> str:
     """Return a page, with headings from the second level."""
-    parts = [f"## {markdown_text(page.title)}"]
-    parts += ["\n".join(f"- {markdown_text(line)}" for line in page.lines if line)]
+    parts = [f"## {markdown_text(f'{page.title} {page.state.text}')}"]
+    lines = [page.error, *page.lines]
+    lines += [f"{each.name}: {each.value} {each.usual}" for each in page.figures]
+    parts += ["\n".join(f"- {markdown_text(line)}" for line in lines if line)]
     parts += [
         section_markdown(section, href)
         for section in page.sections
@@ -42,12 +46,19 @@ def page_markdown(page: Page, href: Callable[[Target], str | None] = no_address)
 
 def section_markdown(section: Section, href: Callable[[Target], str | None] = no_address) -> str:
     """Return a section."""
+    contents = section.contents()
     parts = [f"### {markdown_text(section.title)}", markdown_text(section.note)]
-    if isinstance(section.content, Table):
-        parts.append(table_markdown(section.content, href))
-    elif not isinstance(section.content, Figure):  # its note only
-        parts += [_line(text, href) for text in section.content]
-    return "\n\n".join(part for part in parts if part)
+    parts += [_content(content, href) for content in contents]
+    return "\n\n".join(part for part in parts if part) if contents else ""
+
+
+def _content(content: Content, href: Callable[[Target], str | None]) -> str:
+    """Return a part of a section; figures are left out."""
+    if isinstance(content, Figure):
+        return ""
+    if isinstance(content, Table):
+        return table_markdown(content, href)
+    return "\n\n".join(_line(text, href) for text in content)
 
 
 def table_markdown(table: Table, href: Callable[[Target], str | None] = no_address) -> str:
@@ -55,7 +66,7 @@ def table_markdown(table: Table, href: Callable[[Target], str | None] = no_addre
     if not table.rows:
         return markdown_text(table.empty)
     cells = [(i, cell) for row in table.rows for i, cell in enumerate(row.cells)]
-    figures = {i for i, cell in cells if isinstance(cell, Spark | Interval)}
+    figures = {i for i, cell in cells if isinstance(cell, Spark | Bar | Interval)}
     kept = [i for i in range(len(table.columns)) if i not in figures]
     names = [table.columns[i] for i in kept]
     rows = [
@@ -72,7 +83,7 @@ def _cell(cell: Cell, href: Callable[[Target], str | None]) -> str:
         return markdown_text(cell)
     if isinstance(cell, Text):
         return _text(cell, href)
-    if isinstance(cell, Spark | Interval):
+    if isinstance(cell, Spark | Bar | Interval):
         return ""
     return "<br>".join(_text(text, href) for text in cell)
 

@@ -20,7 +20,14 @@ from panel.viewable import Viewable
 
 from benchkit.errors import BenchkitError, describe_error
 from benchkit.show.pages.page import Figure, Page, Section
-from benchkit.show.render.html import ELEMENT_STYLES, ELEMENTS, Href, section_markup
+from benchkit.show.render.html import (
+    ELEMENT_STYLES,
+    ELEMENTS,
+    Href,
+    head_markup,
+    section_markup,
+    static_figure,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -71,14 +78,19 @@ paragraph = _element("paragraph")
 
 def page_parts(page: Page, href: Href) -> list[Viewable]:
     """Return a page: its head, and a pane for each section."""
-    sections = [section(each, href) for each in page.sections]
-    return [page_head(page.title, lines=page.lines), *sections]
+    return [head(page), *(section(each, href) for each in page.sections)]
+
+
+def head(page: Page) -> pn.pane.HTML:
+    """Return the head of a page."""
+    return html_pane(head_markup(page))
 
 
 def section(content: Section, href: Href) -> Viewable:
     """Return a section of a page."""
     if isinstance(content.content, Figure):
-        return column(heading(content.title, content.note), figure(content.content.make()))
+        plot = static_figure(content.content)
+        return column(heading(content.title, content.note), figure(plot))
     return html_pane(section_markup(content, href))
 
 

@@ -6,12 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from IPython import get_ipython
-from IPython.display import Markdown, display
 
 from benchkit.errors import describe_error
-from benchkit.text import markdown_text
-
-_MARK = "benchkit missing part"
+from benchkit.show.render.notebook import MISSING_PART, show_missing_part
 
 
 def replace_missing_parts() -> None:
@@ -25,12 +22,15 @@ def _show_line(shell: Any, kind: type, error: Exception, trace: Any, tb_offset: 
     reason = describe_error(error)
     if isinstance(error, NameError):
         reason = "it needs a part above that cannot be shown"
-    text = f"This part cannot be shown: {reason}"
-    display(Markdown(f"**{markdown_text(text)}**"), metadata={_MARK: text})
+    show_missing_part(reason)
     return []
 
 
 def missing_parts(notebook: Mapping[str, Any]) -> list[str]:
     """Return the lines of the parts of an executed notebook that cannot be shown."""
     outputs = (out for cell in notebook["cells"] for out in cell.get("outputs", ()))
-    return [str(out["metadata"][_MARK]) for out in outputs if _MARK in out.get("metadata", ())]
+    return [
+        str(out["metadata"][MISSING_PART])
+        for out in outputs
+        if MISSING_PART in out.get("metadata", ())
+    ]

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from benchkit.analysis.regression.history import History, build_history, night_name
 from benchkit.experiment.nightly.night import Night
-from benchkit.show.pages.night import NightSeries, page
+from benchkit.show.pages.night import judged_series, page
 from benchkit.show.pages.page import site_address
 from benchkit.show.render.markdown import no_address, page_markdown
-from benchkit.text import cut_markdown, github_text, markdown_text
+from benchkit.text import cut_markdown, github_text
 
 #: Maximum bytes: GitHub discards step summaries above 1 MiB, which all steps of a job share.
 MAX_BYTES = 900_000
@@ -21,28 +20,9 @@ def night_markdown(night: Night, metrics: Sequence[str], *, site: str | None = N
 
     It has a table for each metric with the series that need attention, and links to a site.
     """
-    store = night.store
-    events, marks = store.events(), store.marks()
-    history = build_history(store.runs(), metrics=metrics, marks=marks)
-    names = [night_name(time) for time in history.times]
-    if night.night in names:
-        history = history.before(names.index(night.night))
-    measured = dict.fromkeys(history.series["metric"])
-    series = [NightSeries.judge(history, metric, events, marks) for metric in measured]
+    _, series = judged_series(night, metrics)
     href = partial(site_address, site.rstrip("/") + "/") if site else no_address
     return cut_markdown(page_markdown(page(night, series, {"show": "news"}), href), MAX_BYTES)
-
-
-def open_series(night: Night, history: History, *, most: int = 6) -> list[tuple[str, int]]:
-    """Return the title and the series of each open regression, for its figure."""
-    # returned: Title in Markdown and position of the series in the history. Failures have no
-    # series.
-    series = []
-    for regression in night.regressions:
-        row = history.find(regression.about) if regression.is_open else None
-        if row is not None:
-            series.append((f"**{markdown_text(regression.title)}**", row))
-    return series[:most]
 
 
 def workflow_commands(night: Night) -> list[str]:

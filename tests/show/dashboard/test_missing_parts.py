@@ -24,7 +24,7 @@ DAMAGES = {
     "kinds of events": lambda tree: tree["task_events"].attrs.update(actions="{no json"),
     "texts": lambda tree: tree.attrs.update(config="{no json", packages="[1", logs="[1"),
 }
-TABS = ("overview", "tasks", "stacks", "transfers", "machines", "trouble", "facts")
+TABS = ("overview", "tasks", "memory", "stacks", "transfers", "machines", "trouble", "facts")
 
 
 @pytest.fixture

@@ -6,17 +6,15 @@ import re
 from pathlib import Path
 from urllib.parse import parse_qsl, quote
 
-import panel as pn
 import pytest
 from helpers.dashboards import served
 from helpers.running_experiment import EXPERIMENT
 from playwright.sync_api import expect
 
-from benchkit.analysis.run.timeline import TaskTimeline
-from benchkit.show.dashboard.run import page as run_page
-from benchkit.show.dashboard.run.overview import conclusion
 from benchkit.show.dashboard.state import cache, nights
-from benchkit.show.dashboard.state.time_window import Window
+from benchkit.show.dashboard.state.url import href
+from benchkit.show.pages import run as run_page
+from benchkit.show.render.html import content_markup, head_markup
 from benchkit.store.schema import METRICS
 from benchkit.store.store import Store
 from validation.dashboard_server import (
@@ -26,7 +24,6 @@ from validation.dashboard_server import (
     many_tasks,
     open_page,
     sees,
-    text_of,
     wait_for_plots,
     zoom,
 )
@@ -159,7 +156,7 @@ def test_longest_tasks_show_keys(page, running_site, running_store):
 
     open_page(page, f"{running_site}?view=run&id={run_id}&tab=tasks&group={quote(group)}")
     sees(page, "The longest")
-    row = page.locator("tr", has=page.locator("td code")).first
+    row = page.locator("tr", has=page.locator("td[data-label='key']")).first
     expect(row).to_contain_text(str(longest["key"]))
     expect(row).to_contain_text(f"{longest['duration']:.4f}")
 
@@ -187,14 +184,14 @@ def test_task_stream_zooms_a_million_tasks(page, tmp_path, artifacts, a_run):
 
 
 def test_run_head_shows_usual_values(nightly_store):
-    page = cache.load_run(nights.nights_of_workload(SLOWER).runs["id"].iloc[-1])
-    usual = page.baseline
+    data = cache.load_run(nights.nights_of_workload(SLOWER).runs["id"].iloc[-1])
 
-    text = text_of(pn.Column(run_page.head(page.run, usual)))
+    text = head_markup(run_page.page(data, {}))
 
-    row = usual.loc[METRICS["duration"].long_name]
+    row = data.baseline.loc[METRICS["duration"].long_name]
     assert f"{row['change']} on {row['median before']}" in text
-    assert row["change"] not in text_of(pn.Column(run_page.head(page.run)))
+    alone = run_page.RunData(data.run, data.timeline)
+    assert row["change"] not in head_markup(run_page.page(alone, {}))
 
 
 def test_conclusion_links_findings_to_their_window(tmp_path):
@@ -202,12 +199,12 @@ def test_conclusion_links_findings_to_their_window(tmp_path):
     message = json.dumps({"seconds": 0.8, "stack": stack})
     tasks = [MadeTask("work-0", 1.2, 2.5)]
     run = graph_run(tmp_path, tasks, duration=2.5, events=[[ON + 1.0, "loop-blocked", -1, message]])
-    window = Window(run, TaskTimeline(run.tree), {})
+    page = run_page.page(run_page.RunData.read(run), {})
 
-    heading, findings = conclusion(window)[:2]
+    sentences, findings, *_ = page["limits"].contents()
 
-    assert "Of 2.50 s, " in heading.object
-    text = html.unescape(findings.object)
+    assert "Of 2.50 s, " in sentences[0].text
+    text = html.unescape(content_markup(findings, href))
     link = re.search(r"<a [^>]*href=[\"'](.*?)[\"'][^>]*>(.*?)</a>", text)
     assert link, text
     assert link[2] == "the scheduler's event loop was blocked"

@@ -10,54 +10,70 @@ from bokeh.models import CrosshairTool
 
 from benchkit import plots
 from benchkit.analysis.run.timeline import TaskTimeline
-from benchkit.show.dashboard.run.overview import group_table
-from benchkit.show.dashboard.run.page import longest_tasks
-from benchkit.show.dashboard.run.task_groups import GroupTable
-from benchkit.show.dashboard.run.transfers import transfers
-from benchkit.show.dashboard.state.time_window import NO_TIMES, Window
+from benchkit.show.dashboard.run.page import LiveSection, live_page
+from benchkit.show.dashboard.state.time_window import Window
+from benchkit.show.pages.run import NO_TIMES, RunData
 from benchkit.store.run import Run
 from validation.dashboard_server import light_run, many_tasks, text_of
 
 
 def window_of(tree, share=0.5, **state):
-    """Return a window on the last `share` of a run."""
-    window = Window(Run(tree), TaskTimeline(tree), state)
+    """Return a window on the last `share` of a run, and the run."""
+    data = RunData(Run(tree), TaskTimeline(tree))
+    window = Window(data.run, data.timeline, state)
     left, right = window.whole
     window.range.update(start=right - share * (right - left), end=right)
-    return window
+    return window, data
+
+
+def group_table(window, data):
+    """Return the section of task groups, and its table."""
+    view = LiveSection(window, data, "groups").view
+    (table,) = view.select(pn.widgets.Tabulator)
+    return view, table
 
 
 def test_window_without_task_times_shows_whole_run(a_run):
     tree = light_run(a_run)
-    window = window_of(tree)
-    whole = GroupTable(Window(Run(tree), TaskTimeline(tree), {})).view.value
+    window, data = window_of(tree)
+    _, whole = group_table(Window(data.run, data.timeline, {}), data)
 
-    shown = GroupTable(window).view.value
+    view, shown = group_table(window, data)
 
     assert window.part is not None
-    assert len(shown)
-    pd.testing.assert_frame_equal(shown, whole)
-    assert NO_TIMES in text_of(group_table(window))
+    assert len(shown.value)
+    pd.testing.assert_frame_equal(shown.value, whole.value)
+    assert NO_TIMES in text_of(view)
     window.group = window.timeline.groups[0]
-    assert NO_TIMES in text_of(longest_tasks(window))
+    assert NO_TIMES in text_of(LiveSection(window, data, "longest").view)
 
 
 def test_window_selects_part_of_tasks(a_run):
-    within = TaskTimeline(a_run)
-    window = Window(Run(a_run), within, {})
-    whole = GroupTable(window).view.value
+    data = RunData(Run(a_run), TaskTimeline(a_run))
+    window = Window(data.run, data.timeline, {})
+    view, table = group_table(window, data)
+    whole = table.value["tasks"].astype(int).sum()
 
-    window.range.update(start=float(np.median(within.stop)), end=window.whole[1])
-    part = GroupTable(window).view.value
+    window.range.update(start=float(np.median(data.timeline.stop)), end=window.whole[1])
 
     # Half of the tasks ended before the window.
-    assert 0 < part["tasks"].sum() <= within.n_tasks / 2 + 1
-    assert part["tasks"].sum() < whole["tasks"].sum()
-    assert NO_TIMES not in text_of(group_table(window))
+    part = table.value["tasks"].astype(int).sum()
+    assert 0 < part <= data.timeline.n_tasks / 2 + 1
+    assert part < whole
+    assert NO_TIMES not in text_of(view)
+
+
+def test_group_table_is_ordered_as_texts_like_as_numbers(a_run):
+    _, table = group_table(*window_of(a_run))
+
+    for name in ("tasks", "total (s)"):
+        texts = table.value[name].tolist()
+        numbers = [float(text.replace(",", "")) for text in texts]
+        assert [float(text.replace(",", "")) for text in sorted(texts)] == sorted(numbers)
 
 
 def test_window_shares_cursor_and_range(a_run):
-    window = window_of(a_run)
+    window, _ = window_of(a_run)
     figures = [plots.memory_by_kind(a_run), *plots.worker_load(a_run), *plots.scheduler_load(a_run)]
 
     window.share(*figures)
@@ -69,8 +85,8 @@ def test_window_shares_cursor_and_range(a_run):
 
 
 def test_transfer_matrix_follows_address_and_window(a_run):
-    window = window_of(a_run, cells="count")
-    shown = transfers(window)
+    window, data = window_of(a_run, cells="count")
+    shown = LiveSection(window, data, "transfers").view
     (choice,) = shown.select(pn.widgets.Select)
     figure = next(pane.object for pane in shown.select(pn.pane.Bokeh))
     part = figure.title.text
@@ -82,15 +98,46 @@ def test_transfer_matrix_follows_address_and_window(a_run):
     assert figure.title.text != part
 
 
+def test_flame_graph_follows_window_and_group(a_run):
+    data = RunData(Run(a_run), TaskTimeline(a_run))
+    window = Window(data.run, data.timeline, {})
+    shown = LiveSection(window, data, "stacks").view
+    (first,) = shown.select(pn.pane.Bokeh)
+    samples = data.run.profile()["count"]
+
+    left, right = window.whole
+    window.range.update(start=left, end=left + 0.5 * (right - left))
+
+    (part,) = shown.select(pn.pane.Bokeh)
+    assert len(samples)
+    assert part is not first
+    assert "within the window" in part.object.title.text
+    assert "within the window" not in first.object.title.text
+    window.reset()
+    (whole,) = shown.select(pn.pane.Bokeh)
+    assert whole.object.title.text == first.object.title.text
+
+
+def test_filter_of_section_is_kept_in_the_state(a_run):
+    data = RunData(Run(a_run), TaskTimeline(a_run))
+    window = Window(data.run, data.timeline, {"frames": "1.0-2.0"})
+    shown = LiveSection(window, data, "stacks").view
+    find, *_ = shown.select(pn.widgets.TextInput)
+
+    find.value = "sum"
+
+    assert window.state()["find"] == "sum"
+    assert window.state()["frames"] == "", "the samples are those of other frames"
+    (plot,) = shown.select(pn.pane.Bokeh)
+    assert "'sum' in" in plot.object.title.text
+
+
 def test_brush_updates_window_of_large_run(a_run):
     """Measure the server's part of a brush; the time is printed only, not asserted."""
-    from benchkit.analysis.run.timeline import TaskTimeline
-    from benchkit.show.dashboard.run.page import live_figures
-    from benchkit.show.dashboard.state.time_window import Window
-
     tree = many_tasks(a_run, 100_000)
-    window = Window(Run(tree), TaskTimeline(tree), {"tab": "tasks"})
-    live_figures(window)
+    data = RunData(Run(tree), TaskTimeline(tree))
+    window = Window(data.run, data.timeline, {"tab": "tasks"})
+    live_page(data, window)
     left, right = window.whole
 
     began = time.perf_counter()

@@ -192,7 +192,8 @@ def test_views_pass_axe_with_hostile_text(browser, site, store, artifacts):
         "view=workloads", f"view=workloads&name={workload}", "view=environments",
         "view=environments&name=main", "view=environments&name=main&with=pinned", "view=nothing",
         *(f"view=run&id={run}&tab={tab}"
-          for tab in ("overview", "tasks", "stacks", "transfers", "machines", "trouble", "facts")),
+          for tab in ("overview", "tasks", "memory", "stacks", "transfers", "machines", "trouble",
+                      "facts")),
     ]  # fmt: skip
     context = browser.new_context(viewport={"width": 1300, "height": 900}, color_scheme="light")
     page = context.new_page()

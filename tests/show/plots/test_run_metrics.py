@@ -16,8 +16,8 @@ from benchkit import Store, plots
 from benchkit.analysis.run.timeline import TaskTimeline
 from benchkit.errors import UsageError
 from benchkit.show.dashboard import pair
-from benchkit.show.dashboard.run.page import problems
 from benchkit.show.dashboard.state.time_window import PairWindow
+from benchkit.show.pages import run as run_page
 from benchkit.show.plots import base
 from benchkit.show.plots.thread_activity import mark_events, window_strip
 from benchkit.store.run import Run
@@ -227,9 +227,11 @@ def test_mark_events_tooltip_is_readable(lossy):
 
 
 def test_problems_say_that_they_concern_the_whole_run(lossy):
-    text = " ".join(str(pane.object) for pane in problems(lossy).select(pn.pane.HTML))
+    page = run_page.page(run_page.RunData.read(lossy), {"from": "0", "to": "0.1"})
 
-    assert "for any window" in text
+    assert "for any window" in page["problems"].note
+    (table,) = page["problems"].contents()
+    assert table.rows
 
 
 def many_workers(a_run, count):

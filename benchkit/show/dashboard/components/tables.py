@@ -14,15 +14,19 @@ from panel.viewable import Viewable
 
 from benchkit.formatting import MISSING, NO_FAILURE, OUTCOME_WORDS, format_quantity
 from benchkit.show.dashboard.state.table_state import scripted_table
-from benchkit.show.dashboard.state.url import address
+from benchkit.show.dashboard.state.url import address, href
 from benchkit.show.dashboard.web.template import TABLE_STYLES, WIDGET_STYLES
+from benchkit.show.pages.page import Bar, Table
 from benchkit.show.render import html
 from benchkit.show.render import panel as ui
 from benchkit.show.render.html import link
 from benchkit.store.schema import METRICS
+from benchkit.table import columns_of_numbers
 
 #: Milliseconds after a download until its content is removed from memory.
 RELEASE_MS = 1000
+#: Rows of a page of a long table, and of the longest table that is not in pages.
+PAGE_SIZE, MAX_HTML_ROWS = 30, 60
 #: Width of a column of numbers, in pixels.
 NUMBER_WIDTH = 85
 
@@ -43,7 +47,12 @@ def html_table(
 
 
 def table(
-    frame: pd.DataFrame, index: str, *, sortable: bool = True, page_size: int = 30, long: str = ""
+    frame: pd.DataFrame,
+    index: str,
+    *,
+    sortable: bool = True,
+    page_size: int = PAGE_SIZE,
+    long: str = "",
 ) -> Viewable:
     """Return a table; text in cells is never interpreted as HTML."""
     frame = frame.rename_axis(index).reset_index()
@@ -62,6 +71,41 @@ def table(
         sortable=sortable,
         text_align={name: "right" for name in frame.columns[1:] if is_numeric_dtype(frame[name])},
         **options,
+    )
+
+
+def text_frame(table: Table) -> pd.DataFrame:
+    """Return a table as texts; numbers with equal decimals are ordered as texts, too."""
+    if not table.rows:
+        return pd.DataFrame(columns=list(table.columns), dtype=object)
+    bars = [i for i, cell in enumerate(table.rows[0].cells) if isinstance(cell, Bar)]
+    columns = [
+        [str(html.cell_markup(cell, href)) if i in bars else str(cell) for cell in cells]
+        for i, cells in enumerate(zip(*(row.cells for row in table.rows), strict=True))
+    ]
+    for cells, is_number in zip(
+        columns, columns_of_numbers(list(zip(*columns, strict=True))), strict=True
+    ):
+        width = max(map(len, cells))
+        cells[:] = [cell.rjust(width) if is_number else cell for cell in cells]
+    return pd.DataFrame(dict(zip(table.columns, columns, strict=True)), dtype=object)
+
+
+def paged_table(table: Table) -> Viewable:
+    """Return a long table in pages; its last column has the longest texts."""
+    frame = text_frame(table)
+    numbers = columns_of_numbers([[cell.strip() for cell in row] for row in frame.to_numpy()])
+    return scripted_table(
+        frame,
+        stylesheets=TABLE_STYLES,
+        layout="fit_data_stretch",
+        sizing_mode="stretch_width",
+        formatters={table.columns[-1]: {"type": "textarea"}},
+        pagination="remote",
+        page_size=PAGE_SIZE,
+        text_align={
+            name: "right" for name, is_number in zip(frame, numbers, strict=True) if is_number
+        },
     )
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import hashlib
-import logging
 import os
 import threading
 from collections.abc import Callable, Sequence
@@ -30,15 +29,15 @@ from benchkit.analysis.run.baseline import (
 )
 from benchkit.analysis.run.noise import run_noise
 from benchkit.analysis.run.timeline import TaskTimeline
-from benchkit.errors import BenchkitError, describe_error
+from benchkit.errors import BenchkitError
 from benchkit.experiment.paths import collect_workloads
 from benchkit.measure.discovery import Collection
+from benchkit.show.pages.run import RunData, read_timeline
 from benchkit.store.run import Run
 from benchkit.store.schema import MARK_COLUMNS, METRICS, RECORD_FIELDS
 from benchkit.store.storage import in_parallel
 from benchkit.store.store import Store
 
-_log = logging.getLogger(__name__)
 T = TypeVar("T")
 #: Environment variable with the path of the store.
 STORE_VARIABLE = "BENCHKIT_STORE"
@@ -146,20 +145,13 @@ def store_version(store: Store) -> str:
 
 def open_run(run_id: str) -> Run:
     """Return a run, shared by sessions; do not modify."""
-    return Run(_tree(str(open_store().path), open_store().resolve(run_id)))
+    store = open_store()
+    run = Run(_tree(str(store.path), store.resolve(run_id)))
+    run.store = store
+    return run
 
 
-@dataclass(frozen=True)
-class RunPage:
-    """Data of a page about a run; do not modify."""
-
-    run: Run  # The run
-    timeline: TaskTimeline  # Start and stop of its tasks
-    problem: str  # Why the timeline lacks tasks that the run has; empty if it does not
-    baseline: pd.DataFrame  # Metrics of the run and the medians of comparable earlier runs
-
-
-def load_run(run_id: str) -> RunPage:
+def load_run(run_id: str) -> RunData:
     """Return a run with its task timeline and its baseline, shared by sessions."""
     run = open_run(run_id)
 
@@ -168,7 +160,7 @@ def load_run(run_id: str) -> RunPage:
         return metrics_against_previous(earlier, run.record)
 
     timeline, problem = _timeline(str(open_store().path), run.id)
-    return RunPage(run, timeline, problem, cached(baseline, "baseline", run.id))
+    return RunData(run, timeline, problem, cached(baseline, "baseline", run.id))
 
 
 # Eight runs: several pages of a few users.
@@ -180,11 +172,7 @@ def _tree(path: str, run_id: str) -> xr.DataTree:
 # 40 MB at 1 M tasks; cached so that sessions share one copy.
 @pn.cache(max_items=8, policy="LRU")
 def _timeline(path: str, run_id: str) -> tuple[TaskTimeline, str]:
-    try:
-        return TaskTimeline(_tree(path, run_id)), ""
-    except Exception as error:  # of a damaged run, whose other parts can be shown
-        _log.error("tasks of run %s", run_id, exc_info=error)
-        return TaskTimeline(xr.DataTree()), describe_error(error)
+    return read_timeline(_tree(path, run_id))
 
 
 def noise_of(metric: str) -> pd.DataFrame:

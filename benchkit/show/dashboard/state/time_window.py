@@ -32,12 +32,10 @@ RIGHT_BORDER = 150
 #: Smallest time in ms between two updates: one turn of the mouse wheel changes the range dozens of
 #: times.
 UPDATE_MS = 60
-#: Further keys of the address, for single parts of the page: order, name filter and page of the
-#: table of groups; prefix, search text and range of call stacks; value of the transfer matrix;
-#: divisor of the seconds of two runs.
-OPTIONS = ("sort", "holds", "page", "prefix", "find", "frames", "cells", "per")
-#: Message shown where task times are missing.
-NO_TIMES = "Task times were not recorded: the light capture only counts tasks."
+#: Further keys of the address, for single parts of the page: worker whose memory is shown; order,
+#: name filter and page of the table of groups; prefix, search text and range of call stacks; value
+#: of the transfer matrix; divisor of the seconds of two runs.
+OPTIONS = ("worker", "sort", "holds", "page", "prefix", "find", "frames", "cells", "per")
 #: A window that differs from the whole run by at most this share of it counts as the whole run.
 WHOLE_TOLERANCE = 1e-3
 #: Names of the two runs of a pair.
@@ -45,7 +43,7 @@ NAMES = ("A", "B")
 
 
 class Window:
-    """Selection on the page of a run: time window, task group, worker and tab."""
+    """Selection on the page of a run: time window, task group, tab, and values of filters."""
 
     #: Name of the view whose address contains the state.
     VIEW = "run"
@@ -74,7 +72,6 @@ class Window:
         )
         self._cursor = Span(dimension="height", line_color=INK, line_alpha=0.7, line_dash="dotted")
         self.group = state.get("group", "") if state.get("group") in timeline.groups else ""
-        self.worker = state.get("worker", "")
         self.tab = state.get("tab", "")
         self.options = {name: state.get(name, "") for name in OPTIONS}
         #: Tab -> callbacks; tab "" for those of every tab.
@@ -137,12 +134,6 @@ class Window:
         share = f"{_seconds(right - left)} of {_seconds(length)}"
         return f"{share}: {left:.3f} to {right:.3f} s"
 
-    @property
-    def prefix(self) -> str:
-        """The prefix of the selected group, or ""."""
-        prefixes = dict(zip(self.timeline.groups, self.timeline.prefixes, strict=False))
-        return prefixes.get(self.group, "")
-
     def state(self, **changed: Any) -> dict[str, Any]:
         """Return the keys of the page's address."""
         part = self.part
@@ -157,7 +148,6 @@ class Window:
             "from": ends[0],
             "to": ends[1],
             "group": self.group,
-            "worker": self.worker,
             **self.options,
             **changed,
         }
