@@ -11,6 +11,7 @@ from benchkit.errors import BenchkitError
 from benchkit.experiment.paths import notebook_path, shipped
 from benchkit.experiment.run.kernel import declared_parameters
 from benchkit.store.store import Store
+from validation.history_data import SLOWER, fill
 
 
 def execute(name, tmp_path, **parameters):
@@ -25,7 +26,9 @@ def execute(name, tmp_path, **parameters):
     return nbformat.read(str(output), as_version=4)
 
 
-@pytest.mark.parametrize("name", ["ab", "bisect", "explore", "measure", "nightly", "run"])
+@pytest.mark.parametrize(
+    "name", ["ab", "bisect", "explore", "history", "measure", "nightly", "run"]
+)
 def test_papermill_reads_all_parameters_of_notebook(name):
     read = papermill.inspect_notebook(str(notebook_path(name)))
 
@@ -113,6 +116,7 @@ BISECT = {"workload": "sched.tree", "package": "dask", "good": "2026.7.0", "bad"
         ("bisect", {**BISECT, "budget_s": "ten"}, "budget_s='ten': must be a number of seconds"),
         ("explore", {"scale": "big"}, "scale='big': must be a number above 0 and up to 1"),
         ("explore", {"first": "array.svd"}, "no workload named 'array.svd': did you mean"),
+        ("history", {"store": "none"}, "none: no store there"),
         ("run", {"store": "none"}, "none: no store there"),
         ("ab", {"store": "none"}, "none: no store there"),
     ],
@@ -161,6 +165,49 @@ def test_explore_notebook_draws_comparison(tmp_path):
     assert not [
         o for c in executed.cells for o in c.get("outputs", []) if o.get("name") == "stderr"
     ]
+
+
+def figures_of(executed):
+    """Return the outputs of an executed notebook that are figures; imports of scripts are none."""
+    outputs = [o.get("data", {}).get("text/html", "") for c in executed.cells
+               for o in c.get("outputs", [])]  # fmt: skip
+    return [text for text in outputs if "data-root-id" in text]
+
+
+@pytest.fixture(scope="module")
+def nights(tmp_path_factory, a_run):
+    """Return the folder of a store of five nights of two workloads."""
+    return str(fill(tmp_path_factory.mktemp("history") / "store", a_run, n_nights=5).path)
+
+
+@pytest.mark.slow
+def test_history_notebook_draws_runs_nights_and_memory(tmp_path, nights):
+    executed = execute("history", tmp_path, store=nights, workload=SLOWER)
+
+    texts = [str(o.get("data", {})) for c in executed.cells for o in c.get("outputs", [])]
+    n_runs = int((Store(nights).runs()["workload"] == SLOWER).sum())
+    for title in (f"of {n_runs} runs?", "median of each day?", "memory did each worker use?"):
+        assert any(title in text for text in texts), title
+    assert len(figures_of(executed)) >= 5
+    assert not any("https://cdn.bokeh.org" in text for text in texts)  # needs no network
+    assert not any("This part cannot be shown" in text for text in texts)
+
+
+@pytest.mark.slow
+def test_run_notebook_shows_each_section(tmp_path, nights):
+    executed = execute("run", tmp_path, store=nights)
+
+    texts = [str(o.get("data", {})) for c in executed.cells for o in c.get("outputs", [])]
+    assert len(figures_of(executed)) >= 7
+    assert not any("This part cannot be shown" in text for text in texts)
+    assert not [o for c in executed.cells for o in c.get("outputs", []) if o.output_type == "error"]
+
+
+def test_history_notebook_names_unknown_workload_and_metric(nights):
+    with pytest.raises(BenchkitError, match="no nights of workload 'array"):
+        run_cells("history", {"store": nights, "workload": "array.nothing"})
+    with pytest.raises(BenchkitError, match="no section 'durration': did you mean 'duration'"):
+        run_cells("history", {"store": nights, "workload": SLOWER, "metric": "durration"})
 
 
 @pytest.mark.slow

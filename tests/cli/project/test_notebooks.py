@@ -11,7 +11,9 @@ from benchkit.experiment.paths import shipped
 def test_notebooks_list_has_titles():
     rows = json.loads(CliRunner().invoke(main, ["notebooks", "list", "--json"]).stdout)
 
-    assert {"explore", "run", "ab", "nightly", "bisect", "measure"} <= {r["name"] for r in rows}
+    assert {"explore", "history", "run", "ab", "nightly", "bisect", "measure"} <= {
+        r["name"] for r in rows
+    }
     assert all(row["title"] for row in rows)
 
 
