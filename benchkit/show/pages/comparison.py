@@ -200,14 +200,20 @@ def _verdict_cells(
     texts = text_row(row, comparison)
     keys = {**data.keys, **state, "workload": row["workload"], "arm": row["contender"]}
     tone = "bad" if row["worse"] else "good" if row["changed"] else ""
-    cells: dict[str, Cell] = {}
-    for title, text in texts.items():
-        cells[title] = text
-        if title == f"{comparison.level:.0%} interval":
-            cells[_BAR] = _bar(row, tone, place, f"{texts['change']}, {text}")
-    cells["workload"] = Text(texts["workload"], target=Target("compare", keys))
     interim = " (interim)" if data.is_interim else ""
-    cells["verdict"] = Text(f"{texts['verdict']}{interim}", tone)
+    interval = texts[f"{comparison.level:.0%} interval"]
+    # A narrow page shows the first columns: what was found is before the values.
+    names = [name for name in ("workload", "contender", "metric") if name in texts]
+    cells: dict[str, Cell] = {
+        **{name: texts.pop(name) for name in names},
+        "verdict": Text(f"{texts.pop('verdict')}{interim}", tone),
+        _BAR: _bar(row, tone, place, f"{texts['change']}, {interval}"),
+        **{
+            name: texts.pop(name) for name in ("change", f"{comparison.level:.0%} interval", "runs")
+        },
+        **texts,
+    }
+    cells["workload"] = Text(str(cells["workload"]), target=Target("compare", keys))
     if comparison.frame["null_ratio"].notna().any():
         cells["null"] = format_change(row["null_ratio"])
     noise = row["noise"]

@@ -117,7 +117,7 @@ def interval_bar(
     zero: float,
     tone: str = "",
     label: str = "",
-    width: int = 150,
+    width: int = 120,
     height: int = 18,
 ) -> str:
     """Return a change with its interval and the band of the noise as a small SVG.
@@ -147,7 +147,7 @@ def interval_bar(
         marks += f'<circle cx="{at:.1f}" cy="{middle}" r="3" fill="{colour}"/>'
     return (
         f'<svg width="{width}" height="{height}" viewBox="0 0 {width} {height}" role="img" '
-        f'style="max-width: 100%" aria-label="{escape(label)}">{marks}</svg>'
+        f'aria-label="{escape(label)}">{marks}</svg>'
     )
 
 
