@@ -38,9 +38,9 @@ def compare_command(
 
     SEL is one or more of these, separated by commas: `env:NAME`, `tag:NAME=VALUE`,
     `param:NAME=VALUE`, `experiment:ID`, `arm:NAME`, `workload:GLOB`, `category:NAME`, `host:NAME`,
-    `dask:VERSION`, `distributed:VERSION`, `python:VERSION`, `commit:SHA`, `outcome:NAME`,
-    `since:WHEN`, `until:WHEN`. Runs that were not interleaved can also differ because the state of
-    the machine changed.
+    `dask:VERSION`, `distributed:VERSION`, `python:VERSION`, `commit:SHA`, `build:HASH`,
+    `outcome:NAME`, `since:WHEN`, `until:WHEN`. Runs that were not interleaved can also differ
+    because the state of the machine changed.
 
     \b
     Examples:

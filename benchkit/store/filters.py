@@ -55,6 +55,7 @@ KEYS = {
     "distributed": Key("distributed", "releases of distributed"),
     "python": Key("python", "releases of Python"),
     "commit": Key("git_commit", "commits", by_beginning=True),
+    "build": Key("packages_hash", "builds", by_beginning=True),
     "outcome": Key("outcome", "outcomes"),
     "since": Key("since"),
     "until": Key("until"),

@@ -23,11 +23,12 @@ def test_select_runs_applies_filters(filled):
     assert len(select_runs(filled, "param:chunks=thin")) == 2
 
 
-def test_select_runs_accepts_beginning_of_commit(store, make_run):
-    store.add(make_run(groups=False, git_commit="abc123def"))
-    store.add(make_run(groups=False, git_commit="fff"))
+@pytest.mark.parametrize(("key", "field"), [("commit", "git_commit"), ("build", "packages_hash")])
+def test_select_runs_accepts_beginning_of_hash(store, make_run, key, field):
+    store.add(make_run(groups=False, **{field: "abc123def"}))
+    store.add(make_run(groups=False, **{field: "fff"}))
 
-    assert len(select_runs(store, "commit:abc12")) == 1
+    assert len(select_runs(store, f"{key}:abc12")) == 1
 
 
 @pytest.mark.parametrize(

@@ -103,7 +103,8 @@ class StoreTools:
         selection : str
             Of runs: ``KEY:VALUE`` separated by commas, with the keys env, tag (``tag:K=V``), param
             (``param:P=V``), experiment (``latest`` or an id), arm, workload (a glob), category,
-            host, dask, distributed, python, commit, outcome, since and until (``7d`` or a date).
+            host, dask, distributed, python, commit, build, outcome, since and until (``7d`` or a
+            date).
             Empty: all.
         last : int
             Number of runs to list.

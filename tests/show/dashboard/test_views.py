@@ -14,7 +14,7 @@ from playwright.sync_api import expect
 
 from benchkit.analysis.run.noise import run_noise
 from benchkit.measure.run_ids import derived_id, new_id
-from validation.dashboard_server import HOSTILE, READY, with_record
+from validation.dashboard_server import HOSTILE, READY, sees, with_record
 from validation.history_data import FAILING, NEW, SLOWER, fill
 
 NIGHTS = 30
@@ -140,6 +140,10 @@ def test_environment_page_shows_package_changes(page, site, artifacts):
     expect(page.get_by_text("toolz 1.0 → 2.0", exact=True)).to_be_visible()
     expect(page.get_by_text("toolz 2.0", exact=True)).to_be_visible()
     page.screenshot(path=artifacts / "dashboard-environment.png", full_page=True)
+    page.get_by_role("link", name="compare the runs of builds").click()
+    page.wait_for_url("**view=compare**")
+    sees(page, "env:pinned,build:hash-2.0 against env:pinned,build:hash-1.0")
+    page.go_back()
     page.get_by_role("link", name=f"pinned and {HOSTILE}").click()
 
     page.wait_for_url("**with=**")

@@ -78,10 +78,11 @@ def _builds(runs: pd.DataFrame) -> list[Viewable]:
             *([text_or_missing(run.get("host"))] if has_hosts else []),
             code(str(run["packages_hash"])[:12]),
             _changed_packages(previous, run),
+            _comparison_link(previous, run),
         ]
         for run, previous in changes[:ROWS_SHOWN]
     ]
-    titles = ["first run (UTC)", *(["host"] if has_hosts else []), "packages", "changed"]
+    titles = ["first run (UTC)", *(["host"] if has_hosts else []), "packages", "changed", "runs"]
     content: list[Viewable] = [
         ui.heading(title, "Compared with the previous build, newest first."),
         tables.html_table(titles, rows, tight=True),
@@ -90,6 +91,14 @@ def _builds(runs: pd.DataFrame) -> list[Viewable]:
         n_hidden = len(changes) - ROWS_SHOWN
         content.append(ui.paragraph(f"{n_hidden} earlier changes are not listed."))
     return content
+
+
+def _comparison_link(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    """Return a link to the comparison of all runs of two builds of an environment."""
+    builds = [str(run["packages_hash"])[:12] for run in (before, now)]
+    sides = [f"env:{now['environment']},build:{build}" for build in builds]
+    label = f"compare the runs of builds {' and '.join(builds)}"
+    return link("compare", address("compare", baseline=sides[0], contender=sides[1]), label=label)
 
 
 def _changes(runs: pd.DataFrame) -> list[tuple[dict[str, Any], dict[str, Any]]]:
