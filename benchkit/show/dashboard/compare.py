@@ -35,6 +35,7 @@ from benchkit.show.dashboard.state.cache import cached, open_run, open_store
 from benchkit.show.dashboard.state.url import address, href
 from benchkit.show.pages import comparison as pages
 from benchkit.show.pages.comparison import ComparedRuns
+from benchkit.show.pages.engines import engines
 from benchkit.show.pages.page import Figure, Section
 from benchkit.show.render import panel as ui
 from benchkit.store.filters import pair_workloads, select_sets
@@ -50,7 +51,10 @@ _ORDERS = {"what changed most": "", "change in units of its noise": "noise", "na
 #: Examples of two selections, shown in the form.
 EXAMPLES = ("env:main,since:30d", "env:main,tag:variant=A")
 #: Columns of the runs that the list reads.
-_LISTED = ("experiment", "arm", "workload", "block", "started", "outcome", "quality")
+_LISTED = (
+    *("experiment", "arm", "workload", "block", "started", "outcome", "quality"),
+    *("duration", "host", "n_threads", "memory_limit", "scale"),
+)
 _NO_CAUSES = "The causes cannot be shown"
 
 
@@ -290,4 +294,5 @@ def _choices(store: Store) -> pn.Column:
             "workload, dask and more.",
         ),
         ui.form("compare", fields, "Compare"),
+        *_sections(engines(runs)),
     )
