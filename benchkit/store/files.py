@@ -136,12 +136,13 @@ class _LocalBatch(Batch):
         self._drafts: dict[str, Path] = {}
 
     def add(self, name: str, data: bytes) -> None:
-        if name in self._drafts or self.files.exists(name):
+        if name in self._drafts:
             return
         folder = self.files.root / "tmp"
-        draft = folder / f".{Path(name).name[:20]}-{uuid4().hex}"
+        draft = folder / f".{name.rpartition('/')[2][:20]}-{uuid4().hex}"
         try:
-            make_folder(folder)
+            if not self._drafts:
+                make_folder(folder)
             try:
                 draft.write_bytes(data)
             except BaseException:
@@ -156,13 +157,14 @@ class _LocalBatch(Batch):
         created = []
         try:
             sync_files(drafts.values())
+            folders = {self.files.root / name.rpartition("/")[0] for name in drafts}
+            for folder in folders:
+                make_folder(folder)
             for name, draft in drafts.items():
-                final = self.files.root / name
-                with suppress(FileExistsError):  # of another writer
-                    make_folder(final.parent)
-                    publish(draft, final, replace=False, durable=False)
+                with suppress(FileExistsError):  # of another writer, or there before
+                    publish(draft, self.files.root / name, replace=False, durable=False)
                     created.append(name)
-            for folder in {(self.files.root / name).parent for name in created}:
+            for folder in folders:
                 sync_folder(folder)
         except OSError as error:
             raise _not_written(self.files.root, error) from error
