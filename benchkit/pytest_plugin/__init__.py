@@ -72,7 +72,7 @@ def pytest_load_initial_conftests(
     try:
         result = yield
     except Exception as error:
-        from benchkit.errors import BenchkitError
+        from benchkit.measure.errors import BenchkitError
 
         cause = getattr(error, "cause", None)  # of the failed import of a conftest.py
         if isinstance(cause, BenchkitError):

@@ -38,8 +38,8 @@ def session_environment(name: str) -> Any:
     arm = SESSION["config"].pluginmanager.get_plugin(PLUGIN_NAME)
     if arm is not None:
         return arm.environment
-    from benchkit.errors import UsageError
     from benchkit.experiment.environment.lookup import as_environment
+    from benchkit.measure.errors import UsageError
 
     environment = as_environment(name)
     if environment.needs_building:

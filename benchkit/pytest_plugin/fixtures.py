@@ -102,7 +102,7 @@ def upload_cluster_dump() -> ContextFactory:
 @pytest.fixture(scope="session")
 def benchkit_environment(pytestconfig: pytest.Config) -> Any:
     """Return the environment of `--benchkit-environment`."""
-    from benchkit.errors import BenchkitError
+    from benchkit.measure.errors import BenchkitError
     from benchkit.pytest_plugin.clusters import session_environment
 
     try:

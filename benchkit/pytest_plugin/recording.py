@@ -172,7 +172,7 @@ def _one_line() -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        from benchkit.errors import BenchkitError
+        from benchkit.measure.errors import BenchkitError
 
         if not isinstance(error, BenchkitError):
             raise

@@ -1,9 +1,14 @@
 """A test of pytest is measured: its fixtures before the clock, its call as the timed step."""
 
 import json
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
+from benchkit.experiment.environment.process_variables import measured_folder
 from benchkit.measure.entrypoint import measure
 from benchkit.store.build.run_from_recording import run_from_recording
 
@@ -94,6 +99,24 @@ def test_measure_records_the_call_on_the_cluster_of_the_fixtures(suite, tmp_path
     assert run["n_tasks"] == 1  # not the task of the fixture
     assert run["duration"] < 1.5
     assert run["n_workers"] == 2
+
+
+def test_fixtures_need_only_what_is_copied_to_other_environments(suite, tmp_path):
+    code = """
+import json, sys
+from benchkit.measure.entrypoint import measure
+name, suite, folder, cluster = sys.argv[1:]
+print(measure(name, workloads=[suite], folder=folder, cluster=json.loads(cluster)))
+"""
+    words = ("test_m.py::test_client", f"pytest:{suite}", str(tmp_path), json.dumps(CLUSTER))
+    done = subprocess.run(
+        [sys.executable, "-c", code, *words], capture_output=True, text=True, cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(measured_folder())},
+    )  # fmt: skip
+
+    assert done.returncode == 0, done.stderr
+    run = run_from_recording(Path(done.stdout.splitlines()[-1]))
+    assert json.loads(run.attrs["record"])["outcome"] == "ok", run.attrs["record"]
 
 
 def test_measure_runs_a_test_without_client_on_the_cluster(suite, tmp_path):
