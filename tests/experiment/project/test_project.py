@@ -131,6 +131,8 @@ def test_init_of_a_package_keeps_its_workloads_and_measures_its_marked_tests(tmp
     assert night == f"benchkit nightly -e two-workers {selection}"
     content, _, scripts = steps_of(tmp_path, "benchmark-pull-request.yml")
     assert content["permissions"] == {"contents": "read"}
+    # The workloads import the package where they are listed, too.
+    assert scripts[0] == 'python -m pip install -q "$BENCHKIT_PACKAGE" pytest ./head'
     assert scripts[1] == "cp -r head/workloads head/tests ."
     assert selection in scripts[2]
 
