@@ -253,13 +253,13 @@ def workload_of_test(path: str, name: str, cases: Sequence[str] = ()) -> str:
 
     Examples
     --------
-    >>> workload_of_test("benchmarks/test_array.py", "test_sum[thin]")
-    'array.sum[thin]'
+    >>> workload_of_test("benchmarks/test_array.py", "TestSums::test_sum[thin]")
+    'array.TestSums.sum[thin]'
     """
     parts = Path(path).with_suffix("").parts
     module = ".".join(part.removeprefix("test_") for part in parts[-2:] if part != "benchmarks")
     name, bracket, case = name.partition("[")
-    name = name.rpartition("::")[2].removeprefix("test_")
+    name = ".".join(part.removeprefix("test_") for part in name.split("::"))
     all_cases = ([case.rstrip("]")] if bracket else []) + [*cases]
     return f"{module}.{name}" + (f"[{','.join(all_cases)}]" if all_cases else "")
 

@@ -1,7 +1,8 @@
 """Read the history of github-action-benchmark: `data.js`, or the file of `external-data-json-path`.
 
-The time of a run is that of its commit, as in asv; when it was measured is a tag. A value in a unit
-of time, or per second, becomes the duration; another is a metric with the name of its benchmark.
+The time of a run is that of its commit, as in asv; when it was measured is a tag. Jobs of a matrix
+measure a commit at once, under one name: each is a run. A value in a unit of time, or per second,
+becomes the duration; another is a metric with the name of its benchmark.
 """
 
 from __future__ import annotations
@@ -62,6 +63,7 @@ def github_action_records(
                     environment=suite,
                     host=host,
                     git_commit=commit.get("id"),
+                    repetition=entry.get("date"),
                 )
 
 

@@ -97,10 +97,7 @@ def _codspeed_records(
     named = _CODSPEED_FILE.match(file.stem)
     moment = int(named[1]) / 1000 if named else file.stat().st_mtime
     creator, python = content.get("creator") or {}, content.get("python") or {}
-    packages = {
-        str(package.get("name")): package.get("version")
-        for package in python.get("dependencies") or []
-    }
+    packages = python.get("dependencies") or {}  # name -> version
     for benchmark in content["benchmarks"]:
         uri, stats = str(benchmark.get("uri") or benchmark["name"]), benchmark["stats"]
         path, _, name = uri.partition("::")

@@ -26,9 +26,13 @@ def result_record(
     units: str = "1",
     tags: Mapping[str, Any] | None = None,
     better: str = "lower",
+    repetition: Any = None,
     **fields: Any,
 ) -> dict[str, Any]:
-    """Return the record of the run that a result of another tool becomes."""
+    """Return the record of the run that a result of another tool becomes.
+
+    Results that differ in nothing else than their repetition are different runs.
+    """
     ((metric, value),) = metrics.items()
     outcome = "failed" if value is None else "skipped" if math.isnan(value) else "ok"
     is_ours = metric in ("duration", "memory_peak")
@@ -41,6 +45,7 @@ def result_record(
         if text not in (None, "", {}, [])
     }
     identity = [tool, workload, *(fields.get(name) for name in ("environment", "host"))]
+    identity += [] if repetition is None else [repetition]
     record = {
         "id": derived_id(
             started.timestamp(), json.dumps([*identity, fields.get("git_commit")], default=str)

@@ -38,6 +38,8 @@ _ASV_DESCRIPTIONS = ("benchmarks.json", "machine.json", "asv.conf.json")
 _UNITS = {"seconds": "s", "bytes": "B", "unit": "1"}
 #: Endings of files of distributed: performance reports, cluster dumps.
 _PAGES, _DUMPS = (".html", ".htm"), (".gz", ".msgpack", ".yaml", ".yml")
+#: Problem of a result that would be the same run as one before.
+_SECOND = "second result of the same workload, commit, environment, host and time: skipped"
 #: Facts about a machine in asv's files -> tag.
 _MACHINE = {"cpu": "cpu", "num_cpu": "cores", "ram": "ram", "os": "os", "arch": "arch"}
 
@@ -70,9 +72,11 @@ def import_results(
     def runs() -> Iterator[xr.DataTree]:
         for number, file in enumerate(paths):
             for record in _records(file, path.is_dir(), read, host, problems):
-                is_new = record["id"] not in seen and record["id"] not in store
+                if record["id"] in seen:
+                    problems[_SECOND] += 1
+                    continue
                 seen.add(record["id"])
-                if is_new:
+                if record["id"] not in store:
                     original = record.pop(ORIGINAL, None)
                     yield run_tree(record, **({ORIGINAL: original} if original else {}))
             if progress is not None:
@@ -81,7 +85,8 @@ def import_results(
     new = runs()
     first = next(new, None)  # before the store is created
     if not seen:
-        raise InvalidImportError(f"{path}: no results: give the results of asv, or a benchmark.db")
+        reason = next(iter(sorted(problems)), "give the results of asv, or a benchmark.db")
+        raise InvalidImportError(f"{path}: no results: {reason.removesuffix(': skipped')}")
     report = ImportReport()
     report.added = store.add_many(chain([first], new)) if first is not None else 0
     report.rows = len(seen)
@@ -203,13 +208,21 @@ def _asv_records(
                 tags=tags,
                 n_samples=len(taken) if taken else None,
                 source_hash=row.get("version"),
-                environment=content.get("env_name"),
+                environment=content.get("env_name") or _old_environment(content),
                 host=host or machine.get("machine"),
                 python=content.get("python"),
                 dask=requirements.get("dask"),
                 distributed=requirements.get("distributed"),
                 git_commit=content.get("commit_hash"),
             )
+
+
+def _old_environment(content: Mapping[str, Any]) -> str | None:
+    """Return the name that asv gives an environment; its first format has none in the file."""
+    if not content.get("python"):
+        return None
+    needs = sorted((content.get("requirements") or {}).items())
+    return "-".join([f"py{content['python']}", *(f"{name}{version}" for name, version in needs)])
 
 
 def _asv_rows(content: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:

@@ -73,7 +73,7 @@ def test_pytest_results_become_runs_with_median(store, folder):
     runs = store.runs().set_index("workload")
 
     assert str(report) == "2 rows, 2 of them new in the store"
-    assert runs["duration"].to_dict() == {"tests.array.sum[1]": 0.125, "df.old": 0.25}
+    assert runs["duration"].to_dict() == {"tests.array.sum[1]": 0.125, "df.TestX.old": 0.25}
     first = runs.loc["tests.array.sum[1]"]
     assert json.loads(first["params"]) == {"n": 1}
     assert first["started"] == pd.Timestamp("2026-11-20T02:00:00.5", tz="UTC")
@@ -122,7 +122,7 @@ def test_entry_that_holds_no_seconds_is_refused_by_name(store, tmp_path, change,
 CODSPEED = {
     "creator": {"name": "pytest-codspeed", "version": "4.0.0", "pid": 7},
     "python": {
-        "sysconfig": {"py_version": "3.12.1"}, "dependencies": [{"name": "dask", "version": "1.2"}]
+        "sysconfig": {"py_version": "3.12.1"}, "dependencies": {"dask": "1.2"},
     },
     "instrument": {"type": "walltime", "clock_info": {}},
     "benchmarks": [
@@ -235,6 +235,8 @@ def test_asv_results_of_the_first_format_become_runs(store, tmp_path):
         "commit_hash": "c0ffee",
         "date": 1600000000000,
         "params": {"machine": "box"},
+        "python": "2.7",
+        "requirements": {"numpy": "1.9", "Cython": ""},
         "started_at": {"sum.time_all": 1600000100000},
         "results": {
             "sum.time_all": {"result": [0.5, None], "params": [["1", "2"]]},
@@ -247,6 +249,7 @@ def test_asv_results_of_the_first_format_become_runs(store, tmp_path):
     runs = store.runs().set_index("workload")
     assert runs.loc["sum.time_all[1]", "duration"] == 0.5
     assert set(runs["host"]) == {"box"}
+    assert set(runs["environment"]) == {"py2.7-Cython-numpy1.9"}
     assert runs.loc["sum.time_all[2]", "outcome"] == "failed"
     assert runs.loc["sum.peakmem_all", "memory_peak"] == 2048.0
     assert runs["started"].max() == pd.Timestamp(1600000000000, unit="ms", tz="UTC")
@@ -319,6 +322,19 @@ def test_hosts_are_pooled_under_one_name(store, tmp_path, host, names):
     assert set(store.runs()["host"]) == names
 
 
+def test_results_of_a_commit_measured_twice_are_two_runs_and_copies_are_counted(store, tmp_path):
+    commit = {"id": "c0ffee", "timestamp": "2024-12-02T19:13:50-05:00"}
+    benches = [{"name": "fib", "value": 5, "unit": "ms"}]
+    entries = [{"commit": commit, "date": date, "benches": benches} for date in (1, 2, 2)]
+    (tmp_path / "data.js").write_text(f"x = {json.dumps({'entries': {'Suite': entries}})}")
+
+    report = import_results(store, tmp_path / "data.js")
+
+    assert (report.rows, report.added) == (2, 2)
+    [problem] = report.odd
+    assert problem.startswith("1 x second result of the same workload, commit")
+
+
 def test_import_of_folder_twice_adds_nothing(store, folder):
     (folder / "package.json").write_text("{}")
     first, second = import_results(store, folder), import_results(store, folder)
@@ -359,6 +375,14 @@ def test_import_refuses_other_files_and_adds_nothing(tmp_path, name, text, probl
     assert len(done.stderr.splitlines()) == 1
     assert re.search(problem, done.stderr)
     assert not (tmp_path / "store").exists()
+
+
+def test_folder_without_any_readable_result_says_why(store, tmp_path):
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.json").write_text("{")
+
+    with pytest.raises(InvalidImportError, match=r"in: no results: .*a\.json: not JSON: .*\)$"):
+        import_results(store, tmp_path / "in")
 
 
 @pytest.mark.parametrize(("name", "problem"), [
