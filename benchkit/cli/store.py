@@ -140,6 +140,8 @@ def store_import(
     with bar("importing", quiet=quiet) as update_bar:
         report = import_results(Store(store), path, host=host, progress=update_bar)
     print_json([report.to_dict()]) if as_json else click.echo(str(report))
+    if report.added > 1 and not quiet:
+        click.echo("`benchkit nightly --no-measure` judges the history", err=True)
 
 
 @store_group.command("export")
