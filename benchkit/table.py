@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 #: A cell that is aligned to the right: a number with optional unit, star and count in parentheses.
 #: Words are separated by a space, and few: a sentence that begins with a number is a text.
 _NUMBER = re.compile(
-    r"[+−±-]? ?\d[\d ]*(\.\d+)?\*?"
+    r"[+−±-]? ?\d[\d ,]*(\.\d+)?\*?"
     r"( ?(%|[a-zA-Zµ][\da-zA-Zµ]*))?( (%|[\da-zA-Zµ]+)){0,3}( \(.*\))?|–"
 )
 

@@ -248,6 +248,8 @@ def test_matcher_accepts_long_flat_expression():
         ("1h30m", True),
         ("3 of 40 runs", True),
         ("1 048 576", True),
+        ("1,048,576", True),
+        ("12,500.5 MiB", True),
         ("0.31*", True),
         ("1.2 GiB (5)", True),
         ("–", True),
