@@ -204,7 +204,7 @@ def score_verdicts(seed: int, n_reports: int) -> list[str]:
         rng = np.random.default_rng([seed, n_runs])
         rates = []
         for _ in range(n_reports):
-            baseline, _, contender, _, changed = report(rng, n_runs, kind=kind, mixed=False)
+            baseline, _, contender, changed = report(rng, n_runs, kind=kind, mixed=False)
             listed = compare(baseline, contender, blocked=blocked).changed
             n_false = (listed & ~changed).sum()
             rates.append((n_false / max(listed.sum(), 1), (listed & changed).sum() / changed.sum()))

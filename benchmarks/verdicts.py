@@ -33,7 +33,7 @@ from benchkit.analysis.regression.lasting_changes import find_lasting_changes  #
 from benchkit.analysis.compare.compare_runs import DEFAULT_METRICS  # noqa: E402
 from benchkit.analysis.compare.composition import compare_groups  # noqa: E402
 from benchkit.analysis.metric_names import check_metrics  # noqa: E402
-from benchkit.analysis.effects import compare, compare_bootstrap  # noqa: E402
+from benchkit.analysis.effects import compare  # noqa: E402
 from benchkit.analysis.stats.equal_load import at_equal_load  # noqa: E402
 
 THRESHOLDS = np.linspace(0, 0.8, 17)
@@ -107,16 +107,9 @@ def print_speed(quick: bool) -> None:
             columns=["test", "arm", "value"],
         )
         reference = cpu_s(lambda frame=frame: resampled_table(frame), 1 if quick else 3)
-        ours = {
-            "calibrated": cpu_s(lambda a=a, b=b: compare(a, b).table(), 20),
-            "bootstrap": cpu_s(lambda a=a, b=b: compare_bootstrap(a, b), 5),
-        }
-        text = ", ".join(f"{k} {t * 1e3:.1f} ms ({reference / t:.0f} x)" for k, t in ours.items())
+        ours = cpu_s(lambda a=a, b=b: compare(a, b).table(), 20)
+        text = f"calibrated {ours * 1e3:.1f} ms ({reference / ours:.0f} x)"
         print(f"  {n_runs:>2} runs: reference {reference:.2f} s, {text}", flush=True)
-        table = resampled_table(frame)["p"].to_numpy().reshape(100, 34)
-        exact = compare_bootstrap(a, b)
-        apart = np.abs(table - np.concatenate([exact.less[:, ::-1], exact.more], axis=1)).max()
-        print(f"           worst cell of the bootstrap against the reference: {apart:.3f}")
 
 
 def print_intervals(quick: bool) -> None:
@@ -151,14 +144,9 @@ def print_reports(quick: bool) -> None:
             rng = np.random.default_rng(n_blocks)
             by_method: dict[str, list[tuple[float, float]]] = {}
             for _ in range(5 if quick else 40):
-                a, null, b, history, changed = noise.report(rng, n_blocks, mixed=mixed)
-                for name, more in (
-                    ("two arms", {}),
-                    ("null arm", {"null": null}),
-                    ("history", {"history": history}),
-                    ("both", {"null": null, "history": history}),
-                ):
-                    q = compare(a, b, **more).q
+                a, null, b, changed = noise.report(rng, n_blocks, mixed=mixed)
+                for name, third in (("two arms", None), ("null arm", null)):
+                    q = compare(a, b, null=third).q
                     by_method.setdefault(name, []).append(rates(q <= 0.05, changed))
             means = {name: np.mean(pairs, axis=0) for name, pairs in by_method.items()}
             text = "   ".join(f"{name} {f:.3f} / {t:.2f}" for name, (f, t) in means.items())
@@ -352,7 +340,7 @@ def rows_of_reports(
             rng = np.random.default_rng([size, has_null, *([seed] if seed else [])])
             rates = []
             for _ in range(n_reports):
-                a, null, b, _, changed = noise.report(rng, size, **options)
+                a, null, b, changed = noise.report(rng, size, **options)
                 listed = compare(a, b, null=null if has_null else None).changed
                 false = (listed & ~changed).sum() / max(listed.sum(), 1)
                 rates.append((false, (listed & changed).sum() / max(changed.sum(), 1)))

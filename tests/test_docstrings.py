@@ -25,16 +25,12 @@ CHECKS = {"PR01", "PR02", "RT01", "RT03"}
 PACKAGES = ["benchkit", "benchkit.measure", "benchkit.show.plots"]
 #: Their names that only the notebook of a measurement imports.
 INTERNAL = {"Collection", "collect", "execute"}
-#: What the names of these packages return, the methods of a run, the statistics that other tools
-#: import, and the tools of agents, who read the docstrings.
+#: What the names of these packages return, the methods of a run, and the tools of agents, who read
+#: the docstrings.
 RETURNED = {
-    "benchkit.analysis.changepoints": ["ChangePoint", "Marks", "detect", "detect_many"],
     "benchkit.analysis.compare.comparison": ["Comparison"],
     "benchkit.predict.whatif": ["what_if"],
     "benchkit.analysis.regression.history": ["History"],
-    "benchkit.analysis.options": ["DetectionOptions", "VerdictOptions"],
-    "benchkit.analysis.effects": ["Effects", "compare", "compare_bootstrap"],
-    "benchkit.analysis.design": ["next_step", "power_table", "runs_needed"],
     "benchkit.cli.agents.tools": ["StoreTools"],
     "benchkit.show.dashboard.embed": ["RunPanel"],
     "benchkit.show.render.notebook": ["NotebookPage", "history", "night", "run"],

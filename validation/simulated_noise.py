@@ -68,7 +68,7 @@ def make(kind, rng, shape, *, level=None, order="interleaved"):
     raise ValueError(kind)
 
 
-def report(rng, n_blocks, *, n_tests=700, share=0.1, kind="lognormal", mixed=True, n_nights=30):
+def report(rng, n_blocks, *, n_tests=700, share=0.1, kind="lognormal", mixed=True):
     """Return runs of a whole report in which some rows change by +/- 5, 10 or 20 %.
 
     Noise is of one kind, or also of four others, each in a tenth of the rows.
@@ -76,25 +76,19 @@ def report(rng, n_blocks, *, n_tests=700, share=0.1, kind="lognormal", mixed=Tru
     Returns
     -------
     baseline, null, contender : ndarray, shape (tests, blocks)
-    history : ndarray, shape (tests, nights)
-        From a machine that is noisier or calmer than today's, by 20 ± 40 %.
     changed : ndarray of bool, shape (tests,)
     """
     level = levels(rng, n_tests)
     noise = make(kind, rng, (n_tests, n_blocks, 3), level=level)
-    other = level * np.maximum(1.2 + 0.4 * rng.standard_normal(n_tests), 0.3)
-    nights = make(kind, rng, (n_tests, n_nights, 1), level=other)
     if mixed:
         for i, kind in enumerate(INDEPENDENT[1:]):
             rows = np.arange(n_tests) % 10 == i
             noise[rows] = make(kind, rng, (rows.sum(), n_blocks, 3), level=level[rows])
-            nights[rows] = make(kind, rng, (rows.sum(), n_nights, 1), level=other[rows])
     changed = rng.random(n_tests) < share
     effect = np.log1p(rng.choice([0.05, 0.10, 0.20], n_tests)) * rng.choice([-1, 1], n_tests)
     noise[:, :, 2] += np.where(changed, effect, 0.0)[:, None]
     unit = rng.lognormal(2, 1, (n_tests, 1))
-    arms = [unit * np.exp(noise[:, :, i]) for i in range(3)]
-    return *arms, unit * np.exp(nights[:, :, 0]), changed
+    return *(unit * np.exp(noise[:, :, i]) for i in range(3)), changed
 
 
 def workload_report(

@@ -26,17 +26,6 @@ from benchkit.analysis.changepoint.scan import Events, LatestReference, scan, sc
 from benchkit.analysis.options import DETECTION, VERDICTS, DetectionOptions
 from benchkit.errors import UsageError
 
-__all__ = [
-    "ChangePoint",
-    "Detection",
-    "LatestNight",
-    "Marks",
-    "detect",
-    "detect_many",
-    "detect_nights",
-    "latest_night",
-]
-
 Floats = NDArray[np.float64]
 
 #: Logarithm that stands for a zero, that of the smallest number: a metric that leaves zero has
@@ -48,53 +37,30 @@ INFINITE_CHANGE = abs(LOG_OF_ZERO) / 2
 
 @dataclass(frozen=True)
 class ChangePoint:
-    """A lasting change of level in one series.
+    """A lasting change of level in one series."""
 
-    Parameters
-    ----------
-    index : int
-        First night of the new level, as a position in the series.
-    ratio : float
-        Ratio of the level after to the level before: 1.1 is 10 % more. Infinity if the level was
-        zero before.
-    low, high : float
-        95 % interval of `ratio`, from the nights up to the detection. Noise in the direction of
-        a change helps its detection, so that small changes are overestimated.
-    confidence : float
-        1 - probability that noise like that of the reference causes this alarm on a night.
-    direction : int
-        1 if the level rose, -1 if it fell; the metric defines which direction is worse.
-    detected_at : int
-        Position of the night on which the change was detected.
-    """
-
-    index: int
+    index: int  # First night of the new level, as a position in the series
+    # Ratio of the level after to the level before, infinity if that was zero; and its 95 % interval
+    # from the nights up to the detection. Noise in the direction of a change helps its detection,
+    # so that small changes are overestimated.
     ratio: float
     low: float
     high: float
-    confidence: float
-    direction: int
-    detected_at: int
+    confidence: float  # 1 - probability that noise like the reference's causes the alarm on a night
+    direction: int  # 1: the level rose, -1: it fell
+    detected_at: int  # Position of the night on which the change was detected
 
 
 @dataclass(frozen=True)
 class Marks:
-    """Restarts and excluded nights of a series, in the unit of its times.
+    """Restarts and excluded nights of a series, in the unit of its times."""
 
-    Parameters
-    ----------
-    restarts : sequence
-        Times before which no night is used as reference: an accepted change, a new
-        machine, a new version of the workload.
-    excluded : sequence
-        Times of nights to ignore.
-    mended : sequence of pairs
-        First time, and time after the last, of confirmed faults of the code that were mended. Their
-        nights are in no later reference: they are no habit of the machine.
-    """
-
+    # Times before which no night is a reference: an accepted change, a new machine, a new version
+    # of the workload.
     restarts: Sequence[Any] = ()
-    excluded: Sequence[Any] = ()
+    excluded: Sequence[Any] = ()  # Times of nights to ignore
+    # First time, and time after the last, of confirmed faults of the code that were mended. Their
+    # nights are in no later reference: they are no habit of the machine.
     mended: Sequence[tuple[Any, Any]] = ()
 
 
@@ -106,59 +72,6 @@ class Detection:
     latest: LatestNight  # The last night of each series relative to its reference
 
 
-def detect(
-    times: ArrayLike,
-    values: ArrayLike,
-    *,
-    marks: Marks | None = None,
-    options: DetectionOptions = DETECTION,
-) -> list[ChangePoint]:
-    """Find the changes of level in one series.
-
-    Parameters
-    ----------
-    times : array_like, shape (nights,)
-        Ascending: dates or numbers. Only `marks` refers to them; spacing has no effect.
-    values : array_like, shape (nights,)
-        One metric. NaN, infinite and negative values count as missing nights.
-    marks : Marks, optional
-        Restarts of the reference and excluded nights.
-    options : DetectionOptions, optional
-        Smallest change, largest chance of a false alarm, and length of the reference.
-
-    Returns
-    -------
-    list of ChangePoint
-        In order of detection.
-
-    Raises
-    ------
-    UsageError
-        Times are not ascending, or their number differs from that of the values.
-
-    See Also
-    --------
-    detect_many : The same for many series, about a hundred times faster per series.
-
-    Notes
-    -----
-    A step of 5 % needs at least 10 nights before and three nights after it. One night is not
-    enough, because it cannot be distinguished from an outlier. The rule is in
-    `benchkit.analysis.changepoint.rule`.
-
-    Examples
-    --------
-    >>> values = [10.0, 10.1, 9.9, 10.0] * 5 + [11.0, 11.1, 10.9, 11.0]
-    >>> [change] = detect(range(24), values)
-    >>> change.index, change.detected_at, round(change.ratio, 2), change.direction
-    (20, 22, 1.1, 1)
-    """
-    values = np.asarray(values, float)
-    if values.ndim != 1:
-        raise UsageError(f"values: {values.ndim} dimensions; expected one (see detect_many)")
-    return detect_many(values[None], times=times, marks=[marks], options=options)[0]
-
-
 def detect_many(
     values: ArrayLike,
     *,
@@ -166,28 +79,11 @@ def detect_many(
     marks: Sequence[Marks | None] | None = None,
     options: DetectionOptions = DETECTION,
 ) -> list[list[ChangePoint]]:
-    """Find the changes of level in many series at once.
+    """Return the changes of level of each series, in order of detection.
 
-    Parameters
-    ----------
-    values : array_like, shape (series, nights)
-        One metric per series. NaN, infinite and negative values count as missing nights.
-    times : array_like, shape (nights,), optional
-        Ascending, shared by all series. By default nights are numbered from 0.
-    marks : sequence of Marks or None, one per series, optional
-        Restarts and excluded nights, in the unit of `times`.
-    options : DetectionOptions, optional
-        As in `detect`.
-
-    Returns
-    -------
-    list of list of ChangePoint
-        One list per series, equal to the result of `detect` for that series.
-
-    Raises
-    ------
-    UsageError
-        The shapes do not match, or times are not ascending.
+    A step of 5 % needs at least 10 nights before and three nights after it. One night is not
+    enough, because it cannot be distinguished from an outlier. The rule is in
+    `benchkit.analysis.changepoint.rule`.
 
     Examples
     --------
@@ -195,6 +91,8 @@ def detect_many(
     >>> [(change.direction, change.index) for change in detect_many([quiet[:20] + [0.8] * 4])[0]]
     [(-1, 20)]
     """
+    # values: (series, nights); NaN, infinite and negative values count as missing nights.
+    # times: (nights,), ascending, in the unit of the marks; by default nights are numbered from 0.
     rows = _Rows.of(values, times, marks)
     return rows.changes(scan(rows.y, rows.mended, options))
 
@@ -212,15 +110,9 @@ def detect_nights(
     return Detection(rows.changes(events), rows.latest_night(reference, options))
 
 
-def latest_night(
-    values: ArrayLike,
-    *,
-    times: ArrayLike | None = None,
-    marks: Sequence[Marks | None] | None = None,
-    options: DetectionOptions = DETECTION,
-) -> LatestNight:
+def latest_night(values: ArrayLike) -> LatestNight:
     """Return the last night of each series relative to its reference."""
-    return detect_nights(values, times=times, marks=marks, options=options).latest
+    return detect_nights(values).latest
 
 
 @dataclass(frozen=True)

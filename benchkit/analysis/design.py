@@ -16,17 +16,7 @@ from scipy.special import ndtr, ndtri
 from benchkit.analysis.effects import adjust, compare
 from benchkit.analysis.options import VERDICTS
 from benchkit.analysis.stats.log_scale import matrix
-from benchkit.analysis.stats.power import power_table, runs_needed
 from benchkit.analysis.stats.verdicts import Effects
-
-__all__ = [
-    "LOOKS",
-    "equivalence_test",
-    "next_step",
-    "power_table",
-    "runs_needed",
-    "sequential_p",
-]
 
 Array = NDArray[np.float64]
 
@@ -43,10 +33,7 @@ def next_step(
     contender: ArrayLike,
     *,
     null: ArrayLike | None = None,
-    history: ArrayLike | None = None,
-    family: ArrayLike | None = None,
     blocked: bool = True,
-    level: float = VERDICTS.level,
     same: float = VERDICTS.same,
     looks: tuple[int, ...] = LOOKS,
     hope: float = VERDICTS.min_power,
@@ -56,34 +43,6 @@ def next_step(
     Call it after every block, or only after those in `looks`: between looks no test is decided.
     Keep stopped tests in the arrays, with NaN in later columns: they contribute to the estimate of
     the machine's noise and to the false-discovery rate.
-
-    Parameters
-    ----------
-    baseline, contender : array_like, shape (tests, blocks)
-        Runs up to now, column i of both from block i; NaN is a run that failed or was skipped.
-    null : array_like, shape (tests, blocks), optional
-        Runs of the null arm.
-    history, family, same
-        As in `benchkit.analysis.effects.compare`.
-    blocked : bool, default True
-        Whether a block shares a disturbance.
-    level : float, default 0.95
-        1 - level is the false-discovery rate of the tests decided as changed, over all looks.
-    looks : tuple of int, default (3, 5, 8, 12, 20)
-        Numbers of blocks after which decisions are made; the last is the largest number of blocks.
-    hope : float, default 0.35
-        A test stops undecided when its probability of a change at the last look is lower.
-
-    Returns
-    -------
-    ndarray of int, shape (tests,)
-        0 run another block, 1 changed to more, -1 changed to less, 2 the same, 3 undecided: a
-        decision is unlikely, or an arm has no run.
-
-    See Also
-    --------
-    benchkit.analysis.effects.compare : Ratios and intervals of the runs. Its p values are
-        valid for a single look: use `next_step` to decide whether a test changed.
 
     Notes
     -----
@@ -108,6 +67,12 @@ def next_step(
     >>> next_step(baseline, contender).tolist()
     [1, 2]
     """
+    # baseline, contender, null: (tests, blocks), column i from block i; NaN is a run that failed or
+    # was skipped.
+    # looks: numbers of blocks after which decisions are made; the last is the largest number.
+    # hope: a test stops undecided if its probability of a change at the last look is lower.
+    # returned: (tests,), 0 another block, 1 changed to more, -1 changed to less, 2 the same, 3
+    # undecided: a decision is unlikely, or an arm has no run.
     arms = [matrix(baseline, "baseline"), matrix(contender, "contender")]
     if null is not None:
         arms.append(matrix(null, "null"))
@@ -124,8 +89,6 @@ def next_step(
         effects = compare(
             *(arm[:, :look] for arm in arms[:2]),
             null=arms[2][:, :look] if null is not None else None,
-            history=history,
-            family=family,
             blocked=blocked,
             same=same,
         )
@@ -133,11 +96,11 @@ def next_step(
         running = any_run[:, before:look].any(axis=1) & (np.abs(decisions) != CHANGED)
         smallest = np.where(running, np.fmin(smallest, effects.p), smallest)
         p = np.where(np.isfinite(effects.p), sequential_p(smallest, looks), np.nan)
-        changed = adjust(p, "fdr_bh") <= 1 - level
+        changed = adjust(p) <= 1 - VERDICTS.level
         share = max(EXPECTED_SHARE, (changed.sum() + 1) / max(np.isfinite(p).sum(), 1))
-        needed = (1 - level) * min(share, 1.0) / len(looks)
+        needed = (1 - VERDICTS.level) * min(share, 1.0) / len(looks)
         unlikely = _predictive_power(effects, look, looks[-1], needed) < hope
-        inside = (effects.verdict == "same") | equivalence_test(effects, same, level=level)
+        inside = (effects.verdict == "same") | equivalence_test(effects, same)
         step = np.select(
             [changed, inside, unlikely | (look == looks[-1])],
             [np.where(effects.estimate < 0, -CHANGED, CHANGED), SAME, UNDECIDED],
@@ -147,14 +110,12 @@ def next_step(
     return decisions
 
 
-def equivalence_test(
-    effects: Effects, same: float, *, level: float = VERDICTS.level
-) -> NDArray[np.bool_]:
+def equivalence_test(effects: Effects, same: float) -> NDArray[np.bool_]:
     """Return whether two one-sided tests show that changes are small."""
     # returned: (tests,), true where the change is smaller than `same`.
     less = effects.probability([same], below=True)[:, 0]
     more = effects.probability([-same])[:, 0]
-    return np.minimum(less, more) >= level
+    return np.minimum(less, more) >= VERDICTS.level
 
 
 def _predictive_power(effects: Effects, n: int, last: int, level: float) -> Array:

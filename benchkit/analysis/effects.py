@@ -14,20 +14,16 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import stdtr, stdtrit
 
 from benchkit.analysis.options import VERDICTS
-from benchkit.analysis.stats.bootstrap import compare_bootstrap
 from benchkit.analysis.stats.joint_evidence import (
     JointEvidence,
     combine_evidence,
     metric_correlation,
 )
-from benchkit.analysis.stats.log_scale import LogValues, matrix, to_log_scale
+from benchkit.analysis.stats.log_scale import LogValues, to_log_scale
 from benchkit.analysis.stats.moderated_t import TTestResult, moderated_t, paired_t
-from benchkit.analysis.stats.moderated_variance import successive_variance
 from benchkit.analysis.stats.relabelling import relabelled_p
 from benchkit.analysis.stats.verdicts import Effects
 from benchkit.errors import UsageError
-
-__all__ = ["Effects", "compare", "compare_bootstrap"]
 
 Array = NDArray[np.float64]
 
@@ -37,70 +33,15 @@ def compare(
     contender: ArrayLike,
     *,
     null: ArrayLike | None = None,
-    history: ArrayLike | None = None,
     blocked: bool = False,
     paired: bool = False,
     family: ArrayLike | None = None,
     workload: ArrayLike | None = None,
-    correction: str | None = "fdr_bh",
     level: float = VERDICTS.level,
     same: float = VERDICTS.same,
-    resolution: ArrayLike | None = None,
     labels: tuple[str, str] = ("less", "more"),
 ) -> Effects:
     """Compare a contender with its baseline, all tests of a report at once.
-
-    Parameters
-    ----------
-    baseline, contender : array_like, shape (tests, runs)
-        Values of a metric, in one unit for each row; NaN is a missing run, and the numbers of
-        runs may differ.
-    null : array_like, shape (tests, runs), optional
-        Runs of the null arm, which has the environment of the baseline. They are added to the
-        baseline, and tested against it to check the calibration of the experiment.
-    history : array_like, shape (tests, nights), optional
-        The same metrics of earlier nights, a prior estimate of the noise of each row. Levels have
-        no effect, because only differences of successive nights are used.
-    blocked : bool, default False
-        Column i of each arm ran in block i, back to back: a disturbance affects a whole block.
-    paired : bool, default False
-        Column i of each arm is the same draw of a simulation: rows are tested by the differences of
-        their columns alone, and equal values are `same` after one column.
-    family : array_like, shape (tests,), optional
-        Labels of rows with similar noise, usually the name of the metric. Noise is estimated
-        within a family; the correction covers all rows.
-    workload : array_like, shape (tests,), optional
-        Labels of the workloads that the rows are metrics of; column i of the rows of a workload
-        is the same run, and `family` the metric. The metrics of a workload then support each
-        other, if the report has at least 34 workloads and 100 rows.
-    correction : str or None, default "fdr_bh"
-        By Benjamini-Hochberg, ``"fdr_bh"``, or Benjamini-Yekutieli, ``"fdr_by"``; None leaves p
-        values unchanged.
-    level : float, default 0.95
-        Confidence of the intervals; a change is listed when q <= 1 - level.
-    same : float, default 0.05
-        A row whose ``1 - 2 (1 - level)`` interval (two one-sided tests) is within 1 ± same is
-        called `same`.
-    resolution : array_like, optional
-        Smallest step of the metric's clock or counter, in its unit; a number, or an array with
-        an element per row. Default: the smallest observed step, in rows where values repeat.
-    labels : tuple of str, default ("less", "more")
-        Verdicts of a decrease and of an increase; ("faster", "slower") for times.
-
-    Returns
-    -------
-    Effects
-        Arrays with one element for each test.
-
-    Raises
-    ------
-    UsageError
-        The shapes do not match, or the correction is unknown.
-
-    See Also
-    --------
-    compare_bootstrap : The table of coiled/benchmarks, for comparison; not calibrated.
-    benchkit.analysis.design.next_step : The same test, repeated while runs are added.
 
     Notes
     -----
@@ -112,8 +53,7 @@ def compare(
     and fewer the larger γ is: almost none (the paired test) under a drift, which affects rows of
     different noise differently.
 
-    Variances are shrunk towards those of the other rows, or towards the prediction of a regression
-    on the variance of the history, by empirical Bayes [1]_; see
+    Variances are shrunk towards those of the other rows by empirical Bayes [1]_; see
     `benchkit.analysis.stats.moderated_variance.shrink`. With the shrunk s~² on d degrees of
     freedom, ``t = difference / sqrt(c s~²)`` has Student's t distribution.
 
@@ -154,29 +94,34 @@ def compare(
     >>> effects.verdict.tolist(), effects.ratio.round(2).tolist()
     (['slower', 'same'], [1.2, 1.0])
     """
-    points = to_log_scale(baseline, contender, null, blocked=blocked, resolution=resolution)
+    # baseline, contender: (tests, runs), a metric in one unit for each row; NaN is a missing run.
+    # null: the same of the null arm, whose runs are added to the baseline.
+    # blocked: column i of each arm ran in block i; a disturbance affects a whole block.
+    # paired: column i of each arm is the same draw of a simulation; equal values are `same`.
+    # family: (tests,), labels of rows with similar noise, usually the metric.
+    # workload: (tests,), labels of the rows from the same runs.
+    points = to_log_scale(baseline, contender, null, blocked=blocked)
     n_tests = len(points.contender)
     families = _families(family, n_tests)
-    predictor = _predictor(history, points)
     if paired:
         test = paired_t(points)
-        q = adjust(test.p, correction)
+        q = adjust(test.p)
         return classify_effects(
             points, test, None, q=q, own_q=q, joint=None, n_false=0.0,
             blocked=True, level=level, same=same, labels=labels,
         )  # fmt: skip
-    test = moderated_t(points, points.contender, blocked, families, predictor)
+    test = moderated_t(points, points.contender, blocked, families)
 
     null_test = None
     if points.baseline.shape[2] > 1:
         first = replace(points, baseline=points.baseline[:, :, :1])
-        null_test = moderated_t(first, points.baseline[:, :, 1], blocked, families, predictor)
-    listed = adjust(test.p, "fdr_bh") <= 1 - level
+        null_test = moderated_t(first, points.baseline[:, :, 1], blocked, families)
+    listed = adjust(test.p) <= 1 - level
     numbers = None if workload is None else _numbered(workload)
     relabelled = relabelled_p(
         points, test, listed, blocked, families, workload=numbers, level=level
     )
-    own_q = adjust(relabelled.p, correction)
+    own_q = adjust(relabelled.p)
     joint = None
     # The evidence of several metrics is computed from the t test: not where that is too certain.
     if workload is not None and family is not None and relabelled.is_exact:
@@ -214,20 +159,14 @@ def _numbered(labels: ArrayLike) -> NDArray[np.int64]:
     return numbers
 
 
-def adjust(p: Array, correction: str | None) -> Array:
-    """Return p values corrected for the number of rows; rows with NaN are ignored."""
+def adjust(p: Array) -> Array:
+    """Return p values corrected by Benjamini-Hochberg; rows with NaN are ignored."""
     q = np.full(len(p), np.nan)
-    known = np.isfinite(p)
-    if correction is None:
-        return p.copy()
-    if known.any():
-        order = np.flatnonzero(known)[np.argsort(p[known])]
-        n, rank = len(order), np.arange(1, len(order) + 1)
-        if correction == "fdr_by":
-            n = n * (1 / rank).sum()
-        elif correction != "fdr_bh":
-            raise UsageError(f"no correction named {correction!r}: 'fdr_bh', 'fdr_by' or None")
-        q[order] = np.minimum.accumulate((p[order] * n / rank)[::-1])[::-1].clip(max=1.0)
+    known = np.flatnonzero(np.isfinite(p))
+    if len(known):
+        order = known[np.argsort(p[known])]
+        corrected = p[order] * len(order) / np.arange(1, len(order) + 1)
+        q[order] = np.minimum.accumulate(corrected[::-1])[::-1].clip(max=1.0)
     return q
 
 
@@ -240,19 +179,6 @@ def _families(family: ArrayLike | None, n_tests: int) -> list[NDArray[np.int64]]
             f"family: {labels.shape} labels for {n_tests} tests; expected one for each test"
         )
     return [np.flatnonzero(labels == label) for label in np.unique(labels)]
-
-
-def _predictor(history: ArrayLike | None, points: LogValues) -> Array | None:
-    if history is None:
-        return None
-    nights = matrix(history, "history")
-    if len(nights) != len(points.contender):
-        raise UsageError(
-            f"history: {len(nights)} rows for {len(points.contender)} tests; expected one for each"
-        )
-    with np.errstate(invalid="ignore", divide="ignore"):
-        logs = np.where(nights > 0, np.log(nights), np.nan)
-    return successive_variance(logs)
 
 
 #: Level at which a null arm that differs marks its row; 0.05 would mark one row in twenty.

@@ -76,13 +76,12 @@ def test_next_step_decides_with_missing_runs(rng):
     assert next_step(a, b)[0] == 1
 
 
-def test_next_step_uses_null_arm_and_history(rng):
+def test_next_step_uses_null_arm(rng):
     a, b = arms(rng, 30, 5)
     null, _ = arms(rng, 30, 5)
-    nights, _ = arms(rng, 30, 40)
     b[0] *= 1.2
 
-    assert next_step(a, b, null=null, history=nights)[0] == 1
+    assert next_step(a, b, null=null)[0] == 1
 
 
 def test_sequential_p_is_between_single_look_and_bonferroni():

@@ -115,7 +115,6 @@ def test_compare_degenerate_rows_are_not_changed(baseline, contender, blocked):
 
     assert not found.p[0] < 0.05
     assert not found.changed[0]
-    assert repr(found)
     assert len(found.notes) == 1
 
 
@@ -273,17 +272,6 @@ def test_hodges_lehmann_is_robust_against_outlier(rng):
     assert not any("outlier" in note for note in found.notes[1:])
 
 
-def test_compare_history_sets_noise_of_rows(rng):
-    noise = np.repeat([0.01, 0.10], 50)[:, None]
-    a, b = lognormal(rng, (2, 100, 3), noise)
-    nights = lognormal(rng, (100, 30), noise)
-
-    with_history, without = compare(a, b, history=nights), compare(a, b)
-
-    assert with_history.prior_df.mean() > 2 * without.prior_df.mean()
-    assert np.median(with_history.se[50:]) > 5 * np.median(with_history.se[:50])
-
-
 def test_compare_families_are_independent(rng):
     noise = np.repeat([0.01, 0.10], 50)[:, None]
     a, b = lognormal(rng, (2, 100, 3), noise)
@@ -294,15 +282,14 @@ def test_compare_families_are_independent(rng):
     np.testing.assert_allclose(found.p[:50], first.p)
 
 
-@pytest.mark.parametrize("correction", ["fdr_bh", "fdr_by"])
 @pytest.mark.parametrize("n", [1, 2, 300])
-def test_adjust_agrees_with_statsmodels(rng, n, correction):
+def test_adjust_agrees_with_statsmodels(rng, n):
     p = rng.random(n) ** 3
     p[-1] = p[0]  # tied
 
-    found = adjust(np.append(p, np.nan), correction)
+    found = adjust(np.append(p, np.nan))
 
-    np.testing.assert_allclose(found[:-1], multipletests(p, method=correction)[1])
+    np.testing.assert_allclose(found[:-1], multipletests(p, method="fdr_bh")[1])
     assert np.isnan(found[-1])
 
 
@@ -312,10 +299,8 @@ def test_adjust_agrees_with_statsmodels(rng, n, correction):
         ({"contender": [[1.0]]}, "contender: 1 rows, but the baseline has 2"),
         ({"contender": [1.0, 2.0]}, r"contender: an array of shape \(2,\)"),
         ({"null": [[1.0]]}, "null: 1 rows"),
-        ({"history": [[1.0]]}, "history: 1 rows for 2 tests"),
         ({"family": ["a"]}, "family"),
         ({"blocked": True, "contender": [[1.0], [2.0]]}, "contender: 1 blocks"),
-        ({"correction": "fdr_by_heart"}, "fdr_by_heart"),
     ],
 )
 def test_compare_rejects_mismatched_arrays_by_name(arguments, message):

@@ -17,12 +17,12 @@ import pandas as pd
 
 from benchkit.analysis.compare.comparison import Comparison
 from benchkit.analysis.compare.headline import BUSY_SHARE, WORK_METRICS
-from benchkit.analysis.effects import Effects
 from benchkit.analysis.effects import compare as compare_arrays
 from benchkit.analysis.metric_limits import metric_limits, newest_definitions, quality_warnings
 from benchkit.analysis.metric_names import check_metrics, define_own_metrics
 from benchkit.analysis.run.baseline import SAME_MEMORY, is_simulated
 from benchkit.analysis.stats.equal_load import at_equal_load
+from benchkit.analysis.stats.verdicts import Effects
 from benchkit.analysis.stats.welch import mean_difference
 from benchkit.errors import NotEnoughRuns, UsageError, did_you_mean
 from benchkit.formatting import counted

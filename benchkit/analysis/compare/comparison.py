@@ -25,7 +25,7 @@ from benchkit.analysis.compare.headline import (
     sentences,
     suite_changes,
 )
-from benchkit.analysis.effects import Effects
+from benchkit.analysis.stats.verdicts import Effects
 from benchkit.formatting import ROWS_SHOWN, counted, format_change, format_factor, format_quantity
 from benchkit.table import Table
 from benchkit.text import html_text

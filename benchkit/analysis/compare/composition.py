@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 
 from benchkit.analysis.compare.compare_runs import stack
 from benchkit.analysis.compare.group_totals import GroupTotals, renamed_groups
-from benchkit.analysis.effects import Effects, adjust
+from benchkit.analysis.effects import adjust
 from benchkit.analysis.effects import compare as compare_arrays
+from benchkit.analysis.stats.verdicts import Effects
 
 #: Smallest share of the thread-seconds with which a group is tested: the time of smaller groups is
 #: that of few samples of the clock.
@@ -461,7 +462,7 @@ def _hierarchical_q(
         q[times_found] = np.minimum(p[times_found] * len(own) / max(len(times_found), 1), 1.0)
     alphas, own_qs = _workload_levels([p[own] for own in places], level)
     for own, alpha, own_q in zip(places, alphas, own_qs, strict=True):
-        within = adjust(p[own], "fdr_bh")
+        within = adjust(p[own])
         if alpha:
             within = within * (1 - level) / alpha
         q[own] = np.clip(within, own_q, 1.0)
@@ -497,7 +498,7 @@ def _workload_levels(tests: Sequence[Array], level: float) -> tuple[Array, Array
         known = np.sort(p[np.isfinite(p)])
         if known.size:
             combined[number] = (known * known.size / np.arange(1, known.size + 1)).min()
-    q = np.nan_to_num(adjust(combined, "fdr_bh"), nan=1.0)
+    q = np.nan_to_num(adjust(combined), nan=1.0)
     is_found = q <= 1 - level
     n_tested = max(int(np.isfinite(combined).sum()), 1)
     return np.where(is_found, (1 - level) * is_found.sum() / n_tested, 0.0), q

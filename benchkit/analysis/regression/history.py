@@ -16,14 +16,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from benchkit.analysis.changepoint.candidates import LatestNight
 from benchkit.analysis.changepoint.weekdays import without_weekdays
-from benchkit.analysis.changepoints import (
-    ChangePoint,
-    Detection,
-    LatestNight,
-    Marks,
-    detect_nights,
-)
+from benchkit.analysis.changepoints import ChangePoint, Detection, Marks, detect_nights
 from benchkit.analysis.metric_limits import newest_definitions
 from benchkit.analysis.metric_names import check_metrics, define_own_metrics
 from benchkit.analysis.regression.nights import future_nights, nightly_runs

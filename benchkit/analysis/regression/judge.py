@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from benchkit.analysis.changepoint.candidates import LatestNight
 from benchkit.analysis.changepoint.rule import MIN_NIGHTS
-from benchkit.analysis.changepoints import LatestNight
 from benchkit.analysis.regression.fleet import fleet_step
 from benchkit.analysis.regression.history import SERIES_FIELDS, History, night_name
 from benchkit.analysis.regression.level_events import NOT_ATTEMPTED, NightLevels, worse_direction

@@ -11,9 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
+from benchkit.analysis.changepoint.candidates import LatestNight
 from benchkit.analysis.changepoint.rule import MIN_NIGHTS, MIN_REFERENCE_NIGHTS
 from benchkit.analysis.changepoint.scan import MEDIAN_ERROR
-from benchkit.analysis.changepoints import INFINITE_CHANGE, LOG_OF_ZERO, ChangePoint, LatestNight
+from benchkit.analysis.changepoints import INFINITE_CHANGE, LOG_OF_ZERO, ChangePoint
 from benchkit.analysis.options import DETECTION, VERDICTS
 from benchkit.analysis.regression.fleet import COMMON_SERIES, Cause
 from benchkit.analysis.regression.history import SERIES_FIELDS, History, night_name

@@ -60,7 +60,6 @@ def to_log_scale(
     null: ArrayLike | None = None,
     *,
     blocked: bool = False,
-    resolution: ArrayLike | None = None,
 ) -> LogValues:
     """Return runs on the scale of the test."""
     arrays = [matrix(baseline, "baseline"), matrix(contender, "contender")]
@@ -89,7 +88,7 @@ def to_log_scale(
         unit = np.where(centre > 0, centre, np.maximum(row_means(np.abs(runs)), 1e-300))
         by_unit = cube / unit[:, None, None]
         scale = np.where(logarithmic[:, None, None], np.log(cube), by_unit)
-    steps = _tied_steps(runs) if resolution is None else np.asarray(resolution, float)
+    steps = _tied_steps(runs)
     return LogValues(
         baseline=np.delete(scale, 1, axis=2),
         contender=scale[:, :, 1],

@@ -64,11 +64,9 @@ def moderated_t(
     contender: Array,
     blocked: bool,
     families: Sequence[NDArray[np.int64]],
-    predictor: Array | None,
 ) -> TTestResult:
     """Test the contender against the baseline, each row with the noise of its family."""
     # contender: (tests, runs), runs of the contender on the same scale.
-    # predictor: (tests,), variance of each row on earlier nights.
     # returned: NaN in rows that cannot be tested.
     n_tests = len(contender)
     estimate, se, df, prior_df = np.full((4, n_tests), np.nan)
@@ -79,11 +77,7 @@ def moderated_t(
             constant = fit.variance <= SAME_NUMBER**2
         variance = np.where(constant, 0.0, fit.variance) + points.step_variance[rows]
         shared = points.logarithmic[rows] & ~constant
-        shrunk, total_df, prior_df[rows] = shrink(
-            np.where(shared, variance, np.nan),
-            fit.df,
-            predictor=None if predictor is None else predictor[rows],
-        )
+        shrunk, total_df, prior_df[rows] = shrink(np.where(shared, variance, np.nan), fit.df)
         estimate[rows] = fit.difference
         se[rows] = np.sqrt(np.where(shared, shrunk, variance) * fit.leverage)
         df[rows] = np.where(shared, total_df, fit.df)

@@ -66,39 +66,19 @@ def inverse_trigamma(value: Array | float) -> Array:
     return x
 
 
-def successive_variance(history: Array) -> Array:
-    """Return the variance of each series of nights from successive differences.
-
-    Half the mean squared difference of consecutive nights: a change of level affects one
-    difference only.
-    """
-    # history: (tests, nights), logarithms; NaN nights are skipped.
-    # returned: (tests,), NaN with fewer than three nights, or without differences.
-    result = np.full(len(history), np.nan)
-    for i, nights in enumerate(history):
-        steps = np.diff(nights[np.isfinite(nights)])
-        if len(steps) >= 2 and np.any(steps != 0):
-            result[i] = np.mean(steps**2) / 2
-    return result
-
-
-def _fit_group(log_variance: Array, noise: Array, design: Array) -> tuple[Array, float]:
-    """Return coefficients of the centre, and the spread of true log variances around it."""
-    spread = 0.0
-    n_rows, n_columns = design.shape
-    coefficients = np.zeros(n_columns)
+def _fit_centre(log_variance: Array, noise: Array) -> tuple[float, float]:
+    """Return the centre of true log variances, and their spread around it."""
+    centre = spread = 0.0
+    n_rows = len(log_variance)
     for _ in range(5):
         weight = 1 / (noise + spread)
-        root = np.sqrt(weight)[:, None]
-        answer = np.linalg.lstsq(design * root, log_variance * root[:, 0], rcond=None)
-        coefficients = np.asarray(answer[0], float)
-        rest = (log_variance - design @ coefficients) ** 2
-        excess = rest * n_rows / (n_rows - n_columns) - noise
+        centre = float(np.average(log_variance, weights=weight))
+        excess = (log_variance - centre) ** 2 * n_rows / (n_rows - 1) - noise
         spread = max(float(np.average(excess, weights=weight**2)), 0.0)
-    return coefficients, spread
+    return centre, spread
 
 
-def _posterior(log_variance: Array, df: Array, centre: Array, spread: float) -> tuple[Array, Array]:
+def _posterior(log_variance: Array, df: Array, centre: float, spread: float) -> tuple[Array, Array]:
     """Return mean and variance of log σ² of each row, given the s² of all rows.
 
     The prior of log σ² - centre is a distribution on a grid. It starts as the inverse gamma
@@ -128,15 +108,13 @@ def _posterior(log_variance: Array, df: Array, centre: Array, spread: float) -> 
     return centre + mean, weights @ grid**2 - mean**2
 
 
-def shrink(
-    variance: Array, df: Array, *, predictor: Array | None = None
-) -> tuple[Array, Array, Array]:
+def shrink(variance: Array, df: Array) -> tuple[Array, Array, Array]:
     """Shrink variances towards the value that the other rows of the family predict.
 
     Notes
     -----
-    Prior of log σ²: a centre, common or linear in the log of the predictor, and a distribution
-    around it, both fitted by moments of log s² (digamma, trigamma) [1]_. The distribution starts
+    Prior of log σ²: a centre and a distribution around it, both fitted by moments of log s²
+    (digamma, trigamma) [1]_. The distribution starts
     as inverse gamma, for which the result is ``(d0 s0² + d s²) / (d0 + d)`` on d0 + d, and is then
     fitted to the rows on a grid [2]_ [3]_: a gamma distribution does not describe rows of several
     kinds of noise. With an outlier in ten runs, intervals of the closed form cover 98 %, and those
@@ -155,36 +133,21 @@ def shrink(
     # variance: (tests,), variances s²; zero, NaN and variances without degrees of freedom are
     # returned unchanged.
     # df: (tests,), their degrees of freedom d.
-    # predictor: (tests,), a variance of the same row from another time, such as its nights; NaN
-    # where unknown.
     # variance: (tests,), shrunk variances.
     # df: (tests,), degrees of freedom of the shrunk variances, at most the sum over all rows.
     # prior_df: (tests,), the part of them that comes from the other rows; 0 where a row uses its
     # own runs only.
     variance, total = variance.copy(), df.copy()
     prior_df = np.zeros(len(variance))
-    usable = np.isfinite(variance) & (variance > 0) & (df > 0)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        log_variance = np.log(variance)
-        unbiased = log_variance - log_bias(df)
-        noise = trigamma(df / 2)
-        log_predictor = np.full(len(variance), np.nan) if predictor is None else np.log(predictor)
-
-    groups = [(usable, np.ones((len(variance), 1)))]
-    predicted = usable & np.isfinite(log_predictor)
-    if predicted.sum() >= 2 * MIN_TESTS:
-        slope = np.where(predicted, log_predictor, 0.0)
-        groups.append((predicted, np.stack([np.ones(len(variance)), slope], axis=1)))
-    for rows, design in groups:
-        if rows.sum() < MIN_TESTS:
-            continue
-        coefficients, spread = _fit_group(unbiased[rows], noise[rows], design[rows])
+    rows = np.isfinite(variance) & (variance > 0) & (df > 0)
+    if rows.sum() >= MIN_TESTS:
+        log_variance, noise = np.log(variance[rows]), trigamma(df[rows] / 2)
+        centre, spread = _fit_centre(log_variance - log_bias(df[rows]), noise)
         # The spread is an estimate: add half its standard error.
-        error = np.sqrt(2 / rows.sum()) * (spread + noise[rows].mean())
+        error = np.sqrt(2 / rows.sum()) * (spread + noise.mean())
         spread = max(spread + error / 2, MIN_SPREAD)
-        centre = design[rows] @ coefficients
-        mean, uncertainty = _posterior(log_variance[rows], df[rows], centre, spread)
-        shrunk_df = np.minimum(2 * inverse_trigamma(uncertainty), df[usable].sum())
+        mean, uncertainty = _posterior(log_variance, df[rows], centre, spread)
+        shrunk_df = np.minimum(2 * inverse_trigamma(uncertainty), df[rows].sum())
         variance[rows] = np.exp(mean + log_bias(shrunk_df))
         total[rows] = shrunk_df
         prior_df[rows] = np.maximum(shrunk_df - df[rows], MIN_SPREAD)

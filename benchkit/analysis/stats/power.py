@@ -19,22 +19,6 @@ def runs_needed(
 ) -> NDArray[np.int64]:
     """Return the number of runs a side that detect a change.
 
-    Parameters
-    ----------
-    effect : array_like
-        Relative change to detect: 0.05 is 5 %, so is -0.05. Broadcast with `noise`.
-    noise : array_like
-        Coefficient of variation of one run: 0.03 is 3 %.
-    power : float, default 0.8
-        Probability that the change is detected.
-    alpha : float, default 0.05
-        Level of the test. In a report of 700 rows Benjamini-Hochberg requires about 0.005.
-
-    Returns
-    -------
-    ndarray of int
-        Runs a side, at least 2; -1 where `MAX_RUNS` are not enough.
-
     Notes
     -----
     The smallest n with which the two-sample t test on logarithms has this power, by bisection.
@@ -44,6 +28,9 @@ def runs_needed(
     >>> runs_needed([0.05, 0.10, 0.20], 0.05)
     array([18,  6,  3])
     """
+    # effect: relative change, 0.05 is 5 %; noise: coefficient of variation of one run.
+    # alpha: in a report of 700 rows Benjamini-Hochberg requires about 0.005.
+    # returned: runs a side, at least 2; -1 where `MAX_RUNS` are not enough.
     effect, noise = np.broadcast_arrays(np.asarray(effect, float), np.asarray(noise, float))
     with np.errstate(divide="ignore", invalid="ignore"):
         size = np.abs(np.log1p(effect)) / np.sqrt(np.log1p(noise**2))
@@ -69,31 +56,6 @@ def runs_needed(
         low = np.where(open_rows & ~detects, middle, low)
     runs = np.where(enough(size, high), high, -1)
     return runs.reshape(effect.shape)
-
-
-def power_table(
-    effects: ArrayLike = (0.02, 0.05, 0.10, 0.20),
-    noise: ArrayLike = (0.01, 0.02, 0.03, 0.05, 0.08, 0.10, 0.20),
-    *,
-    power: float = 0.8,
-    alpha: float = 0.05,
-) -> NDArray[np.int64]:
-    """Return the number of runs a side for all pairs of noise and effect.
-
-    Parameters
-    ----------
-    effects, noise : array_like
-        Relative changes, and coefficients of variation of a run.
-    power, alpha : float
-        As in `runs_needed`.
-
-    Returns
-    -------
-    ndarray of int, shape (noises, effects)
-        Runs a side; -1 where 1000 are not enough.
-    """
-    effects, noise = np.atleast_1d(effects), np.atleast_1d(noise)
-    return runs_needed(effects[None, :], noise[:, None], power=power, alpha=alpha)
 
 
 def runs_until_decided(

@@ -107,7 +107,7 @@ def relabelled_p(
     certain = max(test.p[listed].max(initial=0), (1 - level) / n_rows)
     counts, sizes = np.zeros(rest.size), []
     for base, other in _relabellings(few, blocked):
-        result = moderated_t(replace(few, baseline=base), other, blocked, rest_families, None)
+        result = moderated_t(replace(few, baseline=base), other, blocked, rest_families)
         counts += result.p <= certain
         sizes.append(np.abs(result.estimate) / scale[rest])
     own = np.arange(rest.size) if workload is None else workload[rest]

@@ -4,24 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import bdtr, bdtrc, stdtr
 
-from benchkit.analysis.stats.bootstrap import THRESHOLDS, ConfidenceTable
 from benchkit.analysis.stats.joint_evidence import JointEvidence
 from benchkit.analysis.stats.log_scale import LogValues
 from benchkit.analysis.stats.moderated_variance import MIN_TESTS
 from benchkit.analysis.stats.power import runs_until_decided
-from benchkit.formatting import ROWS_SHOWN, counted
-
-if TYPE_CHECKING:
-    import pandas as pd
+from benchkit.formatting import counted
 
 Array = NDArray[np.float64]
 
+#: Relative changes in the heat map of coiled/benchmarks: 0, 5, ..., 80 %.
+THRESHOLDS = np.linspace(0, 0.8, 17)
 #: Shares of null rows with p < 0.05 in a calibrated experiment, from less than half of the expected
 #: share to twice as much: other shares change verdicts.
 CALIBRATED = (0.02, 0.10)
@@ -31,80 +28,54 @@ CALIBRATED = (0.02, 0.10)
 MODES_HIDE = 3
 
 
+@dataclass(frozen=True)
+class ConfidenceTable:
+    """Probability that a contender differs by more than each threshold."""
+
+    thresholds: Array  # (thresholds,), relative changes x, at least 0
+    less: Array  # (tests, thresholds), p(contender / baseline - 1 < -x)
+    more: Array  # (tests, thresholds), p(contender / baseline - 1 > x)
+
+
 @dataclass(frozen=True, repr=False)
 class Effects:
-    """The effects of one contender; every array has one element for each test.
+    """The effects of one contender; every array has one element for each test."""
 
-    Parameters
-    ----------
-    ratio : ndarray of float
-        Ratio of contender to baseline, of geometric means: 1.1 is 10 % more. NaN when an arm has
-        no runs.
-    low, high : ndarray of float
-        Confidence interval of `ratio` at `level`. NaN with fewer than two runs a side.
-    p, q : ndarray of float
-        Two-sided p value of no change, and expected share of false discoveries among the rows with
-        at least this evidence: of the row and the other metrics of its workload, or of the row
-        alone.
-    own_q : ndarray of float
-        p value corrected for the number of rows: q of the row alone.
-    joint : JointEvidence or None
-        Evidence of the metrics of each workload together; None if each row stands alone.
-    n_false : float
-        Number of tests that would look like changes with exchanged labels of the runs, if these are
-        too many for the t test, so that `own_q` is from a permutation test; else 0.
-    verdict : ndarray of str
-        ``labels[0]`` or ``labels[1]`` (a change), ``same``, ``undecided``, ``noise`` (the null arm
-        changed too, by a comparable amount), ``failed`` (an arm has no runs).
-    selected_low, selected_high : ndarray of float
-        For changed rows, wider intervals that keep their coverage although the rows were selected
-        for their size; for other rows `low` and `high`.
-    estimate, se, df : ndarray of float
-        The change on the scale of the test (a difference of logarithms), its standard error and
-        degrees of freedom, prior included.
-    prior_df : ndarray of float
-        Degrees of freedom that come from other tests; 0 where a test uses its own runs only.
-    zero_variance : ndarray of bool
-        Where all runs of an arm have equal values, in both arms.
-    null_p : ndarray of float or None
-        p values of the null arm against the baseline; None without a null arm.
-    null_moved : ndarray of bool
-        Where ``null_p`` is below 0.01.
-    n_baseline, n_contender : ndarray of int
-        Runs used; runs of the null arm count for the baseline.
-    level, same : float
-        Confidence level; largest change that counts as no change.
-    labels : tuple of str
-        Verdicts of a decrease and of an increase.
-    blocked : bool
-        Whether runs were compared within blocks.
-    points : LogValues
-        The runs on the scale of the test.
-    """
-
+    # Ratio of contender to baseline, of geometric means: 1.1 is 10 % more. NaN if an arm has no
+    # runs.
     ratio: Array
-    low: Array
+    low: Array  # low, high: Interval of `ratio` at `level`; NaN with fewer than two runs a side
     high: Array
-    p: Array
+    p: Array  # Two-sided p value of no change
+    # Expected share of false discoveries among the rows with at least this evidence: of the row
+    # and the other metrics of its workload, or of the row alone.
     q: Array
-    own_q: Array
-    joint: JointEvidence | None
+    own_q: Array  # p value corrected for the number of rows: q of the row alone
+    joint: JointEvidence | None  # Of the metrics of each workload together
+    # Number of tests that would look like changes with exchanged labels of the runs, if these are
+    # too many for the t test, so that `own_q` is from a permutation test; else 0.
     n_false: float
+    # `labels[0]` or `labels[1]` (a change), `same`, `undecided`, `noise` (the null arm changed too,
+    # by a comparable amount), `failed` (an arm has no runs).
     verdict: NDArray[np.str_]
+    # Of changed rows, wider intervals that keep their coverage although the rows were selected for
+    # their size; of other rows `low` and `high`.
     selected_low: Array
     selected_high: Array
+    # The change on the scale of the test (a difference of logarithms), its standard error and
+    # degrees of freedom, prior included.
     estimate: Array
     se: Array
     df: Array
-    prior_df: Array
-    zero_variance: NDArray[np.bool_]
-    null_p: Array | None
-    null_moved: NDArray[np.bool_]
-    n_baseline: NDArray[np.int64]
+    prior_df: Array  # Those that come from other tests; 0 if a test uses its own runs only
+    zero_variance: NDArray[np.bool_]  # Whether all runs of an arm have equal values, in both arms
+    null_p: Array | None  # p values of the null arm against the baseline
+    null_moved: NDArray[np.bool_]  # Whether `null_p` is below 0.01
+    n_baseline: NDArray[np.int64]  # Runs of the null arm count for the baseline
     n_contender: NDArray[np.int64]
     level: float
     same: float
-    labels: tuple[str, str]
+    labels: tuple[str, str]  # Verdicts of a decrease and of an increase
     blocked: bool
     points: LogValues = field(repr=False)
 
@@ -257,24 +228,13 @@ class Effects:
     def probability(self, x: ArrayLike, *, below: bool = False) -> Array:
         """Return the probability that a change is larger, or smaller, than thresholds.
 
-        Parameters
-        ----------
-        x : array_like, shape (thresholds,)
-            Relative changes, above -1.
-        below : bool, default False
-            Return p(contender / baseline - 1 < x) instead of p(... > x).
-
-        Returns
-        -------
-        ndarray, shape (tests, thresholds)
-            NaN without a standard error.
-
         Notes
         -----
         The tail of the t distribution at (log(1 + x) - estimate) / se: the largest confidence with
         which a one-sided interval excludes x. Over many reports, 5 % of the cells with a value of
         95 % are wrong.
         """
+        # x: (thresholds,), above -1; returned: (tests, thresholds), NaN without a standard error.
         x = np.asarray(x, float)
         place = np.where(self.points.logarithmic[:, None], np.log1p(x), x)
         with np.errstate(invalid="ignore", divide="ignore"):
@@ -285,53 +245,12 @@ class Effects:
         return probability
 
     def table(self) -> ConfidenceTable:
-        """Return the table of coiled/benchmarks with calibrated probabilities.
-
-        Returns
-        -------
-        ConfidenceTable
-            Probabilities of a change of more than 0, 5, ..., 80 %, for both directions.
-        """
+        """Return the table of coiled/benchmarks with calibrated probabilities."""
         return ConfidenceTable(
             thresholds=THRESHOLDS,
             less=self.probability(-THRESHOLDS, below=True),
             more=self.probability(THRESHOLDS),
         )
-
-    def to_frame(self) -> pd.DataFrame:
-        """Return the columns of a report as a DataFrame.
-
-        Returns
-        -------
-        DataFrame
-            A row per test.
-        """
-        import pandas as pd
-
-        names = (
-            *("ratio", "low", "high", "p", "q", "verdict", "needed", "selected_low"),
-            *("selected_high", "hodges_lehmann", "se", "df", "n_baseline", "n_contender"),
-        )
-        columns = {name: getattr(self, name) for name in names}
-        columns["null_moved"] = self.null_moved
-        return pd.DataFrame({**columns, "note": self.notes})
-
-    def __repr__(self) -> str:
-        labels, counts = np.unique(self.verdict, return_counts=True)
-        summary = ", ".join(f"{count} {word}" for word, count in zip(labels, counts, strict=True))
-        lines = [f"<Comparison of {len(self)} tests: {summary}>", *self.warnings]
-        order = np.argsort(np.where(self.changed, self.p, 2 + np.arange(len(self))))
-        lines.append(f"{'test':>5} {'ratio':>7} {'interval':>16} {'q':>8}  verdict")
-        for i in order[:ROWS_SHOWN]:
-            interval = f"{self.selected_low[i]:.3f} to {self.selected_high[i]:.3f}"
-            needed = f": {counted(self.needed[i], 'more run')} needed" if self.needed[i] > 0 else ""
-            lines.append(
-                f"{i:>5} {self.ratio[i]:>7.3f} {interval:>16} {self.q[i]:>8.2g}  "
-                f"{self.verdict[i]}{needed}"
-            )
-        if len(self) > ROWS_SHOWN:
-            lines.append(f"... and {len(self) - ROWS_SHOWN} more")
-        return "\n".join(lines)
 
 
 def _median(rows: Array) -> Array:

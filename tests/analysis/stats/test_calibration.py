@@ -75,12 +75,12 @@ def test_compare_needs_interleaved_arms_under_drift(rng):
     assert alarms_interleaved < 0.06
 
 
-@pytest.mark.parametrize(("n_blocks", "found_at_least"), [(3, 0.2), (5, 0.37), (10, 0.55)])
+@pytest.mark.parametrize(("n_blocks", "found_at_least"), [(3, 0.18), (5, 0.37), (10, 0.55)])
 def test_compare_false_discovery_rate_in_large_reports(rng, n_blocks, found_at_least):
     false, found, listed = [], [], 0
     for _ in range(12):
-        a, null, b, history, changed = report(rng, n_blocks)
-        seen = compare(a, b, null=null, history=history)
+        a, null, b, changed = report(rng, n_blocks)
+        seen = compare(a, b, null=null)
         called = seen.q <= 0.05
         false.append((called & ~changed).sum() / max(called.sum(), 1))
         found.append(seen.q[changed] <= 0.05)
@@ -93,7 +93,7 @@ def test_compare_false_discovery_rate_in_large_reports(rng, n_blocks, found_at_l
 
 
 def test_compare_correction_reduces_false_discoveries(rng):
-    a, _, b, _, changed = report(rng, 5)
+    a, _, b, changed = report(rng, 5)
     seen = compare(a, b)
 
     uncorrected, corrected = seen.p <= 0.05, seen.q <= 0.05
@@ -101,21 +101,14 @@ def test_compare_correction_reduces_false_discoveries(rng):
     assert (corrected & ~changed).sum() / corrected.sum() < 0.15
 
 
-def test_compare_null_arm_and_history_add_power(rng):
-    found = dict.fromkeys(("neither", "null", "history", "both"), 0.0)
+def test_compare_null_arm_adds_power(rng):
+    alone = with_null = 0.0
     for _ in range(8):
-        a, null, b, history, changed = report(rng, 3, mixed=False)
-        for name, more in {
-            "neither": {},
-            "null": {"null": null},
-            "history": {"history": history},
-            "both": {"null": null, "history": history},
-        }.items():
-            found[name] += (compare(a, b, **more).q[changed] <= 0.05).mean() / 8
+        a, null, b, changed = report(rng, 3, mixed=False)
+        alone += (compare(a, b).q[changed] <= 0.05).mean() / 8
+        with_null += (compare(a, b, null=null).q[changed] <= 0.05).mean() / 8
 
-    assert found["null"] > found["neither"] + 0.05
-    assert found["both"] > found["null"] + 0.02
-    assert found["history"] > found["neither"] + 0.02
+    assert with_null > alone + 0.05
 
 
 def test_compare_selected_intervals_keep_coverage(rng):

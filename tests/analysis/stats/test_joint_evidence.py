@@ -65,7 +65,7 @@ def test_compare_joint_finds_changes_that_move_together(rng):
 def test_compare_joint_loses_little_if_metrics_change_alone(rng, n_blocks):
     joint, alone = [], []
     for _ in range(8):
-        a, null, b, _, changed = report(rng, n_blocks, mixed=False)
+        a, null, b, changed = report(rng, n_blocks, mixed=False)
         workload, metric = np.divmod(np.arange(700), 7)
         effects = compare(a, b, null=null, family=metric, workload=workload)
         joint.append((effects.q[changed] <= 0.05).mean())

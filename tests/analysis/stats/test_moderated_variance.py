@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from scipy.special import polygamma
 
-from benchkit.analysis.stats.moderated_variance import inverse_trigamma, shrink, successive_variance
+from benchkit.analysis.stats.moderated_variance import inverse_trigamma, shrink
 
 
 def variances(rng, true, df):
@@ -51,20 +51,6 @@ def test_shrink_matches_closed_form_for_gamma_prior(rng):
     assert np.median(shrunk_df) == pytest.approx(d0 + 4, rel=0.25)
 
 
-def test_shrink_uses_only_informative_predictor(rng):
-    df = np.full(300, 4.0)
-    true = 0.0025 * np.exp(1.5 * rng.standard_normal(300))
-    seen = variances(rng, true, df)
-
-    predicted, shrunk_df, _ = shrink(seen, df, predictor=2 * true)
-    alone, df_alone, _ = shrink(seen, df)
-    noise, _, _ = shrink(seen, df, predictor=np.exp(rng.standard_normal(300)))
-
-    assert np.median(shrunk_df) > 5 * np.median(df_alone)
-    assert np.abs(np.log(predicted / true)).mean() < 0.5 * np.abs(np.log(alone / true)).mean()
-    np.testing.assert_allclose(np.log(noise), np.log(alone), atol=0.5)
-
-
 def test_shrink_ignores_invalid_variances(rng):
     df = np.r_[np.full(30, 4.0), 0.0, 4.0, 4.0]
     seen = np.r_[variances(rng, np.full(30, 0.01), df[:30]), 1.0, 0.0, np.nan]
@@ -76,12 +62,3 @@ def test_shrink_ignores_invalid_variances(rng):
     np.testing.assert_array_equal(shrunk[30:], seen[30:])
     np.testing.assert_array_equal(shrunk_df[30:], df[30:])
     assert (prior_df[30:] == 0).all()
-
-
-def test_successive_variance_ignores_step(rng):
-    nights = 0.05 * rng.standard_normal((1, 60))
-    stepped = nights + np.where(np.arange(60) < 30, 0, 0.3)
-
-    assert stepped.var() > 5 * nights.var()
-    assert successive_variance(stepped)[0] < 2 * successive_variance(nights)[0]
-    assert np.isnan(successive_variance(np.array([[1.0, np.nan, 2.0]])))[0]

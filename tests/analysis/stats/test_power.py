@@ -3,7 +3,7 @@ import pytest
 from scipy import stats
 from statsmodels.stats.power import TTestIndPower
 
-from benchkit.analysis.stats.power import power_table, runs_needed, runs_until_decided
+from benchkit.analysis.stats.power import runs_needed, runs_until_decided
 
 
 def test_runs_needed_is_smallest_sufficient_number(rng):
@@ -19,7 +19,7 @@ def test_runs_needed_is_smallest_sufficient_number(rng):
 
 def test_runs_needed_agrees_with_statsmodels():
     effects, noise = (0.02, 0.05, 0.1), (0.03, 0.08)
-    needed = power_table(effects, noise)
+    needed = runs_needed(np.array(effects), np.array(noise)[:, None])
 
     sizes = np.log1p(effects) / np.sqrt(np.log1p(np.square(noise)))[:, None]
     for size, runs in zip(sizes.ravel(), needed.ravel(), strict=True):
@@ -35,18 +35,6 @@ def test_runs_needed_limits():
 
 def test_runs_needed_is_similar_for_both_directions():
     assert abs(int(runs_needed(-0.05, 0.05)) - int(runs_needed(0.05, 0.05))) <= 2
-
-
-def test_power_table_is_monotonic():
-    table = power_table()
-    strict = power_table(alpha=0.005)
-
-    known = np.where(table < 0, 10_000, table)
-    assert (np.diff(known, axis=1) <= 0).all()
-    assert (np.diff(known, axis=0) >= 0).all()
-    assert (np.where(strict < 0, 10_000, strict) >= known).all()
-    # 5 % noise: 18 runs see 5 %, 6 see 10 %
-    assert table[3, 1:3].tolist() == [18, 6]
 
 
 @pytest.mark.parametrize("noise", [0.02, 0.05])
