@@ -187,19 +187,6 @@ def test_index_of_any_content_is_rebuilt(folder, content):
     assert Store(store.path).ids() == [RUN_ID]
 
 
-@given(st.binary(max_size=200), st.integers(0, 10**6))
-def test_changed_run_file_is_reported(folder, junk, place):
-    store = fresh_store(folder)
-    path = store.files.path(run_name(RUN_ID))
-    before = path.read_bytes()
-    start = place % len(before)
-    data = before[:start] + junk + before[start + len(junk) :]
-    path.unlink()
-    path.write_bytes(data)
-    report = read_everything(store)
-    assert report.damaged_runs == ([] if data == before else [RUN_ID])
-
-
 ROW = st.dictionaries(
     st.sampled_from(["id", "name", "originalname", "path", "start", "end", "duration",
                      "average_memory", "peak_memory", "call_outcome", "platform", "cluster_id",

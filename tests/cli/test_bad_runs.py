@@ -134,12 +134,6 @@ def test_compare_shows_all_rows(store):
     assert all(workload in result.output for workload in DAMAGES)
 
 
-def test_site_has_all_pages(store, tmp_path):
-    run(store, "report", "site", "--output", tmp_path / "site")
-
-    assert len(list((tmp_path / "site/w").glob("*.html"))) == len(DAMAGES) + len(STABLE)
-
-
 @pytest.mark.parametrize("workload", DAMAGES)
 def test_diagnose_has_no_traceback(store, workload):
     run_id = store.bad.get(workload, ["latest"])[-1]

@@ -161,12 +161,6 @@ def test_mark_threshold_keeps_size_and_owner(store):
     assert "size=0.1" in call(store, "mark", "list").stdout
 
 
-def test_mark_requires_reason(store):
-    done = call(store, "mark", "exclude", "--workload", "array.*")
-    assert done.exit_code == 2
-    assert "--reason" in done.stderr
-
-
 @pytest.mark.parametrize("what", ["4dcd78124f", "array.smu"])
 def test_mark_accept_refuses_unknown_name(store, what):
     done = call(store, "mark", "accept", what, "-m", "typo")

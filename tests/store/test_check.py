@@ -6,7 +6,6 @@ import os
 import stat
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pyarrow as pa
@@ -199,18 +198,6 @@ def test_check_reports_listed_run_without_file(filled):
 
     assert report.missing == [run_id]
     assert not report.healthy
-
-
-@pytest.mark.store_kinds("folder")
-def test_check_deletes_only_old_unfinished_writes(filled):
-    for name, age in (("new", 0), ("old", 25 * 3600)):
-        path = filled.path / "tmp" / name
-        path.write_bytes(b"half")
-        os.utime(path, (time.time() - age,) * 2)
-
-    assert filled.check(repair=False).leftovers == ["tmp/old"]
-    assert filled.check().leftovers == ["tmp/old"]
-    assert [path.name for path in (filled.path / "tmp").iterdir()] == ["new"]
 
 
 @pytest.mark.store_kinds("folder")

@@ -242,17 +242,6 @@ def test_compaction_without_folding_keeps_few_segments(index, monkeypatch):
     assert index.ids() == ids
 
 
-def test_compaction_sorts_segments_by_workload_and_id(index):
-    for workload in ("c", "a", "b", "a"):
-        index.add(record(workload=workload))
-    index.compact()
-
-    (name,) = files_of(index)
-    table = pq.read_table(index.files.path(name), columns=["workload", "id"]).to_pylist()
-
-    assert table == sorted(table, key=lambda row: (row["workload"], row["id"]))
-
-
 @pytest.mark.parametrize("data", [b"", b"PAR1 but not really", b"{}"])
 def test_index_with_damaged_segment_is_not_read(index, data):
     ids = add(index, 2)
@@ -511,15 +500,6 @@ def test_written_segments_have_plain_texts(index):
     assert pq.read_schema(index.files.path(name)).field("workload").type == pa.string()
     assert "category" in encoded
     assert encoded.isdisjoint({"id", "started", "duration"})
-
-
-def test_runs_in_two_segments_are_read_once(index):
-    table = index_table(100)
-    write(index, table.slice(0, 60))
-    write(index, table.slice(40))
-
-    assert len(index) == 100
-    assert index.table().sort_by("id")["id"].equals(table.sort_by("id")["id"])
 
 
 def test_segments_that_do_not_overlap_are_not_compared(index, monkeypatch):

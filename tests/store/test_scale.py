@@ -2,14 +2,13 @@
 
 import time
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from benchkit.store.index import _Segment, write_segments
+from benchkit.store.index import _Segment
 from benchkit.store.store import Store
-from validation.large_index import fill_index, index_table
+from validation.large_index import fill_index
 
 N_RUNS = 200_000
 COLUMNS = [
@@ -85,19 +84,3 @@ def test_latest_prefix_and_count_read_few_bytes(large, monkeypatch):
     assert sum(n_read) < N_RUNS * 40 / 5  # an id has 40 B
     assert store.resolve(ids[123_456][:13]) == ids[123_456]
     assert sum(n_read) < N_RUNS * 40 / 2
-
-
-def test_overlapping_segments_are_read_once(tmp_path):
-    table = index_table(1000)
-    store = fill_index(tmp_path / "store", 1000)
-    write_segments(store.files, table.slice(500, 400))
-
-    lengths = [
-        len(store),
-        len(store.runs()),
-        len(store.runs(columns=["duration"])),
-        len(store.ids()),
-    ]
-
-    assert lengths == [1000] * 4
-    assert np.unique(store.runs()["id"]).size == 1000

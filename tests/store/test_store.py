@@ -14,7 +14,6 @@ import pandas as pd
 import pytest
 import xarray as xr
 
-import benchkit
 from benchkit.errors import AlreadyStored, StoreError, UsageError
 from benchkit.measure.run_ids import derived_id
 from benchkit.store import store as module
@@ -183,10 +182,6 @@ def test_store_html_escapes_markup(tmp_path, make_run):
 
 def test_store_can_be_pickled(filled):
     assert pickle.loads(pickle.dumps(filled)).ids() == filled.ids()
-
-
-def test_store_is_a_public_name():
-    assert benchkit.Store is Store
 
 
 def assert_equal_content(first, second):

@@ -288,15 +288,6 @@ def test_runs_read_by_row_groups_equal_filtered_runs(store, monkeypatch):
         pd.testing.assert_frame_equal(chosen, rows[["duration", "reason"]])
 
 
-def test_latest_ignores_a_start_in_the_future(filled, make_run):
-    ahead = make_run(groups=False, started="2100-01-01T00:00:00+00:00")
-    filled.add(ahead)
-    last = filled.runs(columns=["id"])["id"].iloc[-2]
-
-    assert filled.resolve("latest") == last
-    assert filled.open("latest").id == last
-
-
 def test_runs_have_unknown_columns_of_runs_that_are_not_chosen(store):
     store.create()
     store.index.add_many([{"id": new_id(), "workload": "frame.join", "joules": 1.5}])
