@@ -21,7 +21,7 @@ MAX_ERROR = 0.3
 #: Smallest half-width of an interval: what the same run repeated would differ by.
 MIN_REACH = 0.05
 #: Half-width, as a logarithm, that holds 90 % of predictions of another shape of the cluster
-#: (`benchmarks/predict.py`). Tasks that compute were measured up to twice the threads.
+#: (`benchmarks/whatif.py`). Tasks that compute were measured up to twice the threads.
 SHAPE_REACH = 0.15
 #: Half-width, as a logarithm, if other processes disturbed the run: predictions from runs on a
 #: machine with a load of 20 were 16 to 30 % off.

@@ -18,7 +18,7 @@ from benchkit.analysis.options import VERDICTS
 from benchkit.analysis.regression.level_events import LEVEL_NIGHTS
 
 #: Nights that a change must last. With the parameters of a benchmark as groups (see
-#: `benchmarks/_group_nights.py`), false reports per 100 nights of a workload were .16 on the night
+#: `validation/nights/groups.py`), false reports per 100 nights of a workload were .16 on the night
 #: of detection, .035 after 8 nights and .030 after 10, for changes of any size.
 LASTING_NIGHTS = MIN_REFERENCE_NIGHTS
 
