@@ -50,8 +50,8 @@ class Base:
     replayed: float  # The same by the engine, without a change
     shape: ClusterShape  # The run's cluster
     computing: float = 0.0  # Share of the tasks' seconds in which they use a processor
-    notes: tuple[str, ...] = ()  # What to know of the run
-    price: float | None = None  # Of a worker for a second, where the run knows it
+    notes: tuple[str, ...] = ()  # What limits the prediction
+    price: float | None = None  # Of a worker for a second, if it is in the run
 
     @classmethod
     def of(cls, run: Run, workflow: Workflow, replayed: float, computing: float) -> Base:

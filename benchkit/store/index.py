@@ -48,7 +48,7 @@ _DIGESTS, _DIGEST_BYTES = b"benchkit.digests", 16
 _READ_ATTEMPTS = 100
 #: Start times that are further ahead come from a wrong clock.
 _CLOCK_TOLERANCE = timedelta(days=1)
-#: Takes columns of the runs. Returns them, with other values or more columns if it likes; the mask
+#: Takes columns of the runs. Returns them, perhaps with other values or more columns; the mask
 #: of the chosen rows, or None for all; and the names of all wanted columns, or None for all.
 Choose = Callable[[pa.Table], "tuple[pa.Table, np.ndarray | None, Collection[str] | None]"]
 T = TypeVar("T")

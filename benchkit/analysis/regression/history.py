@@ -151,7 +151,7 @@ class History:
         )
 
     def with_mended(self, regressions: Iterable[Regression]) -> History:
-        """Return the history whose detector knows which confirmed regressions recovered.
+        """Return the history with the confirmed regressions that recovered.
 
         Parameters
         ----------

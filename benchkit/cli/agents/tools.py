@@ -307,7 +307,7 @@ class StoreTools:
         )
 
 
-#: Size of an answer: a model reads each byte of it, and forgets other things for it.
+#: Largest size of an answer, in B: it fills the context of a model.
 MAX_BYTES = 10_000
 #: Bytes for the note and the names of the sections.
 _FOR_NOTE = 900

@@ -117,7 +117,7 @@ _SCHEDULER_PATHS = {
 SAMPLE_COLUMNS = ("time", "worker", *_WORKER_PATHS)
 #: Samples of each worker's process, made by the worker between two heartbeats.
 MEMORY_COLUMNS = ("time", "worker", "rss", "area", "peak")
-#: Bytes of results by task group and worker, in memory and spilled, as the scheduler knows them;
+#: Bytes of results by task group and worker, in memory and spilled, as the scheduler counts them;
 #: worker -1: all workers together.
 HELD_COLUMNS = ("time", "group", "worker", "nbytes")
 #: Seconds that a thread ran and waited for a processor, cumulative. `server`: index of a worker,

@@ -269,7 +269,7 @@ class ThreadSampler:
         # main: the main thread, if it is to be sampled.
         self.clock, self.executor = clock, executor
         self.times = ThreadTimes()
-        #: Role, and numbers by which Python and the system know the thread.
+        #: Role, and numbers of the thread in Python and in the system.
         self.fixed = [(LOOP, threading.get_ident(), threading.get_native_id())]
         if main is not None and main.ident != self.fixed[0][1]:
             self.fixed.append((MAIN, main.ident or 0, main.native_id or 0))

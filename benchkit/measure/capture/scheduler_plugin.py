@@ -227,7 +227,7 @@ class CapturePlugin(ClusterHooks):
         }
 
     async def handle_ping(self) -> dict[str, Any]:
-        """Reply, so that the client knows how long a call takes."""
+        """Reply, so that the client can measure how long a call takes."""
         return {"n_workers": len(self.scheduler.workers)}
 
     async def handle_off(self) -> dict[str, Any]:

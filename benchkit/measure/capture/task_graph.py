@@ -1,4 +1,4 @@
-"""Record the graph that clients submit: tasks, their dependencies, and what clients want of it.
+"""Record the graph that clients submit: tasks, dependencies, and the results that are requested.
 
 Everything is read when a graph arrives, nothing at a transition. A number per task (node) in the
 order of creation, a row per submission; dependencies are the scheduler's own, so a fused task is
@@ -181,7 +181,7 @@ class TaskGraph:
             self.options.append((node, json.dumps(options, default=text)))
 
     def add_releases(self, keys: Iterable[Any]) -> None:
-        """Record that a client does not want results any more."""
+        """Record that a client released results."""
         nodes = [node for node in map(self.numbers.get, keys) if node is not None]
         self._add_rows("releases", [time()] * len(nodes), nodes)
 

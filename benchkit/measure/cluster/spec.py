@@ -337,7 +337,7 @@ def _timeout(value: Any) -> float | None:
     if value is None:
         return None
     try:
-        if isinstance(value, str):  # Dask knows "m" and "minutes", not "min"
+        if isinstance(value, str):  # Dask accepts "m" and "minutes", not "min"
             value = re.sub(r"(?<![a-z])min$", "m", value.strip())
         seconds = float(parse_timedelta(value))
     except (ValueError, TypeError, KeyError) as error:

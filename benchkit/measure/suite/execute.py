@@ -32,7 +32,7 @@ PLUGIN_NAME = "benchkit-arm"
 
 @dataclass(frozen=True)
 class ArmEnvironment:
-    """What the fixtures of benchkit know of the environment that is measured."""
+    """The parts of the measured environment that the fixtures of benchkit need."""
 
     # cluster, clusters: Class and options of the cluster, and named shapes.
     cluster: Mapping[str, Any]

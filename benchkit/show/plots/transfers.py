@@ -424,7 +424,7 @@ def _cells(data: xr.Dataset, rows: list[int], n_rows: int) -> dict[str, NDArray[
     for name in UNITS:
         values = data[name].values.astype(float)
         finite = np.isfinite(values)
-        # Only senders know the bytes on the wire.
+        # Only senders count the bytes on the wire.
         either = known[:, None] | (known & (name != "bytes_compressed"))
         unknown = (~either | (sums(~finite) > 0)) & (sums(finite) == 0)
         cells[name] = np.where(unknown, np.nan, sums(np.where(finite, values, 0.0)))

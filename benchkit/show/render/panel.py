@@ -142,7 +142,7 @@ def figure(plot: UIElement) -> pn.pane.Bokeh:
     """Return a Bokeh figure as a pane."""
     # Brighter on a dark page; `styles` of the pane do not reach the figure.
     plot.stylesheets = [*plot.stylesheets, ":host { filter: var(--figure, none); }"]
-    # Bokeh draws once into the leftmost pixels before it knows the width; a transparent background
+    # Bokeh draws once into the leftmost pixels before the width is known; a transparent background
     # would not cover these pixels later.
     return pn.pane.Bokeh(
         plot,

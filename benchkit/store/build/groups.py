@@ -40,7 +40,7 @@ from benchkit.values import clean_text
 
 #: Maximum number of events for recomputed tasks; a lost worker may hold a million results.
 MAX_RECOMPUTED = 10_000
-#: Activities that fine metrics know per prefix.
+#: Activities that fine metrics have per prefix.
 _SPILLING = ("disk-read", "disk-write")
 _TASK_ACTIVITIES = ("serialize", "deserialize", "failed", *_SPILLING)
 #: Spilling outside tasks gets a row of its own above this many seconds.
@@ -156,7 +156,7 @@ _Row = dict[str, Any]
 def _seconds_seceded(recording: Recording, durations: np.ndarray) -> dict[str, float]:
     """Return the seconds that tasks of each group waited after they had seceded.
 
-    Only the task stream knows how long each task took.
+    Only the task stream has the duration of each task.
     """
     rows = recording.last("state", {}).get("seceded") or ()
     computed = {key: (group, seconds) for key, group, seconds in rows}
