@@ -8,6 +8,7 @@ from pathlib import Path
 
 import dask
 import numpy as np
+import pandas as pd
 
 from benchkit.measure.discovery import collect
 from benchkit.measure.engines.engine import wait_for_result
@@ -155,3 +156,39 @@ def futures_with(change):
 
 def nan(value):
     return float("nan")
+
+
+def series_with(change):
+    """Change the values of a Series that a workload returned."""
+
+    def spoil(series):
+        values = series.to_numpy(copy=True)
+        change(values)
+        return pd.Series(values, index=series.index, name=series.name)
+
+    return spoil
+
+
+def entry(change, place=7):
+    """Change one entry of an array, by its place in the flat array."""
+
+    def spoil(array):
+        array = np.array(array)
+        array.reshape(-1)[place] = change(array.reshape(-1)[place])
+        return array
+
+    return spoil
+
+
+#: The two numbers of a fingerprint: the first detects a lost value, the second a moved one.
+FINGERPRINT = {
+    "a value is lost": lambda result: np.asarray(result) * [1 - 1e-7, 1],
+    "blocks have changed places": lambda result: np.asarray(result) * [1, 1 + 1e-7],
+    "not a number": times(np.nan),
+}
+
+
+def wrong_for(variant, wrong):
+    """Return wrong results for the last variant of a check; other variants test the true result."""
+    is_proof = variant == variant.workload.variants()[-1] or "result_as" in variant.params
+    return wrong if is_proof else {variant.workload.name: {}}

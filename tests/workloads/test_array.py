@@ -6,6 +6,7 @@ import dask.array as da
 import numpy as np
 import pytest
 from helpers.wrong_results import (
+    FINGERPRINT,
     TINY,
     VARIANTS,
     array_with,
@@ -14,14 +15,8 @@ from helpers.wrong_results import (
     prove,
     proved_here,
     times,
+    wrong_for,
 )
-
-#: The two numbers of a fingerprint: the first detects a lost value, the second a moved one.
-FINGERPRINT = {
-    "a value is lost": lambda result: np.asarray(result) * [1 - 1e-7, 1],
-    "blocks have changed places": lambda result: np.asarray(result) * [1, 1 + 1e-7],
-    "not a number": times(np.nan),
-}
 
 
 def with_entry(place, change):
@@ -87,17 +82,11 @@ WRONG = {
 }
 
 
-def wrong_for(variant):
-    """Return wrong results for the last variant of a check; other variants test the true result."""
-    is_proof = variant == variant.workload.variants()[-1]
-    return WRONG if is_proof else {variant.workload.name: {}}
-
-
 @pytest.mark.parametrize("variant", proved_here(WRONG), ids=lambda variant: variant.name)
 def test_check_rejects_wrong_results(client, variant):
     # By the quadratic law the data of a small cluster are much larger than its memory.
     fraction = 0.01 if variant.params.get("law") == "quadratic" else 0.1
-    prove(client, variant, wrong_for(variant), replace(TINY, fraction=fraction))
+    prove(client, variant, wrong_for(variant, WRONG), replace(TINY, fraction=fraction))
 
 
 @pytest.mark.parametrize("apart", [1, 83, 97, 83 * 97, 2**13])

@@ -2,18 +2,7 @@
 
 import pandas as pd
 import pytest
-from helpers.wrong_results import item, nan, prove, proved_here
-
-
-def series_with(change):
-    """Change the values of a Series that a workload returned."""
-
-    def spoil(series):
-        values = series.to_numpy(copy=True)
-        change(values)
-        return pd.Series(values, index=series.index, name=series.name)
-
-    return spoil
+from helpers.wrong_results import item, nan, prove, proved_here, series_with
 
 
 def first_off(values):
@@ -29,7 +18,7 @@ def one_moved(values):
     values[1] -= 1
 
 
-def entry(name, change):
+def named(name, change):
     """Change one value of a Series by its name in the index."""
 
     def spoil(series):
@@ -103,10 +92,10 @@ WRONG = {
         "partitions are swapped": in_another_order,
     },
     "df.groupby_high_cardinality": {
-        "a group is lost": entry("groups", lambda groups: groups - 1),
-        "a sum is off": entry("sums", lambda total: total + 0.01),
-        "sums of two groups are swapped": entry("by_key", lambda total: total * (1 + 1e-8)),
-        "a mean is not a number": entry("means", nan),
+        "a group is lost": named("groups", lambda groups: groups - 1),
+        "a sum is off": named("sums", lambda total: total + 0.01),
+        "sums of two groups are swapped": named("by_key", lambda total: total * (1 + 1e-8)),
+        "a mean is not a number": named("means", nan),
     },
     "df.rolling": {
         "a row is lost": cell("rows", lambda rows: rows - 1),
@@ -115,10 +104,10 @@ WRONG = {
         "a mean is not a number": cell("total", nan),
     },
     "df.merge_asof": {
-        "a trade is lost": entry("rows", lambda rows: rows - 1),
-        "a quote is too old": entry("quoted", one_more),
-        "a quote is another": entry("total", lambda total: total + 0.01),
-        "quotes are swapped": entry("product", lambda total: total + 0.01),
+        "a trade is lost": named("rows", lambda rows: rows - 1),
+        "a quote is too old": named("quoted", one_more),
+        "a quote is another": named("total", lambda total: total + 0.01),
+        "quotes are swapped": named("product", lambda total: total + 0.01),
     },
     "df.repartition_uneven": {
         "a row is lost": cell("rows", lambda rows: rows - 1),

@@ -8,6 +8,7 @@ from helpers.wrong_results import (
     prove,
     proved_here,
     rows_with,
+    series_with,
     swapped_values,
     with_value,
 )
@@ -27,15 +28,6 @@ def columns_wrong(*names):
         wrong[f"a value of {name} is not a number"] = with_value(name, nan)
         wrong[f"two values of {name} are swapped"] = swapped_values(name)
     return wrong
-
-
-def series_with(change):
-    def spoil(series):
-        values = series.to_numpy(copy=True)
-        change(values)
-        return pd.Series(values, index=series.index, name=series.name)
-
-    return spoil
 
 
 def first_off(values):
