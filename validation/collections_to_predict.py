@@ -18,8 +18,6 @@ import numpy as np
 import pandas as pd
 from dask import delayed
 
-__all__ = ["CHUNKED", "COLLECTIONS", "NEW", "N_CHUNKS"]
-
 #: Measured after the last change of the model: nothing of it was chosen with these.
 NEW = (
     "array.bincount",

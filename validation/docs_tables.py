@@ -5,8 +5,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["DocsTable", "docs_tables", "markdown", "show_table"]
-
 DOCS = Path(__file__).parents[1] / "docs"
 _END = "<!-- end of table -->"
 _TABLE = re.compile(

@@ -12,8 +12,6 @@ from benchkit.store.build.run_from_recording import run_from_recording
 from benchkit.store.run import Run
 from validation.synthetic_recordings import ON, group, record, segment, table, worker
 
-__all__ = ["MadeTask", "graph_run", "tasks_of"]
-
 
 class MadeTask(NamedTuple):
     """A task of a made run; times in s after clock on."""

@@ -18,8 +18,6 @@ from benchkit.measure.run_ids import new_id
 from benchkit.store.schema import METRICS
 from benchkit.store.store import Store
 
-__all__ = ["LAST", "SLOWER", "FASTER", "FAILING", "NEW", "fill"]
-
 LAST = pd.Timestamp("2026-11-20T02:00:00")
 SLOWER, FASTER, FAILING, NEW = (
     "array.vorticity[data=thin]",

@@ -16,8 +16,6 @@ import benchkit
 from benchkit.measure.run_ids import new_id
 from validation.dashboard_server import with_record
 
-__all__ = ["PAYLOADS", "hostile_store"]
-
 #: Each sets `hacked`, in another context.
 PAYLOADS = (
     "<script>hacked=1</script>",

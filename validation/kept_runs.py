@@ -6,8 +6,6 @@ from pathlib import Path
 
 import benchkit
 
-__all__ = ["CATALOGUE", "MEMORY", "measure_workload", "runs_by_shape", "same_graph"]
-
 Shape = tuple[int, int]
 #: Workloads whose tasks compute; none of them shuffles by P2P, which cannot be predicted.
 CATALOGUE = (

@@ -18,8 +18,6 @@ from benchkit.experiment.run.api import Selection, plan_experiment, resume_exper
 from benchkit.experiment.run.events import Started
 from benchkit.experiment.run.experiment import Experiment
 
-__all__ = ["GROUPS", "METRICS", "WORK", "measure_planted"]
-
 METRICS = """import os, time
 import numpy as np
 from benchkit.measure import workload

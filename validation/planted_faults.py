@@ -10,18 +10,6 @@ from validation.graph_runs import MadeTask, graph_run, tasks_of
 from validation.run_trees import profile_group
 from validation.synthetic_recordings import MB, NAN, ON, rows
 
-__all__ = [
-    "PLANTED",
-    "SIMILAR",
-    "busy",
-    "event",
-    "growing",
-    "later",
-    "own_seconds",
-    "run_of",
-    "sample",
-]
-
 
 def busy(count=40, group="work", seconds=0.25, n_threads=4, **more):
     """Return tasks that keep all threads busy from 0 on."""

@@ -15,8 +15,6 @@ from benchkit.measure.provenance import host_info
 from benchkit.measure.recording import RecordingWriter
 from benchkit.measure.run_ids import new_id
 
-__all__ = ["record_work"]
-
 
 def record_work(
     client: Client, workload: str, work: Callable[[], Any], deadline_s: float | None = None

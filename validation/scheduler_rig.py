@@ -15,8 +15,6 @@ from distributed.scheduler import WorkerState
 from benchkit.measure.capture import CapturePlugin, scheduler_plugin
 from benchkit.measure.capture.samples import MAXIMA
 
-__all__ = ["ADDRESSES", "WARM_UP", "capturing", "fake_worker", "no_workers", "run_tasks"]
-
 ADDRESSES = ("tcp://127.0.0.1:1", "tcp://127.0.0.1:2")
 #: Tasks after a change of arms that are not timed, because the caches are cold.
 WARM_UP = 150

@@ -9,8 +9,6 @@ from typing import Any
 import numpy as np
 from dask.base import tokenize
 
-__all__ = ["GRAPHS"]
-
 
 def nap(seconds: float, *inputs: Any, size: int = 1000) -> bytes:
     """Sleep and return some bytes."""

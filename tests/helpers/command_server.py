@@ -13,8 +13,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-__all__ = ["CommandServer", "import_commands"]
-
 
 class CommandServer:
     """A process that forks itself for each command, with further modules that it has imported."""

@@ -17,8 +17,6 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-__all__ = ["disk", "run_commands"]
-
 HELPERS = Path(__file__).parent
 #: Seconds after which a command is interrupted as by Ctrl-C: the dashboard ends only by it.
 INTERRUPT_AFTER_S = 200.0

@@ -12,18 +12,6 @@ from benchkit.store.interchange.coiled import run_tree
 from benchkit.store.schema import METRICS
 from benchkit.store.store import Store
 
-__all__ = [
-    "CONTROL",
-    "DATA",
-    "PYARROW_12",
-    "RELEASES",
-    "disturbed",
-    "night_of",
-    "night_store",
-    "relative",
-    "suite",
-]
-
 DATA = Path(__file__).parents[2] / "docs" / "data" / "dask-history.parquet"
 #: The release that is measured in each block, so that blocks can be compared.
 CONTROL = "2024.8.2"

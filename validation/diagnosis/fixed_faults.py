@@ -46,8 +46,6 @@ from validation.diagnosis.tasks import (
     wait_for_tasks,
 )
 
-__all__ = ["FAULTS", "KEEP", "MB", "NAPS", "NOT_ENDED", "NO_SPILL", "OLD_SOON", "Fault"]
-
 
 @dataclass(frozen=True)
 class Fault:

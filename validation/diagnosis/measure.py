@@ -20,8 +20,6 @@ from validation.diagnosis import plants, tasks
 from validation.diagnosis.fixed_faults import Fault
 from validation.recorded_work import record_work
 
-__all__ = ["Clusters", "measure", "measure_workload", "read_run"]
-
 for module in (tasks, plants):
     cloudpickle.register_pickle_by_value(module)
 

@@ -15,39 +15,6 @@ from distributed import Client, as_completed, wait
 
 from validation.diagnosis.tasks import fail_first, graph, increase, make, mix, nap_where, spin
 
-__all__ = [
-    "add_host",
-    "array_sum",
-    "block_scheduler",
-    "both",
-    "busy_plugin",
-    "by_batches",
-    "exchange",
-    "failing",
-    "fill_memory",
-    "fill_workers",
-    "frame_groupby",
-    "hold_all",
-    "import_dataframes",
-    "keep_all",
-    "kill_one",
-    "late_start",
-    "lose_results",
-    "refill",
-    "rechunk_back",
-    "rechunk_p2p",
-    "reuse",
-    "send_arrays",
-    "send_data",
-    "sleep_on_scheduler",
-    "slow_sending",
-    "slow_shuffling",
-    "slow_where",
-    "standardize",
-    "wait_for_nobody",
-    "with_neighbours",
-]
-
 
 def both(work: Callable[[Client], Any], function: Callable) -> Callable[[Client], Any]:
     """Return a function that runs a workload, and calls something half a second later."""

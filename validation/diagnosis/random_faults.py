@@ -69,8 +69,6 @@ from validation.diagnosis.tasks import (
     wait_for_tasks,
 )
 
-__all__ = ["random_set"]
-
 Run = Callable[[Client], Any]
 
 

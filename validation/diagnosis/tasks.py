@@ -11,32 +11,6 @@ import numpy as np
 from dask.base import tokenize
 from distributed import Client, wait
 
-__all__ = [
-    "blas",
-    "chain",
-    "fail_first",
-    "flat",
-    "graph",
-    "hold_gil",
-    "increase",
-    "layer",
-    "leak",
-    "long_last",
-    "make",
-    "make_lists",
-    "mix",
-    "nap",
-    "nap_where",
-    "objects",
-    "python_loop",
-    "spin",
-    "sum_in_c",
-    "tree",
-    "uneven",
-    "wait_for_tasks",
-]
-
-
 # Tasks
 
 

@@ -11,8 +11,6 @@ import struct
 import time
 from typing import Any
 
-__all__ = ["CLOCK", "UPTIME", "set_clock", "wrap_clock"]
-
 CLOCK = "BENCHKIT_TEST_CLOCK"
 #: Variable with the s by which the monotonic clock of a host is ahead.
 UPTIME = "BENCHKIT_TEST_UPTIME"

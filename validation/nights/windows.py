@@ -20,21 +20,6 @@ import numpy as np
 import pandas as pd
 from numpy.lib.stride_tricks import sliding_window_view
 
-__all__ = [
-    "HISTORY",
-    "NIGHTS",
-    "WITHIN",
-    "Alarms",
-    "false_alarms",
-    "hindsight",
-    "hits",
-    "is_quiet",
-    "quiet_windows",
-    "read_series",
-    "robust",
-    "simulated_series",
-]
-
 #: Nights of a window, nights before the first judged one, and nights in which a change is found.
 NIGHTS, HISTORY, WITHIN = 110, 30, 20
 #: One (index, night of the alarm, direction) per alarm, one list per series.

@@ -5,8 +5,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-__all__ = ["CAUSES", "HELD_OUT", "SEED", "WORK", "Pair", "all_pairs", "pair"]
-
 #: Cause -> what the reports say about it. Plain words; no cause is the name of a finding.
 CAUSES = {
     "barrier": "the client waits for all tasks of a batch before it submits the next batch",

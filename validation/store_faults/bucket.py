@@ -27,8 +27,6 @@ from validation.fault_proxy import FaultProxy
 from validation.store_faults.harness import SHAPES, Case, Harness
 from validation.store_faults.operations import OPERATIONS
 
-__all__ = ["bucket_harness"]
-
 #: Fault -> kinds of the requests from its step on; "*" stands for all following requests.
 _FAULTS = {
     "unavailable": ["unavailable"],

@@ -11,8 +11,6 @@ from benchkit.store.storage import run_name
 from benchkit.store.store import Store
 from validation.synthetic_runs import make_run
 
-__all__ = ["count_found"]
-
 _ZEROED_BYTES = 64
 
 

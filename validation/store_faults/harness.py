@@ -35,8 +35,6 @@ from benchkit.store.store import Store
 from validation.store_faults.operations import NEW, OLD, OLD_IDS, OPERATIONS, unequal_files
 from validation.store_faults.steps import FILE_FAULTS, SYSTEM_FAULTS, FileFaults, SystemFaults
 
-__all__ = ["SHAPES", "Case", "Harness", "Injection", "folder_harness"]
-
 #: Seconds after which an operation or a check is considered to hang: more than either needs when
 #: other programs keep the machine busy.
 HANG_S = 300

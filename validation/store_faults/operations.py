@@ -13,8 +13,6 @@ from benchkit.store.storage import run_name
 from benchkit.store.store import Store
 from validation.synthetic_runs import make_run
 
-__all__ = ["NEW", "NEW_FILES", "OLD", "OLD_IDS", "OPERATIONS", "unequal_files"]
-
 #: Start of the times of all runs: 2026-08-01.
 NIGHT = 1785549600.0
 

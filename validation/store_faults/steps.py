@@ -18,8 +18,6 @@ from typing import Any
 
 from benchkit.errors import AlreadyStored, StoreError
 
-__all__ = ["FILE_FAULTS", "SYSTEM_FAULTS", "FileFaults", "SystemFaults"]
-
 #: Audit events of Python that are steps; a write and a flush have none, a sync follows them.
 _EVENTS = {"open", "os.link", "os.rename", "os.remove", "os.mkdir", "os.scandir", "os.listdir"}
 _WRITES = {"write", "os.link", "os.rename", "os.mkdir", "sync"}

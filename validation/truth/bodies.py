@@ -6,20 +6,6 @@ from typing import Any
 
 from validation.hosts.sitecustomize import UPTIME
 
-__all__ = [
-    "MB",
-    "fail",
-    "hold",
-    "hold_gil",
-    "keep",
-    "nap",
-    "noise",
-    "now",
-    "read_failures",
-    "spin",
-    "write",
-]
-
 MB = 10**6
 
 

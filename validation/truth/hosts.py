@@ -10,8 +10,6 @@ from validation.hosts import Hosts, Network
 from validation.truth.bodies import MB, nap, noise
 from validation.truth.scenario import SCENARIOS, scenario
 
-__all__ = ["CLOCKS", "measure_on_hosts"]
-
 #: Seconds by which the clocks of the first workers' hosts are ahead.
 CLOCKS = {"node1": 2.0, "node2": -2.0}
 RATE = 400.0

@@ -10,8 +10,6 @@ from validation.hosts import Network
 from validation.truth.outside import Outside, worker_pids
 from validation.truth.scenario import Scenario
 
-__all__ = ["measure"]
-
 
 @contextmanager
 def _cluster(chosen: Scenario, address: str) -> Iterator[Any]:

@@ -14,8 +14,6 @@ from typing import Any
 from validation.hosts import Network
 from validation.hosts.sitecustomize import UPTIME
 
-__all__ = ["Outside", "worker_pids"]
-
 #: Seconds between two looks at the processes: a tenth of the shortest spike.
 OUTSIDE_TICK_S = 0.005
 

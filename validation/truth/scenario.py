@@ -4,8 +4,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["ADAPTIVE", "IN_PROCESS", "PROCESSES", "SCENARIOS", "THREADED", "Scenario", "scenario"]
-
 
 @dataclass(frozen=True)
 class Scenario:
