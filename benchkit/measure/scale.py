@@ -75,20 +75,6 @@ def _dimension(entry: int | str, itemsize: int) -> tuple[float, bool]:
         ) from error
 
 
-def quadratic(
-    nbytes: float, reference_nbytes: float, template: Template, *, itemsize: int = 8
-) -> tuple[int, ...]:
-    """Return the shape for an algorithm whose work is quadratic in the size of its data.
-
-    The size is ``B0 * sqrt(B / B0)``, so that run time is constant when the cluster grows.
-    """
-    return linear(_quadratic(nbytes, reference_nbytes), template, itemsize=itemsize)
-
-
-def _quadratic(nbytes: float, reference_nbytes: float) -> float:
-    return reference_nbytes * math.sqrt(nbytes / reference_nbytes)
-
-
 @dataclass(frozen=True)
 class Scale:
     """Size of a cluster, from which a workload derives the size of its data.
@@ -164,12 +150,8 @@ class Scale:
     @overload
     def linear(self, factor: float) -> int: ...
     @overload
-    def linear(
-        self, factor: float, template: Template, *, itemsize: int = 8
-    ) -> tuple[int, ...]: ...
-    def linear(
-        self, factor: float, template: Template | None = None, *, itemsize: int = 8
-    ) -> int | tuple[int, ...]:
+    def linear(self, factor: float, template: Template) -> tuple[int, ...]: ...
+    def linear(self, factor: float, template: Template | None = None) -> int | tuple[int, ...]:
         """Return a data size that is proportional to the memory of the cluster.
 
         Parameters
@@ -177,9 +159,7 @@ class Scale:
         factor : float
             Share of the cluster's memory M.
         template : sequence of int or str, optional
-            Template of a shape; see `benchkit.measure.scale.linear`.
-        itemsize : int, default 8
-            Bytes of one item.
+            Template of the shape of an array; see `benchkit.measure.scale.linear`.
 
         Returns
         -------
@@ -188,24 +168,15 @@ class Scale:
         """
         nbytes = factor * self.memory * self.fraction
         if template is not None:
-            return linear(nbytes, template, itemsize=itemsize)
+            return linear(nbytes, template)
         return math.ceil(nbytes)  # rounded down, 0.2 x 2 GiB would be less than 0.1 x 4 GiB
 
-    @overload
-    def quadratic(self, factor: float, reference_nbytes: float) -> int: ...
-    @overload
     def quadratic(
-        self, factor: float, reference_nbytes: float, template: Template, *, itemsize: int = 8
-    ) -> tuple[int, ...]: ...
-    def quadratic(
-        self,
-        factor: float,
-        reference_nbytes: float,
-        template: Template | None = None,
-        *,
-        itemsize: int = 8,
-    ) -> int | tuple[int, ...]:
-        """Return a data size for an algorithm whose work is quadratic in the size of its data.
+        self, factor: float, reference_nbytes: float, template: Template
+    ) -> tuple[int, ...]:
+        """Return the shape for an algorithm whose work is quadratic in the size of its data.
+
+        Run time is then constant when the cluster grows.
 
         Parameters
         ----------
@@ -213,19 +184,16 @@ class Scale:
             Share of the cluster's memory M.
         reference_nbytes : float
             Size in B on the reference cluster.
-        template : sequence of int or str, optional
-            Template of a shape; see `benchkit.measure.scale.linear`.
-        itemsize : int, default 8
-            Bytes of one item.
+        template : sequence of int or str
+            Template of the shape; see `benchkit.measure.scale.linear`.
 
         Returns
         -------
-        int or tuple of int
-            ``sqrt(reference_nbytes * factor * M * fraction)`` in B; with a template, the shape of
-            that size.
+        tuple of int
+            The shape of ``sqrt(reference_nbytes * factor * M * fraction)`` B.
         """
-        nbytes = _quadratic(factor * self.memory * self.fraction, reference_nbytes)
-        return int(nbytes) if template is None else linear(nbytes, template, itemsize=itemsize)
+        nbytes = factor * self.memory * self.fraction
+        return linear(reference_nbytes * math.sqrt(nbytes / reference_nbytes), template)
 
     def chunk(self, reference_bytes: int | str) -> int:
         """Return a chunk size that is proportional to the memory of a thread.

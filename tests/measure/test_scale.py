@@ -3,7 +3,7 @@
 import pytest
 
 from benchkit.measure.errors import InvalidParameterError
-from benchkit.measure.scale import Scale, linear, quadratic
+from benchkit.measure.scale import Scale, linear
 
 GIB = 2**30
 
@@ -20,8 +20,10 @@ def test_linear_shape_has_requested_size(template, nbytes):
 
 
 def test_quadratic_equals_linear_at_reference():
-    assert quadratic(GIB, GIB, ("x", "x")) == linear(GIB, ("x", "x"))
-    assert quadratic(4 * GIB, GIB, ("x",))[0] == pytest.approx(2 * GIB / 8, rel=0.01)
+    one, four = (Scale(nbytes, threads=2, workers=2) for nbytes in (GIB, 4 * GIB))
+
+    assert one.quadratic(1, GIB, ("x", "x")) == linear(GIB, ("x", "x"))
+    assert four.quadratic(1, GIB, ("x",))[0] == pytest.approx(2 * GIB / 8, rel=0.01)
 
 
 def test_linear_rejects_unreachable_size():
