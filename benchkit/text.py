@@ -55,11 +55,11 @@ def markdown_code(value: object) -> str:
     return f"{ticks}{pad}{line}{pad}{ticks}" if line else ""
 
 
-def markdown_block(value: str, language: str = "text") -> str:
+def markdown_block(value: str) -> str:
     """Return a text as a fenced code block."""
     longest = max((len(run) for run in re.findall(r"`{3,}", value)), default=2)
     fence = "`" * (longest + 1)
-    return f"{fence}{language}\n{value.rstrip()}\n{fence}"
+    return f"{fence}text\n{value.rstrip()}\n{fence}"
 
 
 def github_text(text: str, *, is_property: bool = False) -> str:

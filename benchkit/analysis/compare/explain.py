@@ -165,7 +165,6 @@ def explain(
     levels: tuple[float, float] | None = None,
     *,
     blocked: bool = False,
-    level: float = 0.95,
 ) -> Explanation:
     """Split the difference in duration of two arms by task group and activity.
 
@@ -205,7 +204,7 @@ def explain(
     factors = _factors([[duration for _, duration in side] for side in sides], levels)
     values = [side * factor for side, factor in zip(values, factors, strict=True)]
     total = float(values[1].sum(axis=1).mean() - values[0].sum(axis=1).mean())
-    frame = difference_table(values, blocked=blocked, level=level)
+    frame = difference_table(values, blocked=blocked)
     frame.insert(0, "group", [group for group, _ in keys])
     frame.insert(1, "activity", [activity for _, activity in keys])
     frame["share"] = frame["seconds"] / total if total else np.nan
@@ -216,13 +215,13 @@ def explain(
     causes: CauseChanges | None = None
     memory_groups = pd.DataFrame()
     with suppress(NotRecorded):  # a run without a task graph
-        causes = cause_changes(runs[0], runs[1], levels, blocked=blocked, level=level)
+        causes = cause_changes(runs[0], runs[1], levels, blocked=blocked)
     with suppress(NotRecorded):
         memory_groups = memory_difference(runs[0], runs[1])
     return Explanation(
         parts=frame,
-        memory=_memory(trees, _memory_at_peak, blocked, level),
-        mean_memory=_memory(trees, _mean_memory, blocked, level),
+        memory=_memory(trees, _memory_at_peak, blocked),
+        mean_memory=_memory(trees, _mean_memory, blocked),
         total_s=total,
         n_baseline=len(sides[0]),
         n_contender=len(sides[1]),
@@ -277,7 +276,6 @@ def _memory(
     sides: list[list[xr.DataTree]],
     by_kind: Callable[[xr.DataTree], list[float] | None],
     blocked: bool,
-    level: float,
 ) -> pd.DataFrame:
     """Return the differences in memory by kind, the largest first."""
     columns = ["kind", "bytes", "low", "high", "baseline", "contender"]
@@ -285,7 +283,7 @@ def _memory(
     values = [np.array([row for row in side if row is not None]) for side in found]
     if not all(len(side) for side in values):
         return pd.DataFrame(columns=columns)
-    frame = difference_table(values, blocked=blocked, level=level, value="bytes")
+    frame = difference_table(values, blocked=blocked, value="bytes")
     frame.insert(0, "kind", _KINDS)
     return frame.sort_values("bytes", key=np.abs, ascending=False, kind="stable", ignore_index=True)
 
@@ -326,25 +324,20 @@ def cause_changes(
     levels: tuple[float, float] | None = None,
     *,
     blocked: bool = False,
-    level: float = 0.95,
 ) -> CauseChanges:
     """Split the difference in duration of two arms by cause; `levels` as for `explain`."""
     sides = [[run_limits(run) for run in side] for side in (baseline, contender)]
-    return _limit_changes(sides, levels, blocked=blocked, level=level)
+    return _limit_changes(sides, levels, blocked=blocked)
 
 
 def _limit_changes(
-    sides: Sequence[Sequence[Limits]],
-    levels: tuple[float, float] | None,
-    *,
-    blocked: bool,
-    level: float = 0.95,
+    sides: Sequence[Sequence[Limits]], levels: tuple[float, float] | None, *, blocked: bool
 ) -> CauseChanges:
     names = list(CAUSES_SHORT)
     values = [np.array([_seconds(limits, names) for limits in side]) for side in sides]
     factors = _factors([side.sum(axis=1) for side in values], levels)
     values = [side * factor for side, factor in zip(values, factors, strict=True)]
-    causes = difference_table(values, blocked=blocked, level=level)
+    causes = difference_table(values, blocked=blocked)
     causes.insert(0, "cause", names)
     causes["group"] = _main_groups(sides, causes)
     causes = causes[(causes["baseline_s"] != 0) | (causes["contender_s"] != 0)]
@@ -370,12 +363,12 @@ def _factors(
 
 
 def difference_table(
-    values: Sequence[np.ndarray], *, blocked: bool, level: float, value: str = "seconds"
+    values: Sequence[np.ndarray], *, blocked: bool, value: str = "seconds"
 ) -> pd.DataFrame:
     """Return the mean difference of each column of two arrays with its interval, and both means."""
     # values: (runs, columns), of the baseline and of the contender.
     baseline, contender = values
-    difference, half = mean_difference(baseline, contender, paired=blocked, level=level)
+    difference, half = mean_difference(baseline, contender, paired=blocked)
     suffix = "_s" if value == "seconds" else ""
     return pd.DataFrame(
         {
