@@ -145,7 +145,7 @@ def _noise(noise: float) -> str:
 
 
 def _runs(noise: float) -> str:
-    needed = int(runs_needed(0.05, noise))
+    needed = runs_needed(0.05, noise)
     return str(needed) if needed > 0 else "over 1000"
 
 

@@ -120,4 +120,4 @@ def _needed(noise: np.ndarray) -> np.ndarray:
 # Cached: a store has some hundred sets of runs, each takes 13 ms, and most share two digits.
 @lru_cache(maxsize=4096)
 def _needed_at(noise: float) -> tuple[int, ...]:
-    return tuple(int(runs) for runs in runs_needed(EFFECTS, noise))
+    return tuple(runs_needed(effect, noise) for effect in EFFECTS)
