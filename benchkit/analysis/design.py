@@ -33,7 +33,6 @@ def next_step(
     contender: ArrayLike,
     *,
     null: ArrayLike | None = None,
-    blocked: bool = True,
     same: float = VERDICTS.same,
     looks: tuple[int, ...] = LOOKS,
     hope: float = VERDICTS.min_power,
@@ -89,7 +88,7 @@ def next_step(
         effects = compare(
             *(arm[:, :look] for arm in arms[:2]),
             null=arms[2][:, :look] if null is not None else None,
-            blocked=blocked,
+            blocked=True,
             same=same,
         )
         # A test without runs since the last look was stopped at that look: keep its decision.

@@ -107,12 +107,8 @@ class StopPolicy:
         baseline = self._matrix(self.arms[0], n_blocks)
         decided = np.ones(len(self.variants), bool)
         for arm in contenders or [NULL_ARM]:
-            steps = next_step(
-                baseline,
-                self._matrix(arm, n_blocks),
-                null=null if contenders else None,
-                blocked=True,
-            )
+            contender = self._matrix(arm, n_blocks)
+            steps = next_step(baseline, contender, null=null if contenders else None)
             decided &= steps != 0
         self._settled |= {
             name for name, is_decided in zip(self.variants, decided, strict=True) if is_decided
