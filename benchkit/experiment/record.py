@@ -57,7 +57,7 @@ def record(
     Parameters
     ----------
     client : distributed.Client or "first", optional
-        A connected client, or one of Frisky on Dask's cluster; by default the current one. With an
+        A connected client of Dask or Frisky; by default the current one of Dask. With an
         asynchronous client use ``async with``. ``"first"``: the first client that connects in the
         block, recorded from then until it closes; without one the block is only timed.
     workload : str, default "adhoc"
@@ -134,8 +134,8 @@ class Recorder:
     ) -> None:
         self.engine = engine_of(client)
         if self.engine is not None:
-            self._engine_client, client = client, default_client()
-        if client != "first" and not isinstance(client, Client):
+            self._engine_client, client = client, self.engine.host()
+        elif client != "first" and not isinstance(client, Client):
             raise UsageError(f"record: client={client!r}: give a distributed.Client")
         self.client: Any = None if client == "first" else client
         self.store = store if isinstance(store, Store) else Store(store)
@@ -191,7 +191,7 @@ class Recorder:
 
     def _open(self) -> None:
         self._begin()
-        if self.client is None:
+        if self.client is None and self.engine is None:
             self._watcher = Watcher(self._connected, self._closing)
             watch(self._watcher)
 
@@ -215,7 +215,8 @@ class Recorder:
             self._writer = RecordingWriter(folder, self.id)
         except OSError as error:
             raise StoreError(f"{folder}: could not be written: {error.strerror}") from error
-        level = "off" if self.client is None else self.facts["capture"]
+        is_unknown = self.client is None and self.engine is None
+        level = "off" if is_unknown else self.facts["capture"]
         self._writer.head(
             id=self.id,
             started=time.time(),
@@ -242,7 +243,7 @@ class Recorder:
 
     def _describe(self) -> dict[str, Any]:
         if self.client is None:
-            return {"class": "none"}
+            return {"class": "none"} if self.engine is None else self.engine.description()
         if not self.client.asynchronous:
             return describe(self.client, "as found")
         loop = self.client.loop.asyncio_loop

@@ -99,9 +99,15 @@ class Observer:
 
     # -- install, clock, uninstall -------------------------------------------------------------
 
+    @property
+    def _has_engine(self) -> bool:
+        """Whether an engine reports what ran, in the cluster of the capture or in its own."""
+        records = self._installed or (self.client is None and self.level != "off")
+        return self.engine is not None and records
+
     def install(self) -> None:
         """Register the plugin and start draining. Outside the clock."""
-        if self.level == "off":
+        if self.level == "off" or self.client is None:
             return
         cloudpickle.register_pickle_by_value(capture)
         try:
@@ -129,8 +135,9 @@ class Observer:
         self.t_on = reply["t_on"] if reply else time()
         # The reply was sent between the two times; an offset within them is 0.
         self.clock_ahead = min(self.t_on - call_time, 0.0) + max(self.t_on - time(), 0.0)
-        if self._installed:
+        if self._installed or self._has_engine:
             self.phases.start()
+        self._start_engine()
         if self.process is not None:
             self.process.begin()
         self._steady_on = monotonic()
@@ -161,6 +168,8 @@ class Observer:
         duration = monotonic() - self._steady_on
         if self.process is not None:
             self.process.end()
+        if self.engine is not None:
+            self.engine.stop()
         self.phases.stop()
         reply = self._call(f"{self.name}_off") if self._installed else None
         cpu = [*([reply["cpu"]] if reply else []), process_cpu()]
@@ -194,8 +203,14 @@ class Observer:
         self._stop.set()
         if self._thread is not None:
             self._thread.join(self._timeout_s)
-        if not self._installed:
-            return
+        has_engine = self._has_engine
+        if self._installed:
+            self._end()
+        if has_engine:
+            self._add_engine_tables()
+
+    def _end(self) -> None:
+        """End the capture on the scheduler, and write what it still has."""
         if self.process is not None:
             self.process.stop()
         with self._lock:
@@ -204,17 +219,26 @@ class Observer:
             if reply:
                 for segment in reply["segments"]:
                     self._write_segment(segment)
-        self._add_engine_tables()
+
+    def _start_engine(self) -> None:
+        """Let the engine record what is submitted; an error is one of the capture."""
+        try:
+            if self.engine is not None and self._has_engine:
+                self.engine.start(self.phases)
+        except Exception as error:
+            self._add_error(f"engine: {type(error).__name__}: {error}"[:300])
 
     def _add_engine_tables(self) -> None:
         """Add what the engine executed to the recording; an error is one of the capture."""
         if self.engine is None:
             return
         try:
-            if tables := self.engine.tables(self.writer.path, self.t_on):
+            if tables := self.engine.tables(self.writer.path, self.t_on, self.clock_ahead):
                 self.writer.segment(tables)
         except Exception as error:
-            self._add_error(f"engine {self.engine.name}: {type(error).__name__}: {error}"[:300])
+            self.engine.warnings.append(f"{type(error).__name__}: {error}")
+        for line in self.engine.warnings:
+            self._add_error(f"engine {self.engine.name}: {line}"[:300])
 
     # -- draining -----------------------------------------------------------------------------
 
@@ -307,8 +331,8 @@ class ClientPhases:
                 if hasattr(module, name):
                     self._wrap(module, name, self._optimise)
         if hasattr(self.client, "_graph_to_futures") and hasattr(self.client, "_send_to_scheduler"):
-            self._wrap(self.client, "_graph_to_futures", self._serialise)
-            self._wrap(self.client, "_send_to_scheduler", self._send)
+            self._wrap(self.client, "_graph_to_futures", self.serialise)
+            self._wrap(self.client, "_send_to_scheduler", self.send)
 
     def stop(self) -> None:
         """Restore the functions."""
@@ -333,10 +357,12 @@ class ClientPhases:
         # Also called by optimisation itself: the first call counts.
         self._optimised.setdefault(threading.get_ident(), time())
 
-    def _serialise(self, *args: Any) -> None:
+    def serialise(self, *args: Any) -> None:
+        """Note that the client begins to serialise a graph."""
         self._serialised[threading.get_ident()] = time()
 
-    def _send(self, message: Any, *args: Any) -> None:
+    def send(self, *args: Any) -> None:
+        """Note that the client has handed a graph to the connection."""
         thread = threading.get_ident()
         begin = self._serialised.pop(thread, None)
         if begin is not None and len(self.rows) < MAX_ROWS:

@@ -11,6 +11,7 @@ import pandas as pd
 
 from benchkit.errors import UsageError
 from benchkit.formatting import format_quantity
+from benchkit.measure.engines import DASK
 from benchkit.predict.workflow import Workflow
 from benchkit.simulation.model import ClusterShape
 from benchkit.store.run import Run
@@ -59,6 +60,8 @@ class Base:
         duration = run.metrics["duration"]
         disturbed = "disturbed" in run.quality()["kind"].to_list()
         notes = (*[DISTURBED] * disturbed, *[SIMULATED] * run.simulated)
+        if (engine := run.tree.attrs.get("engine", DASK)) != DASK:
+            notes += (f"the tasks of engine {engine} are placed as Dask's scheduler does",)
         price = None
         if run.metrics.get("worker_seconds"):
             price = run.metrics.get("cost", np.nan) / run.metrics["worker_seconds"]

@@ -46,3 +46,11 @@ def refuse(run: Run, graph: TaskGraph) -> None:
     for reason, holds in reasons.items():
         if holds:
             raise UnsupportedRun(run.id, reason)
+
+
+def refuse_without_sizes(run: Run, change: str) -> None:
+    """Raise an UnsupportedRun if the sizes of results, which a change needs, were not recorded."""
+    if "nbytes" not in run.tree["task_groups"].data_vars:
+        engine = run.tree.attrs.get("engine")
+        reason = f"{change} needs the sizes of results, which the engine {engine} does not report"
+        raise UnsupportedRun(run.id, reason)

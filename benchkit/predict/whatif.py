@@ -17,7 +17,7 @@ from benchkit.predict.change import Change, changes
 from benchkit.predict.chunks import CHUNKS_NOTE
 from benchkit.predict.contention import SHORTEST_S, stretch_of_tasks
 from benchkit.predict.disturbance import disturbance
-from benchkit.predict.refusals import UnsupportedRun
+from benchkit.predict.refusals import UnsupportedRun, refuse_without_sizes
 from benchkit.predict.replay import Schedule, replay
 from benchkit.predict.workflow import Gate, Workflow, distributed_options
 from benchkit.simulation.model import ClusterShape
@@ -137,6 +137,8 @@ class WhatIf(Replayed):
             made = np.cumsum([gate.seconds for gate in given.gates]).tolist()
             given = replace(given, gates=[Gate(-1, moment) for moment in made])
         shape = change.shape_of(self.shape)
+        if shape.workers != self.shape.workers or change.memory or change.chunks:
+            refuse_without_sizes(self.run, str(change))
         self._check_memory(shape, no_spill=change.no_spill)
         return self.known.predict(str(change), shape, self._replays(given, shape), change.reach)
 

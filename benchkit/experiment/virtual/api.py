@@ -27,6 +27,7 @@ from benchkit.measure.run_ids import new_id
 from benchkit.predict.answer import Answer, Base, Prediction
 from benchkit.predict.change import Change, changes
 from benchkit.predict.chunks import CHUNKS_NOTE
+from benchkit.predict.refusals import refuse_without_sizes
 from benchkit.predict.whatif import Replayed
 from benchkit.predict.workflow import Workflow
 from benchkit.private_folder import private_folder
@@ -112,6 +113,8 @@ def simulate(
     settings = list(_settings(config or {}))
     points = [(change, all_, swept) for change in chosen for all_, swept in settings]
     replayed = Replayed(run) if isinstance(run, Run) else None
+    if replayed is not None:
+        refuse_without_sizes(replayed.run, "a simulation")
     graph = run if isinstance(run, VirtualGraph) else None
     jobs = [simulation_job(graph, replayed, model, *point[:2]) for point in points]
     simulator = Simulator(build(environment), environment, store)

@@ -19,7 +19,8 @@ from dask.base import persist
 from dask.callbacks import Callback
 
 from benchkit.measure.engines.engine import Engine
-from benchkit.measure.engines.tables import UNKNOWN, Task, task_tables
+from benchkit.measure.engines.graph import UNKNOWN
+from benchkit.measure.engines.tables import Task, task_tables
 from benchkit.measure.recording import Recording
 
 if TYPE_CHECKING:
@@ -34,11 +35,13 @@ class Threads(Engine):
     """Dask's threaded scheduler in the client's process."""
 
     name = "threads"
+    has_client = False
     unreported = ("sizes of results", "dependencies", "failed tasks")
     client_methods: Mapping[str, frozenset[str]] = {}
     imports = frozenset[str]()
 
     def __init__(self) -> None:
+        super().__init__()
         self._recorder = _Recorder()
 
     @contextmanager
@@ -54,9 +57,11 @@ class Threads(Engine):
         (result,) = persist(result)
         return result
 
-    def tables(self, path: Path, t_on: float) -> dict[str, Any]:
-        """Return the executed tasks; their clock is the client's."""
-        tasks = [task for task in self._recorder.tasks if task.begin >= t_on]
+    def tables(self, path: Path, t_on: float, client_ahead: float) -> dict[str, Any]:
+        """Return the executed tasks."""
+        tasks = [task for task in self._recorder.tasks if task.begin + client_ahead >= t_on]
+        for task in tasks:
+            task.begin, task.stop = task.begin + client_ahead, task.stop + client_ahead
         return task_tables(Recording.read(path), tasks)
 
 

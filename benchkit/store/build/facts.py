@@ -64,7 +64,10 @@ class CaptureFacts:
             scattered_bytes=state.get("scattered_bytes"),
             late_at_on=tuple(state.get("late_at_on") or ()),
             engine=recording.head.get("engine") or DASK,
-            unreported=tuple(recording.head.get("unreported") or ()),
+            unreported=(
+                *(recording.head.get("unreported") or ()),
+                *recording.last("unreported", ()),
+            ),
             **{name: int(state.get(name) or 0) for name in names},
         )
 

@@ -134,8 +134,10 @@ def _activities(groups: Mapping[str, xr.Dataset], facts: CaptureFacts) -> dict[s
         metrics["serialize_time"] = total(in_seconds & np.isin(activities, words))
     attempts = increases_by_worker(groups["workers"], "failed_time")
     counted = known or bool(np.isfinite(attempts).any())
-    if np.nansum(attempts) or not _has_failures(groups["task_groups"], counted=counted):
-        metrics["failed_time"] = np.nansum(attempts)
+    # Dask's workers do not see the attempts of another engine.
+    failed = by_action["failed"] if facts.unreported else np.nansum(attempts)
+    if failed or not _has_failures(groups["task_groups"], counted=counted):
+        metrics["failed_time"] = failed
     sent = in_p2p & (fine["prefix"].values == "background-comms") & (fine["unit"].values == "bytes")
     others, own, both = (
         total(sent & (activities == name)) for name in (P2P_OTHERS, P2P_OWN, "process")

@@ -16,7 +16,7 @@ from typing import Any
 import xarray as xr
 
 from benchkit.errors import InvalidImportError
-from benchkit.measure.capture.columns import EVENT_COLUMNS, NAN, pack_columns
+from benchkit.measure.capture.columns import NAN
 from benchkit.measure.engines.tables import Task, task_tables
 from benchkit.measure.errors import error_summary
 from benchkit.measure.recording import Recording, RecordingWriter
@@ -107,9 +107,8 @@ def worker_row(index: int, address: str, joined: float, **facts: Any) -> dict[st
 
 
 def rows_of_tasks(tasks: Iterable[Task]) -> dict[str, Any]:
-    """Return the tables of tasks, their groups, and no events."""
-    empty = pack_columns(EVENT_COLUMNS, [()] * len(EVENT_COLUMNS))
-    return {**task_tables(Recording(Path()), tasks), "task_events": empty}
+    """Return the tables of tasks, their activities and their groups; retries are unknown."""
+    return task_tables(Recording(Path()), tasks, retries=False)
 
 
 def packed_rows(rows: Iterable[Mapping[str, Any]], columns: Iterable[str]) -> bytes:

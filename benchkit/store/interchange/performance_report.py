@@ -22,12 +22,9 @@ from dask.utils import key_split, parse_bytes
 from benchkit.formatting import counted
 from benchkit.measure.capture.columns import (
     ACTIONS,
-    EVENT_COLUMNS,
-    ROW,
     SCHEDULER_COLUMNS,
-    pack_columns,
 )
-from benchkit.measure.engines.tables import UNKNOWN, Task
+from benchkit.measure.engines.tables import Activity, Task
 from benchkit.store.interchange.coiled import ImportReport
 from benchkit.store.interchange.converted import (
     Converted,
@@ -61,8 +58,6 @@ _FAILED = "black"
 #: Parts of a duration as `dask.utils.format_time` writes it.
 _TIME = re.compile(r"(?<![\d.])([\d.]+)\s*(us|ms|hr|d|m|s)\b")
 _UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "hr": 3600.0, "d": 86400.0}
-#: An action of a task, its start and its end.
-_Event = tuple[str, float, float]
 
 
 def import_performance_report(store: Store, path: Path) -> ImportReport:
@@ -91,28 +86,26 @@ def read_report(page: bytes) -> Converted:
     memory = parse_bytes(facts["Memory"]) if facts.get("Memory") else None
 
     addresses: dict[str, int] = {}
-    work = sorted(_work(document.columns("Task Stream", "worker_thread"), addresses),
-                  key=lambda item: item[0].stop)  # fmt: skip
+    tasks = list(_tasks(document.columns("Task Stream", "worker_thread"), addresses))
     samples = _samples(document.columns("System", "cpu", "time"))
-    started, stopped = _span(work, samples, _seconds(duration))
+    started, stopped = _span(tasks, samples, _seconds(duration))
     source = code.partition("<pre>")[2].rpartition("</pre>")[0]
     return Converted(
         started=started,
         stopped=stopped,
         tables={
-            **rows_of_tasks(task for task, _ in work),
-            "task_events": _events(work),
+            **rows_of_tasks(tasks),
             "scheduler": packed_rows(samples, SCHEDULER_COLUMNS),
             **_profiles(document, len(addresses)),
         },
         metrics=_METRICS,
-        workers=_workers(addresses, work, started, n_workers, n_threads, memory),
-        notes=_notes(duration, len(work), len(addresses), n_workers),
+        workers=_workers(addresses, tasks, started, n_workers, n_threads, memory),
+        notes=_notes(duration, len(tasks), len(addresses), n_workers),
         n_workers=n_workers,
         n_threads=n_threads,
         memory_limit=memory,
         versions={name: facts[text] for name, text in names.items() if facts.get(text)},
-        error=_error(work),
+        error=_error(tasks),
         source=source.strip("\n"),
     )
 
@@ -205,9 +198,7 @@ def _values(column: Any) -> list[Any]:
 # -- the tables -----------------------------------------------------------------------------------
 
 
-def _work(
-    rects: Mapping[str, Sequence[Any]], addresses: dict[str, int]
-) -> Iterator[tuple[Task, list[_Event]]]:
+def _tasks(rects: Mapping[str, Sequence[Any]], addresses: dict[str, int]) -> Iterator[Task]:
     """Yield the tasks of a task stream with their other activities; number the workers.
 
     The rectangles of a task follow each other: transfers and reading, computing, then writing.
@@ -215,7 +206,6 @@ def _work(
     names = ("key", "worker_thread", "worker", "name", "color", "start", "duration")
     threads: dict[str, int] = {}
     task: Task | None = None
-    events: list[_Event] = []
     is_computed = False
     for key, thread, worker, name, color, middle, width in zip(
         *(rects.get(column, ()) for column in names), strict=True
@@ -226,19 +216,18 @@ def _work(
         is_new = task is None or (task.key, task.thread) != (own_key, number)
         if is_new or (is_computed and action == "compute"):
             if task is not None:
-                yield task, events
+                yield task
             place = addresses.setdefault(str(worker), len(addresses))
-            task, events, is_computed = Task(own_key, place, number, stop, stop), [], False
+            task, is_computed = Task(own_key, place, number, stop, stop), False
         assert task is not None
         if action == "compute":
             task.begin, task.stop, task.ok, is_computed = begin, stop, color != _FAILED, True
             continue
-        events.append((action, begin, stop))
-        task.seconds[action] = task.seconds.get(action, 0.0) + stop - begin
+        task.activities.append(Activity(action, begin, stop))
         if not is_computed:  # a task that failed before it computed keeps this moment
             task.begin = task.stop = stop
     if task is not None:
-        yield task, events
+        yield task
 
 
 def _action(name: str, key: str) -> str:
@@ -254,15 +243,6 @@ def _action(name: str, key: str) -> str:
     return next((action for action in ACTIONS if name.startswith(f"{action}-")), "compute")
 
 
-def _events(work: Sequence[tuple[Task, list[_Event]]]) -> dict[str, bytes]:
-    rows = [
-        (number * ROW, ACTIONS.index(action), UNKNOWN, begin, stop)
-        for number, (_, events) in enumerate(work)
-        for action, begin, stop in events
-    ]
-    return pack_columns(EVENT_COLUMNS, list(zip(*rows, strict=True)) or [()] * len(EVENT_COLUMNS))
-
-
 def _samples(monitor: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
     """Return the samples of the scheduler's process, by the capture's names."""
     names = ("time", "cpu", "memory")
@@ -274,7 +254,7 @@ def _samples(monitor: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
 
 
 def _span(
-    work: Sequence[tuple[Task, list[_Event]]],
+    tasks: Sequence[Task],
     samples: Sequence[Mapping[str, Any]],
     duration: float,
 ) -> tuple[float, float]:
@@ -283,7 +263,8 @@ def _span(
     Each of these moments is not before the start: the first task, the first sample (the page has
     only the last 1000), and the last sample, which is taken after the end, less the duration.
     """
-    first = [task.begin for task, _ in work] + [begin for _, e in work for _, begin, _ in e]
+    first = [task.begin for task in tasks]
+    first += [activity.begin for task in tasks for activity in task.activities]
     first += [row["time"] for row in samples[:1]]
     first += [row["time"] - duration for row in samples[-1:]]
     if not first:
@@ -293,7 +274,7 @@ def _span(
 
 def _workers(
     addresses: Mapping[str, int],
-    work: Sequence[tuple[Task, list[_Event]]],
+    tasks: Sequence[Task],
     started: float,
     n_workers: int | None,
     n_threads: int | None,
@@ -301,7 +282,7 @@ def _workers(
 ) -> list[dict[str, Any]]:
     """Return the workers of the task stream; threads and memory are those of all, divided."""
     seen: dict[int, set[int]] = {}
-    for task, _ in work:
+    for task in tasks:
         seen.setdefault(task.worker, set()).add(task.thread)
     each = n_threads // n_workers if n_workers and n_threads and not n_threads % n_workers else 0
     limit = memory // n_workers if memory and n_workers else 0
@@ -362,6 +343,6 @@ def _notes(
     return notes
 
 
-def _error(work: Sequence[tuple[Task, list[_Event]]]) -> str:
-    n_failed = sum(not task.ok for task, _ in work)
+def _error(tasks: Sequence[Task]) -> str:
+    n_failed = sum(not task.ok for task in tasks)
     return f"{counted(n_failed, 'task')} failed, says the task stream" if n_failed else ""

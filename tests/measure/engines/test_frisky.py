@@ -7,11 +7,14 @@ import pytest
 from distributed import Client, LocalCluster
 
 import benchkit
+from benchkit.analysis.insight.blame import critical_path
+from benchkit.errors import UsageError
 from benchkit.measure import workload
 from benchkit.measure.cluster.spec import ClusterSpec
 from benchkit.measure.engines import frisky as engine
 from benchkit.measure.engines.frisky import Frisky
 from benchkit.measure.runner import execute
+from benchkit.predict.refusals import UnsupportedRun
 from benchkit.store.build.run_from_recording import run_from_recording
 from benchkit.store.run import Run
 
@@ -32,6 +35,14 @@ def span(name, worker, begin, stop, *keys, **metadata):
     }
 
 
+def seconds(task):
+    """Return the seconds of a task by activity."""
+    sums = {}
+    for each in task.activities:
+        sums[each.action] = sums.get(each.action, 0.0) + each.stop - each.begin
+    return sums
+
+
 def test_spans_of_a_task_become_one_task_with_its_activities():
     spans = [
         span("worker.exec.gil", SECOND, 1.0, 1.1, "a-1"),
@@ -46,7 +57,7 @@ def test_spans_of_a_task_become_one_task_with_its_activities():
 
     assert (task.key, task.worker, task.ok) == ("a-1", 1, True)
     assert (task.begin, task.stop) == pytest.approx((1.8, 2.5))
-    assert task.seconds == pytest.approx({"other": 0.15, "deserialize": 0.2})
+    assert seconds(task) == pytest.approx({"other": 0.15, "deserialize": 0.2})
 
 
 def test_task_without_a_stored_result_failed():
@@ -73,13 +84,14 @@ def test_transfer_has_both_workers_bytes_and_the_task_that_waited():
     ]
     tasks = engine._tasks(spans, PLACES)
 
-    engine._add_transfer_seconds(tasks, spans, PLACES)
+    engine._add_transfers(tasks, spans, PLACES)
     ((index, report),) = engine._transfers(spans, PLACES, {FIRST: "tcp://one"})
 
     assert index == 1
     assert report["transfers"][0][1:5] == ["tcp://one", 2, 1000, 400]
     assert report["transfers"][0][5] == pytest.approx(0.2)
-    assert [task.seconds.get("transfer", 0.0) for task in tasks] == pytest.approx([0.0, 0.2])
+    assert [seconds(task).get("transfer", 0.0) for task in tasks] == pytest.approx([0.0, 0.2])
+    assert [each.source for each in tasks[1].activities] == [0]
 
 
 def declared(function):
@@ -128,6 +140,41 @@ def test_record_sees_the_tasks_of_the_client_that_it_gets(tmp_path):
     assert runs["compute_time"].min() >= 0.2
 
 
+@pytest.mark.slow
+def test_record_sees_the_tasks_of_a_cluster_of_frisky_itself(tmp_path, monkeypatch):
+    frisky = pytest.importorskip("frisky", reason="pip install 'frisky[dask]', from Python 3.11")
+    # A worker has 10 s to start, which is too short on a busy machine.
+    monkeypatch.setattr("frisky.cluster._WORKER_START_TIMEOUT", 120.0)
+    options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": "127.0.0.1:0"}
+    with (
+        frisky.LocalCluster(processes=True, **options) as cluster,
+        cluster.get_client() as client,
+        benchkit.record(client, store=tmp_path / "store") as recorded,
+    ):
+        naps = client.map(nap, range(20), seconds=0.01)
+        assert client.submit(sum, naps).result() == 190
+
+    run = recorded.run
+    assert run.metrics["n_tasks"] == 21
+    assert run.metrics["compute_time"] >= 0.2
+    assert sorted(set(run.task_stream()["worker"])) == [0, 1]
+    assert np.diff(run.task_graph().indptr).max() == 20
+    assert run.tree.attrs["cluster"] == "frisky"
+    assert "memory_peak" not in run.metrics
+    assert "duration" in run.metrics
+
+
+def test_record_refuses_workers_of_frisky_in_this_process(tmp_path):
+    frisky = pytest.importorskip("frisky", reason="pip install 'frisky[dask]', from Python 3.11")
+    with (
+        frisky.LocalCluster(n_workers=1) as cluster,
+        cluster.get_client() as client,
+        pytest.raises(UsageError, match=r"give frisky\.LocalCluster\(processes=True\)"),
+        benchkit.record(client, store=tmp_path / "store"),
+    ):
+        pass
+
+
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory):
     """Return a function that measures a workload in an engine on two workers of two threads."""
@@ -135,10 +182,11 @@ def measured(tmp_path_factory):
 
     def measure(function, name="frisky"):
         spec = ClusterSpec(
-            kwargs={"n_workers": 2, "threads_per_worker": 2, "memory_limit": "512 MiB"}
+            kwargs={"n_workers": 2, "threads_per_worker": 2, "memory_limit": "4 GiB"}
         )
         folder = tmp_path_factory.mktemp("recordings")
-        path = execute(declared(function), spec, folder=folder, engine=name)
+        facts = {"environment": "other"}
+        path = execute(declared(function), spec, folder=folder, engine=name, facts=facts)
         return Run(run_from_recording(path))
 
     return measure
@@ -186,3 +234,76 @@ def test_frisky_run_that_fails_has_the_error_and_the_next_one_succeeds(measured)
     assert run.task_groups()["n_erred"].sum() == 1
 
     assert measured(add).outcome == "ok"
+
+
+def fail_or_nap(number):
+    time.sleep(0.05)
+    if number % 4 == 0:
+        raise ValueError("planted")
+    return number
+
+
+@pytest.mark.slow
+def test_failures_are_counted_and_their_seconds_are_not_computing(measured):
+    def failures(client):
+        for future in client.map(fail_or_nap, range(20)):
+            try:
+                future.result()
+            except ValueError:
+                pass
+
+    run = measured(failures)
+
+    assert run.outcome == "ok", run.error
+    groups = run.task_groups()
+    assert (groups["n_erred"].sum(), groups["n_tasks"].sum()) == (5, 15)
+    # The shortest of each: others may have waited for a processor.
+    tasks = run.task_stream()
+    failed, computed = (tasks["duration"][tasks["ok"] == ok] for ok in (0, 1))
+    assert [failed.min(), computed.min()] == pytest.approx([0.05, 0.05], rel=0.03)
+    assert run.metrics["failed_time"] == pytest.approx(failed.sum())
+    assert run.metrics["compute_time"] == pytest.approx(computed.sum())
+
+
+@pytest.fixture(scope="module")
+def tree_run(measured):
+    def tree(client):
+        import dask
+
+        level = [dask.delayed(nap)(item, 0.05) for item in range(8)]
+        while len(level) > 1:
+            level = [dask.delayed(max)(pair) for pair in zip(level[::2], level[1::2], strict=True)]
+        start = client.submit(nap, 3, 0.05)
+        return [level[0].compute(), client.submit(nap, start, 0.1), client.map(nap, [start], [0.0])]
+
+    run = measured(tree)
+    assert run.outcome == "ok", run.error
+    return run
+
+
+@pytest.mark.slow
+def test_graph_of_a_run_in_frisky_has_the_dependencies_of_its_tasks(tree_run):
+    graph = tree_run.task_graph()
+
+    assert len(graph) == tree_run.metrics["n_tasks"] == 18
+    assert np.isfinite(graph.start).all()
+    n_dependencies = np.bincount(np.diff(graph.indptr))
+    assert n_dependencies.tolist() == [9, 2, 7]  # roots, tasks of `start`, pairs
+    assert (graph.start >= graph.ready - 0.1).all()  # the clocks of workers are estimated
+
+
+@pytest.mark.slow
+def test_run_in_frisky_is_diagnosed_and_predicted_as_far_as_it_was_recorded(tree_run):
+    limits = tree_run.limits()
+    graph = tree_run.task_graph()
+    path, seconds = critical_path(graph.indptr, graph.indices, graph.duration)
+    assert seconds >= 0.15  # a nap, and one of 0.1 s that takes its result
+    assert 0.05 < limits.bounds["critical path"] <= seconds  # without what ended after the clock
+    assert len(path) >= 2
+    assert limits.causes["seconds"].sum() == pytest.approx(tree_run.metrics["duration"], rel=0.01)
+    assert tree_run.diagnose().limits is not None
+
+    (faster,) = tree_run.whatif(scheduler=0.1).predictions
+    assert 0.5 < faster.ratio <= 1.0
+    with pytest.raises(UnsupportedRun, match="workers 4 needs the sizes of results"):
+        tree_run.whatif(workers=4)
