@@ -469,3 +469,61 @@ def test_names_that_the_guide_calls_the_same_exist():
 
     assert len(same) >= 25
     assert {name for name in same if not hasattr(fixtures, name)} <= set(reference.__all__)
+
+
+#: Of an environment with another engine.
+ENGINE_SUITE = """
+import dask
+import pytest
+
+
+def test_sum(small_client):
+    assert type(small_client).__module__ == "frisky"
+    assert dask.delayed(sum)([dask.delayed(abs)(n) for n in range(5)]).compute() == 10
+
+
+def test_lacks(small_client):
+    small_client.run(print)
+
+
+@pytest.mark.benchkit
+def test_own():
+    from dask.distributed import Client
+
+    with Client(n_workers=1, dashboard_address=None, processes=False) as client:
+        assert client.submit(sum, [1, 2]).result() == 3
+"""
+ENGINE_ENVIRONMENT = """
+engine: {}
+cluster: {{n_workers: 1, threads_per_worker: 1, memory_limit: 4 GiB, dashboard_address: ":0"}}
+"""
+
+
+def run_in_engine(folder, engine):
+    (folder / "environments").mkdir()
+    (folder / "environments" / "other.yaml").write_text(ENGINE_ENVIRONMENT.format(engine))
+    options = ("--benchkit", "--benchkit-store", "kept", "--benchkit-environment", "other", "-rs")
+    return run(folder, ENGINE_SUITE, *options)
+
+
+@pytest.mark.slow
+def test_fixtures_give_the_client_of_the_environments_engine(tmp_path):
+    pytest.importorskip("frisky", reason="pip install 'frisky[dask]', from Python 3.11")
+
+    done = run_in_engine(tmp_path, "frisky")
+
+    assert "1 passed, 2 skipped" in done.stdout, done.stdout + done.stderr
+    assert "engine frisky has no client.run, which the test uses" in done.stdout
+    assert "engine frisky: the test has a client of its own" in done.stdout
+    runs = Store(tmp_path / "kept").runs()
+    kept = runs[runs["outcome"] == "ok"]
+    assert kept[["workload", "engine", "n_tasks"]].values.tolist() == [
+        ["test_suite.py::test_sum", "frisky", 6]
+    ]
+
+
+def test_fixtures_refuse_an_engine_without_a_client(tmp_path):
+    done = run_in_engine(tmp_path, "threads")
+
+    assert "3 skipped" in done.stdout, done.stdout + done.stderr
+    assert "engine threads has no client, which a fixture of the test returns" in done.stdout

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 from benchkit.measure.cluster.spec import ClusterSpec
@@ -94,3 +95,23 @@ def open_session_cluster(environment: Any, **options: Any) -> Iterator[Any]:
         if not is_arm:
             running.client.close()  # else the default client of tests that have none
         yield spec.scheduler_address() if running.cluster is None else running.cluster
+
+
+@contextmanager
+def open_engine(environment: Any, client: Any, item: Any) -> Iterator[Any]:
+    """Open the client of a test in the engine of the environment; skip a test that it cannot run.
+
+    The client of Dask stays open.
+    """
+    from benchkit.measure.cluster.running import RunningCluster
+    from benchkit.measure.engines import engine_named
+    from benchkit.measure.source import source_of
+
+    engine = engine_named(environment.engine)
+    if not engine.has_client:
+        pytest.skip(f"engine {engine.name} has no client, which a fixture of the test returns")
+    source = source_of(item.function)
+    if reason := engine.source_refusal(source, ("client", "small_client"), "test"):
+        pytest.skip(reason)
+    with engine.open(RunningCluster(client, client.cluster, {})) as own:
+        yield own

@@ -155,11 +155,17 @@ def small_cluster(
 
 @pytest.fixture
 def small_client(
-    small_cluster: Any, cluster_kwargs: Any, benchkit_recorder: TestRecorder
+    benchkit_environment: Any,
+    small_cluster: Any,
+    cluster_kwargs: Any,
+    benchkit_recorder: TestRecorder,
 ) -> Iterator[Any]:
     """Return a client of `small_cluster` with fresh workers; the call of the test is recorded."""
     n_workers = cluster_kwargs["small_cluster"]["n_workers"]
-    with _fresh_client(small_cluster, n_workers, benchkit_recorder) as client:
+    with (
+        _fresh_client(small_cluster, n_workers) as dask_client,
+        _recorded_client(benchkit_environment, dask_client, benchkit_recorder) as client,
+    ):
         yield client
 
 
@@ -183,17 +189,18 @@ def client(
         open_session_cluster(
             benchkit_environment, environ=dask_env_variables, **options
         ) as cluster,
-        _fresh_client(cluster, options["n_workers"], benchkit_recorder) as client,
+        _fresh_client(cluster, options["n_workers"]) as dask_client,
     ):
         if marker.kwargs.get("upload_file") is not None:
-            client.upload_file(marker.kwargs["upload_file"])
+            dask_client.upload_file(marker.kwargs["upload_file"])
         if marker.kwargs.get("worker_plugin") is not None:
-            client.register_plugin(marker.kwargs["worker_plugin"])
-        yield client
+            dask_client.register_plugin(marker.kwargs["worker_plugin"])
+        with _recorded_client(benchkit_environment, dask_client, benchkit_recorder) as client:
+            yield client
 
 
 @contextmanager
-def _fresh_client(cluster: Any, n_workers: int, recorder: TestRecorder) -> Iterator[Any]:
+def _fresh_client(cluster: Any, n_workers: int) -> Iterator[Any]:
     from distributed import Client
 
     from benchkit.measure.cluster.description import worker_infos
@@ -207,9 +214,17 @@ def _fresh_client(cluster: Any, n_workers: int, recorder: TestRecorder) -> Itera
         if not isinstance(cluster, str):
             cluster.scale(n_workers)
         client.wait_for_workers(n_workers, timeout=_WORKERS_S)
-        recorder.client = client
+        yield client
+
+
+@contextmanager
+def _recorded_client(environment: Any, client: Any, recorder: TestRecorder) -> Iterator[Any]:
+    """Return the client of the test in the engine of the environment; its call is recorded."""
+    from benchkit.pytest_plugin.clusters import open_engine
+
+    with open_engine(environment, client, recorder.item) as recorder.client:
         try:
-            yield client
+            yield recorder.client
         finally:
             recorder.client = None
 

@@ -75,7 +75,10 @@ class TestRecorder:
         import distributed
 
         from benchkit.experiment.record import record
+        from benchkit.measure.engines import engine_of
 
+        config = self.item.config
+        options = config.option
         if client is None:
             arguments = (self.client, *getattr(self.item, "funcargs", {}).values())
             found = [value for value in arguments if isinstance(value, distributed.Client)]
@@ -83,10 +86,9 @@ class TestRecorder:
                 found.append(distributed.default_client())
             # In a plain `with` the event loop of an asynchronous client may stand still.
             usable = (each for each in found if in_loop or not each.asynchronous)
-            client = next(usable, "first")
+            client = self.client if engine_of(self.client) else next(usable, "first")
+        self._check_engine(client, options.benchkit_environment)
         self._count += 1
-        config = self.item.config
-        options = config.option
         n_processes = getattr(config, "workerinput", {}).get("workercount", 1)
         self.open = record(
             client,
@@ -99,6 +101,21 @@ class TestRecorder:
             block=self.repetition,
         )
         return self.open
+
+    def _check_engine(self, client: Any, environment: str) -> None:
+        """Skip a test whose client is not that of the engine of its environment."""
+        from benchkit.errors import BenchkitError
+        from benchkit.measure.engines import DASK, engine_of
+        from benchkit.pytest_plugin.clusters import session_environment
+
+        engine = DASK
+        with suppress(BenchkitError):  # for a client of its own the environment is a name
+            engine = session_environment(environment).engine
+        if engine != DASK and engine_of(client) is None:
+            pytest.skip(
+                f"engine {engine}: the test has a client of its own, of Dask: take that of the "
+                "fixture client or small_client"
+            )
 
     def keep(self, recorder: Recorder) -> None:
         """Keep the run of a recording that has ended."""

@@ -15,6 +15,7 @@ from benchkit.measure.cluster.description import describe
 from benchkit.measure.cluster.reuse import reused_cluster
 from benchkit.measure.cluster.running import RunningCluster
 from benchkit.measure.cluster.spec import ClusterSpec
+from benchkit.measure.engines import DASK
 from benchkit.measure.errors import UsageError
 from benchkit.measure.runner import execute
 from benchkit.measure.suite.collect import (
@@ -39,6 +40,7 @@ class ArmEnvironment:
     clusters: Mapping[str, Mapping[str, Any]]
     # Empty: the process has the configuration of the environment.
     dask: Mapping[str, Any] = field(default_factory=dict)
+    engine: str = DASK  # Of the clients of fixtures; tests are measured in no other
 
 
 def execute_test(
