@@ -72,14 +72,21 @@ def saved(baseline: list[benchkit.Run], contender: list[benchkit.Run]) -> str:
     return ", ".join(f"{value:+.2f} s {kind}" for kind, value in largest.items())
 
 
-def predicted(run: benchkit.Run) -> float:
-    """Return the duration with a scheduler ten times faster, relative to the run; NaN: refused."""
-    try:
-        (prediction,) = run.whatif(scheduler=0.1).predictions
-    except BenchkitError as error:
-        print(f"{run.workload}: {error}", file=sys.stderr)
-        return np.nan
-    return prediction.seconds / run.metrics["duration"]
+def predicted(runs: list[benchkit.Run]) -> tuple[float, float, float] | None:
+    """Return the duration with a scheduler ten times faster, and its interval; None: refused.
+
+    Relative to the duration of the run; of several runs the one in the middle.
+    """
+    found = []
+    for run in runs:
+        try:
+            (each,) = run.whatif(scheduler=0.1).predictions
+        except BenchkitError as error:
+            print(f"{run.workload}: {error}", file=sys.stderr)
+        else:
+            duration = run.metrics["duration"]
+            found.append((each.seconds / duration, each.low / duration, each.high / duration))
+    return sorted(found)[len(found) // 2] if found else None
 
 
 def main() -> None:
@@ -103,7 +110,7 @@ def main() -> None:
     ok = runs[runs["outcome"] == "ok"]
     reasons = runs[runs["outcome"] != "ok"].groupby(["workload", "engine"])["error"].first()
     found = report.frame.set_index(["workload", "contender"])
-    rows, errors = [], []
+    rows, errors, overlaps = [], [], []
     for workload, measured in ok.groupby("workload"):
         opened = {
             engine: [store.open(run_id) for run_id in each["id"]]
@@ -122,19 +129,23 @@ def main() -> None:
                 continue
             cells.append(f"{row['ratio']:.2f} ({row['low']:.2f} to {row['high']:.2f})")
             if engine == "frisky":
-                ratio = float(np.median([predicted(run) for run in opened["dask"]]))
-                errors.append(abs(np.log(ratio / row["ratio"])))
-                text = "refused" if np.isnan(ratio) else f"{ratio:.2f}"
+                text = "refused"
+                if (prediction := predicted(opened["dask"])) is not None:
+                    ratio, low, high = prediction
+                    text = f"{ratio:.2f} ({low:.2f} to {high:.2f})"
+                    errors.append(abs(np.log(ratio / row["ratio"])))
+                    overlaps.append(low <= row["high"] and row["low"] <= high)
                 cells += [saved(opened["dask"], opened[engine]), text]
         rows.append(cells)
     rows.sort(key=lambda cells: cells[3])
-    error = np.exp(np.nanmedian(errors)) - 1
+    error = np.exp(np.median(errors)) - 1
     variants = collect(HERE.parent / "workloads").variants()
     n_run = {e: sum(not engine_named(e).refusal(each) for each in variants) for e in ENGINES}
     below = (
         f'Time relative to Dask with its 95 % interval, {options.repeats} runs each; "in tasks" '
         'is the share of the threads\' time in Dask that tasks computed; "predicted" is '
-        f"`whatif --scheduler 0.1` of the runs in Dask, which is {error:.0%} from Frisky (median). "
+        f"`whatif --scheduler 0.1` of the runs in Dask: {error:.0%} from Frisky (median), and the "
+        f"intervals overlap in {sum(overlaps)} of {len(overlaps)} workloads. "
         f"Of the {len(variants)} variants that benchkit ships, {n_run['frisky']} run in Frisky and "
         f"{n_run['threads']} in the local schedulers; the others are refused by name."
     )
