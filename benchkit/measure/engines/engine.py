@@ -85,7 +85,7 @@ class Engine:
     def start(self, phases: ClientPhases) -> None:
         """Record what is submitted, from now on; called when the clock starts.
 
-        `phases` is told when its client serialises and sends a graph.
+        It notes in `phases` when its client serialises and when it sends a graph.
         """
 
     def stop(self) -> None:

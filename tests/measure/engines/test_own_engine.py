@@ -98,7 +98,8 @@ def test_own_engine_is_captured_to_the_task(tmp_path, monkeypatch):
     durations = run.task_stream()["duration"]  # a busy machine adds some ms to each
     assert ((durations >= [0.1, 0.2, 0.3]) & (durations < [0.15, 0.3, 0.45])).all()
     assert run.metrics["compute_time"] == pytest.approx(durations.sum())
-    assert run.limits().bounds["critical path"] == pytest.approx(durations.sum())
+    # Tasks end with the clock, and the clock of the client is known to a millisecond.
+    assert run.limits().bounds["critical path"] == pytest.approx(durations.sum(), rel=0.02)
     assert "the engine eager does not report sizes of results" in str(run.tree.attrs["quality"])
     assert run.metrics["client_memory_peak"] > 0
 
