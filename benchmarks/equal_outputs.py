@@ -38,6 +38,7 @@ COMMANDS = {
     "notebooks list": "",
     "query": "SELECT * FROM task_groups ORDER BY ALL LIMIT 200",
     "regressions": "",
+    "report decisions": "",
     "report trace": "{run} -o trace.json",
     "store check": "",
     "store export": "{run}.csv",
