@@ -180,9 +180,10 @@ def rename(store: str | None, by: str | None, old: str, new: str, **what: Any) -
 @_author_options
 @common("store")
 def threshold(store: str | None, by: str | None, **what: Any) -> None:
-    """Open no regression for a change for the worse that is smaller than a size.
+    """Set the smallest change to report.
 
-    Nights report it as tolerated. The newest threshold for a workload and metric applies.
+    A smaller change for the worse opens no regression; nights report it as tolerated. The newest
+    threshold for a workload and metric applies.
 
     \b
     Example:

@@ -21,13 +21,13 @@ import pytest
 
 from benchkit.pytest_plugin.recording import (
     PROPERTY,
-    SESSION,
     TestRecorder,
     environment_name,
     experiment_id,
     is_recorded,
     recorder_of,
 )
+from benchkit.pytest_plugin.session import SESSION
 
 __all__: list[str] = []
 

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from benchkit.measure.cluster.spec import ClusterSpec
-from benchkit.pytest_plugin.recording import SESSION
+from benchkit.pytest_plugin.session import SESSION
 
 #: File in the root folder of the tests with options of the named clusters, as in coiled/benchmarks.
 OPTIONS_FILE = "cluster_kwargs.yaml"

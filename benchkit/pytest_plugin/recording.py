@@ -19,9 +19,6 @@ _RECORDING_FIXTURES = frozenset(
     "auto_benchmark_time benchkit_record benchmark_all benchmark_memory benchmark_task_durations "
     "benchmark_time client small_client".split()
 )
-#: The configuration of the session, for the conftest.py files and modules that are imported before
-#: a fixture is used. Its options are complete only after `pytest_configure`.
-SESSION: dict[str, pytest.Config] = {}
 _RECORDER = pytest.StashKey["TestRecorder"]()
 _EXPERIMENT = pytest.StashKey[str]()
 

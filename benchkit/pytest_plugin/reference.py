@@ -39,7 +39,8 @@ from benchkit.pytest_plugin.clusters import (
     open_session_cluster,
     session_environment,
 )
-from benchkit.pytest_plugin.recording import SESSION, environment_name
+from benchkit.pytest_plugin.recording import environment_name
+from benchkit.pytest_plugin.session import SESSION
 
 __all__ = [
     "TEST_DIR",

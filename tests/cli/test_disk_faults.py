@@ -63,6 +63,7 @@ ARGUMENTS = {
     "mark exclude": [RUN, "-m", "why"],
     "mark list": [],
     "mark rename": ["array.sum", "array.total", "-m", "why"],
+    "mark threshold": ["array.*", "--metric", "duration", "--size", "5%", "-m", "why"],
     "mark undo": ["MARK", "-m", "why"],
     "nightly": ["--no-measure", "--output", "night", "--publish", "site"],
     "notebooks copy": ["copied"],

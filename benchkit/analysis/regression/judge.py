@@ -104,7 +104,6 @@ def judge_night(
     recoveries = levels.recoveries()
     closed = {str(event["regression"]) for event in recoveries}
     changes, proposed = levels.changes(alarms, causes, closed)
-    changes += levels.drifts(alarms, closed)
     proposed += levels.suspects(latest, proposed, _last_nights(events, "dismissed", "undecided"))
     proposed, tolerated = _above_thresholds(proposed, marks)
     failures, other_events = _judge_outcomes(history, night, unjudged, active, control)

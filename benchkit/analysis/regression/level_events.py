@@ -39,8 +39,6 @@ LEVEL_NIGHTS = 30
 #: a recovery: for three nights by chance rarer than 1e-4 per night, also for the smallest change.
 RECOVERY_SHARE = 1 / 3
 
-#: Nights that show the level of an open regression now: a week, with each of its days once.
-RECENT_NIGHTS = 7
 #: Standard errors by which the control must have moved to be subtracted, and by which what is left
 #: must differ from nothing to be code: a machine that changes opens one in 700 of its series.
 SHIFT_ERRORS = 3.0
@@ -206,14 +204,10 @@ class NightLevels:
         earliest = min(self._reference_start(row, first) + 1, first)
         return night_name(self.history.times[max(first - MARGIN_NIGHTS, earliest)])
 
-    def _shift(
-        self, row: int, start: int, index: int, n_recent: int | None = None
-    ) -> tuple[float, float]:
+    def _shift(self, row: int, start: int, index: int) -> tuple[float, float]:
         """Return the change of level of a series at a night and its error, in logarithms."""
-        # n_recent: Number of nights at the end that show the level after; by default all.
         values = self.history.values[row]
         parts = [part[np.isfinite(part)] for part in (values[start:index], values[index:])]
-        parts[1] = parts[1][-(n_recent or 0) :]
         if not all(part.size for part in parts):
             return float("nan"), float("nan")
         logs = [np.log(np.maximum(part, np.exp(LOG_OF_ZERO))) for part in parts]
@@ -268,37 +262,6 @@ class NightLevels:
         if not worse and growth < -DETECTION.min_change:
             return [{**event, "kind": "eased"}]
         return []
-
-    def drifts(
-        self, alarms: Sequence[ChangePoint | None], closed: Collection[str]
-    ) -> list[dict[str, Any]]:
-        """Return the new sizes of open regressions whose level moved slowly, without an alarm."""
-        events, unjudged = [], self.unjudged_rows
-        for regression in self.active.values():
-            row = None if regression.metric == FAILING else self.history.find(regression.about)
-            if row is None or not unjudged[row] or alarms[row] or regression.id in closed:
-                continue
-            index = self._position(regression.night)
-            recent = self.history.values[row, index:]
-            recent = recent[np.isfinite(recent)][-RECENT_NIGHTS:]
-            known = [regression.before, regression.after, *recent]
-            if recent.size < RECENT_NIGHTS or not all(value > 0 for value in known):
-                continue
-            if not self._in_current_segment(regression, row):
-                continue
-            start = self._reference_start(row, index)
-            error = self._shift(row, start, index, RECENT_NIGHTS)[1]
-            after = float(np.median(recent))
-            limit = SHIFT_ERRORS * math.hypot(error, _log_error(regression))
-            if not abs(math.log(after / regression.after)) > max(limit, MIN_SHIFT):
-                continue
-            ratio = after / regression.before
-            half = math.exp(float(ndtri((1 + VERDICTS.level) / 2)) * error)
-            fact = {**json_safe(regression.about), "regression": regression.id, "seen": self.night}
-            fact |= {"night": regression.night, "before": regression.before, "after": after}
-            fact |= {"ratio": ratio, "low": ratio / half, "high": ratio * half}
-            events.append({**fact, "kind": _kind_of_drift(regression, ratio)})
-        return events
 
     def suspects(
         self,
@@ -403,22 +366,7 @@ class NightLevels:
         }
 
 
-def _kind_of_drift(regression: Regression, ratio: float) -> str:
-    """Return the kind of an event with a new size: grown or eased if it exceeds what was reported.
-
-    Smaller corrections are not reported.
-    """
-    reported = [e for e in regression.events if e["kind"] in ("opened", "grown", "eased")][-1]
-    before = reported.get("ratio") or regression.ratio
-    growth = math.log(ratio / before)
-    edge = reported.get("high" if growth > 0 else "low") or before
-    is_outside = growth * math.log(ratio / edge) > 0
-    if not is_outside or abs(growth) <= DETECTION.min_change:
-        return "placed"
-    return "grown" if growth * worse_direction(regression.metric) > 0 else "eased"
-
-
-def _log_error(change: ChangePoint | Regression) -> float:
+def _log_error(change: ChangePoint) -> float:
     """Return the standard error of a change, in logarithms; 0 from or to zero."""
     if not (change.low > 0 and math.isfinite(change.high)):
         return 0.0

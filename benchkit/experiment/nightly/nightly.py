@@ -194,9 +194,16 @@ def judge_and_record(
                 f"{counted(len(history.future), 'run')} of a night in the future left out: {ids}"
             )
         place = _night_to_judge(result, history, night)
+        judged: dict[tuple[str, str], str] = {}  # (environment, host) -> its last judged night
+        for event in events:
+            if event["kind"] == "night":
+                group = str(event["environment"]), str(event["host"])
+                judged[group] = max(judged.get(group, ""), str(event["seen"]))
         for earlier in unjudged_nights(history, events):
             if earlier < place:
-                events += _judge_earlier(result, history.before(earlier), events, marks, control)
+                new = _judge_earlier(result, history.before(earlier), events, marks, control)
+                events += new
+                _sort_news(result, new, judged)
         if place == len(history.times) - 1:
             judgement = judge_night(history, events, marks=marks, control=control)
         else:
@@ -230,8 +237,19 @@ def _judge_earlier(
     _write(earlier, history, judgement, proposed, again=False)
     for line in earlier.failures:
         result.add_failure(line)
-    result.earlier += earlier.events
     return earlier.events
+
+
+def _sort_news(
+    result: Night, new: Sequence[dict[str, Any]], judged: Mapping[tuple[str, str], str]
+) -> None:
+    """Add events of an earlier night: those since the last judged night are news of this night."""
+    for event in new:
+        last = judged.get((str(event["environment"]), str(event["host"])))
+        if last is None or str(event["seen"]) < last:
+            result.earlier.append(event)
+        elif event["kind"] != "night":
+            result.events.append(event)
 
 
 def _judge_then(

@@ -17,6 +17,8 @@ from benchkit.formatting import MISSING
 from benchkit.store.schema import METRICS
 from benchkit.table import Table as TextTable
 
+#: Key in the metadata of an output of a notebook: the line that stands in place of a part.
+MISSING_PART = "benchkit missing part"
 #: Label of a period before the last night -> number of days in an address.
 PERIODS = {"all nights": "", "7 days": "7", "30 days": "30", "90 days": "90", "365 days": "365"}
 

@@ -17,7 +17,7 @@ from benchkit.experiment.nightly.night import Night, read_night
 from benchkit.show.pages import history as history_page
 from benchkit.show.pages import night as night_page
 from benchkit.show.pages import run as run_page
-from benchkit.show.pages.page import Content, Figure, Page, Section, Table
+from benchkit.show.pages.page import MISSING_PART, Content, Figure, Page, Section, Table
 from benchkit.show.render.html import (
     ELEMENT_STYLES,
     ELEMENTS,
@@ -33,8 +33,6 @@ from benchkit.store.store import Store
 
 __all__ = ["history", "night", "run"]
 
-#: Key in the metadata of an output: the line that stands in place of a part.
-MISSING_PART = "benchkit missing part"
 _STYLES = (Path(__file__).parent / "notebook.css").read_text(encoding="utf-8")
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from IPython import get_ipython
 
 from benchkit.errors import describe_error
-from benchkit.show.render.notebook import MISSING_PART, show_missing_part
+from benchkit.show.pages.page import MISSING_PART
 
 
 def replace_missing_parts() -> None:
@@ -19,6 +19,8 @@ def replace_missing_parts() -> None:
 
 
 def _show_line(shell: Any, kind: type, error: Exception, trace: Any, tb_offset: Any = None) -> list:
+    from benchkit.show.render.notebook import show_missing_part  # imports Bokeh
+
     reason = describe_error(error)
     if isinstance(error, NameError):
         reason = "it needs a part above that cannot be shown"

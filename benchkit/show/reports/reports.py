@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from benchkit.analysis.compare.comparison import Comparison
 from benchkit.errors import MissingParts, needs_extra
 from benchkit.experiment.environment.environment import CURRENT
 from benchkit.experiment.environment.lookup import find_environment
@@ -18,6 +17,9 @@ from benchkit.private_folder import private_folder
 from benchkit.store.store import Store
 from benchkit.text import cut_markdown
 from benchkit.whole_file import write_whole
+
+if TYPE_CHECKING:
+    from benchkit.analysis.compare.comparison import Comparison
 
 #: Timeout of one cell in seconds; drawing a run of a million tasks takes seconds.
 CELL_TIMEOUT_S = 600.0

@@ -86,27 +86,6 @@ def test_judge_ratio_of_two_steps_is_that_of_the_levels_beside_it(gap, first, se
     assert regression.low < regression.ratio < regression.high
 
 
-@pytest.mark.parametrize(("weekly", "first"), [(0.02, 15), (0.03, 20), (0.015, 10)])
-def test_judge_updates_the_size_of_a_slow_growth(weekly, first):
-    growth = np.exp(np.log1p(weekly) / 7 * np.clip(np.arange(N) - first, 0, None))
-    sizes, states = [], set()
-    for seed in range(4):
-        (regression,) = read_ledger(replay({("a.x", "tip"): noise(seed) * growth}))
-        sizes.append(regression.ratio)
-        states.add(regression.state)
-        assert abs(regression.after / regression.before / regression.ratio - 1) < 1e-9
-
-    assert "grown" in states
-    assert 0.97 < np.mean(sizes) / growth[-1] < 1.01
-
-
-def test_judge_does_not_call_a_step_grown():
-    for seed in range(10):
-        events = replay({("a.x", "tip"): stepped(seed, 1.1, first=32)})
-        assert set(kinds(events)) <= {"opened", "placed"}
-        assert 1.08 < read_ledger(events)[0].ratio < 1.12
-
-
 def test_judge_three_nights_at_old_level_are_recovery():
     events = replay({("a.x", "tip"): stepped(1, 1.2, first=36, last=48)})
     assert kinds(events) == ["opened", "recovered"]

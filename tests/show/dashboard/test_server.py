@@ -53,7 +53,7 @@ def test_processes_serve_and_exit_with_parent(browser, server):
         page = context.new_page()
         open_page(page, f"{site}?view=run")
         sees(page, "tests.sum")
-        sees(page, "Is that usual?")
+        sees(page, "Is this result usual?")
         page.get_by_text("Facts", exact=True).click()
         sees(page, "What was measured")
         context.close()
