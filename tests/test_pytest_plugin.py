@@ -66,6 +66,7 @@ def test_marked(benchkit_record):
         "benchkit.pytest_plugin",
         "benchkit.pytest_plugin.fixtures",
         "benchkit.pytest_plugin.recording",
+        "benchkit.pytest_plugin.session",
     }
 """
 #: A module in the style of coiled/benchmarks' suite.
