@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from benchkit.formatting import format_quantity, short_group
+from benchkit.formatting import format_factor, format_quantity, short_group
 
 #: Measures of the work of a task group; one group has several.
 GROUP_TIMES = ("group_share", "group_cpu_share", "group_task_time", "group_task_cpu")
@@ -165,9 +165,14 @@ def describe_group_change(row: Mapping[str, Any]) -> str:
         return _describe_frame(row)
     if row["group"] and not min(row["baseline"], row["contender_value"]):
         return f"{row['workload']}: {group} is {'new' if row['contender_value'] else 'gone'}"
-    less = "less" if row["metric"] in GROUP_TIMES else "fewer"  # the others are counted
-    direction = "more" if row["contender_value"] > row["baseline"] else less
+    is_time = row["metric"] in GROUP_TIMES  # the others are counted
+    is_more = row["contender_value"] > row["baseline"]
+    direction = "more" if is_more else "less" if is_time else "fewer"
     size = f"{abs(100 * (row['ratio'] - 1)):.1f} % {direction}" if row["baseline"] else direction
+    factor = format_factor(row["ratio"])
+    if factor:  # "149990 % more" is hard to read
+        as_many = "as much" if is_time else "as many"
+        size = f"{factor} {as_many if is_more else direction}"
     texts = {
         "group_share": f"{group} takes {size} of the run",
         "group_cpu_share": f"{group} takes {size} of the CPU time",
@@ -183,6 +188,9 @@ def describe_group_change(row: Mapping[str, Any]) -> str:
     interval = ""
     if row["exact"]:
         interval = ", the same in all runs"
+    elif factor and all(map(format_factor, (row["low"], row["high"]))):
+        ends = sorted(max(end, 1 / end) for end in (row["low"], row["high"]))
+        interval = f" ({ends[0]:.0f} to {ends[1]:.0f} times)"
     elif math.isfinite(row["low"]):
         interval = f" ({100 * (row['low'] - 1):+.1f} to {100 * (row['high'] - 1):+.1f})"
     values = (row["baseline"], row["contender_value"])

@@ -176,6 +176,16 @@ def test_describe_group_change_shows_share_and_interval():
     assert describe_group_change({**row, "exact": False}) == (
         "etl: group merge takes 12.0 % more of the run (+8.1 to +16.0): 4.1 % -> 4.6 %"
     )
+    many = {"ratio": 1500.0, "low": 1400.0, "high": 1600.0, "exact": False}
+    many |= {"metric": "run_transfers", "group": "", "baseline": 0.001, "contender_value": 1.5}
+    assert describe_group_change({**row, **many}) == (
+        "etl: the run has about 1,500 times as many transfers per task (1400 to 1600 times): "
+        "0.00100 -> 1.50"
+    )
+    few = {"ratio": 0.1, "low": 0.08, "high": 0.125, "baseline": 1.0, "contender_value": 0.1}
+    assert describe_group_change({**row, **few, "exact": False}) == (
+        "etl: group merge takes about 10 times less of the run (8 to 12 times): 100.0 % -> 10.0 %"
+    )
     gone = {**row, "metric": "group_tasks", "baseline": 3.0, "contender_value": 0.0, "exact": True}
     assert describe_group_change(gone) == "etl: group merge is gone"
 
