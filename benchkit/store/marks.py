@@ -103,8 +103,10 @@ def _size(value: Any) -> float:
         size = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
     except ValueError:
         size = float("nan")
-    if not 0 < size < math.inf:
-        raise UsageError(f"mark threshold: size {value!r}: must be a share above 0, such as 10%")
+    if not 0 < size < math.inf or (size >= 1 and not text.endswith("%")):  # 5 would be 500 %
+        raise UsageError(
+            f"mark threshold: size {value!r}: must be a share above 0, such as 10% or 0.1"
+        )
     return size
 
 

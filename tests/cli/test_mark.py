@@ -131,7 +131,11 @@ def test_mark_list_shows_active_marks(store):
         ),
         (
             ["mark", "threshold", "array.*", "--metric", "duration", "--size", "-5%", "-m", "x"],
-            "mark threshold: size '-5%': must be a share above 0, such as 10%",
+            "mark threshold: size '-5%': must be a share above 0, such as 10% or 0.1",
+        ),
+        (
+            ["mark", "threshold", "array.*", "--metric", "duration", "--size", "5", "-m", "x"],
+            "mark threshold: size '5': must be a share above 0, such as 10% or 0.1",
         ),
         (
             ["mark", "threshold", "array.*", "--metric", "durations", "--size", "5%", "-m", "x"],
