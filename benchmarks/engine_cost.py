@@ -1,4 +1,4 @@
-"""Measure what recording a run in Frisky costs it: ``python benchmarks/engine_cost.py``.
+"""Measure the cost of recording a run in Frisky: ``benchmarks/engine_cost.py [--write-docs]``.
 
 Each job runs in Frisky with the capture off, off once more, and full, in turn, on a local cluster
 of 2 workers of 1 thread. Prints the time of the job and the CPU seconds of all processes relative
@@ -28,9 +28,9 @@ from distributed import Client, LocalCluster  # noqa: E402
 import benchkit  # noqa: E402
 from benchkit.analysis.effects import compare  # noqa: E402
 from benchkit.formatting import format_quantity  # noqa: E402
-from validation.docs_tables import markdown  # noqa: E402
+from validation.docs_tables import show_table  # noqa: E402
 
-COLUMNS = ("job", "tasks", "takes", "time", "CPU", "time, off again", "CPU, off again")
+TABLES = {"cost": ("job", "tasks", "takes", "time", "CPU", "time, off again", "CPU, off again")}
 ARMS = ("off", "off again", "full")
 N_SHORT = 10_000
 
@@ -98,6 +98,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--repeats", type=int, default=10, help="runs of each job and arm")
     parser.add_argument("--jobs", nargs="*", choices=list(JOBS), default=list(JOBS))
+    parser.add_argument("--write-docs", action="store_true", help="write the table into the page")
     options = parser.parse_args()
     with (
         tempfile.TemporaryDirectory() as folder,
@@ -123,9 +124,13 @@ def main() -> None:
         [name, n_tasks[name], format_quantity(float(np.median(values[name, "off"][0])), "s"), *row]
         for name, row in cells.items()
     ]
-    print(markdown(COLUMNS, rows))
     load, n_processors = psutil.getloadavg()[1], psutil.cpu_count()
-    print(f"{options.repeats} runs of each; load {load:.0f} on {n_processors} processors")
+    below = (
+        "Time of the job and CPU seconds of all processes with the capture, relative to those "
+        f"without it, with 95 % intervals; {options.repeats} runs of each, at load {load:.0f} on "
+        f'{n_processors} processors. "Off again" is a second arm without the capture.'
+    )
+    show_table(__file__, "cost", TABLES["cost"], rows, write=options.write_docs, below=below)
 
 
 if __name__ == "__main__":

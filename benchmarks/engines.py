@@ -3,7 +3,7 @@
 Measures each workload in Dask, Frisky and Dask's threads, in turn, on a local cluster of 2 workers
 of 1 thread. Prints the time of each engine relative to Dask with intervals, where Frisky saves it,
 and what `whatif --scheduler 0.1` predicts from a run in Dask. Needs a quiet machine, the extra
-`frisky`, and a checkout. About 15 minutes.
+`frisky`, and a checkout. About 17 minutes.
 """
 
 import argparse
@@ -31,18 +31,22 @@ WORKLOADS = (
     "array.svd_compressed",
     "array.tall_skinny_qr",
     "array.vorticity[data=uncompressible]",
+    "df.drop_duplicates[split_out=8]",
     "df.repartition_uneven",
     "df.rolling",
     "df.value_counts[split_out=8]",
     "h2o.q1",
     "h2o.q5",
+    "h2o.q7",
     "join.join_big_small[method=tasks]",
     "parquet.write_wide",
+    "rechunk.heal_oversplit[method=tasks]",
     "sched.fan_in_out",
     "sched.graph_submit[megabytes=10]",
     "sched.tree",
     "shuffle.plain[method=tasks]",
     "tpch.q03",
+    "xarray.climatic_mean[data=uncompressible]",
     "xarray.quadratic_mean[result_as=arrays]",
     "zarr.sum_residuals",
 )

@@ -14,6 +14,7 @@ import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.request import urlopen
@@ -22,6 +23,7 @@ from dask.base import is_dask_collection, persist
 from dask.utils import key_split
 from distributed import default_client
 
+from benchkit.formatting import counted
 from benchkit.measure.capture.worker_log import INCOMING
 from benchkit.measure.engines.engine import Engine
 from benchkit.measure.engines.graph import UNKNOWN, Submission, SubmittedTask
@@ -39,7 +41,9 @@ KNOWN_RELEASES = ("0.7.",)
 #: Spans of the execution of a task: before its function is called, the call, and after it.
 _BEFORE = {"worker.exec.gil": "other", "worker.exec.deserialize": "deserialize"}
 _CALL = "worker.exec.call"
-_STORED = "worker.store_data"
+_ACCEPTED = "worker.receive_task"
+#: Spans of the result of a task without error: of two, as now and then one is lost.
+_STORED = frozenset({"worker.store_data", "worker.task_complete"})
 #: A transfer at its receiver; its sender has a span that starts at the same moment.
 _RECEIVED = "worker.transfer.recv"
 _SENT = "tcp.send.write"
@@ -158,7 +162,13 @@ class Frisky(Engine):
             for info in self._own or recording.last("workers", [])
             if info["address"] in self._workers
         }
-        tasks = [task for task in _tasks(spans, places) if task.begin >= t_on]
+        tasks, n_lost = _tasks(spans, places)
+        tasks = [task for task in tasks if task.begin >= t_on]
+        if n_lost:
+            self.warnings.append(
+                f"it lost the spans of {counted(n_lost, 'call')}: these tasks count, but most of "
+                "their seconds are not known"
+            )
         _add_transfers(tasks, spans, places)
         submissions = self._submitted.submissions(client_ahead)
         _add_handling(submissions, spans)
@@ -336,13 +346,22 @@ class _Submitted:
     def _read_map(self, sent: float, futures: Any, _: Any, *iterables: Any, **options: Any) -> None:
         if not futures:
             return
-        kind, rows = type(futures[0]), zip(*iterables, strict=False)
+        kind = type(futures[0])
         common = _keys_in(options, kind)
-        tasks = [
-            SubmittedTask(future.key, [*_keys_in(row, kind), *common], number)
-            for number, (future, row) in enumerate(zip(futures, rows, strict=False))
+        # Most arguments hold no future: looking at the types of a column costs least.
+        holders = (kind, Mapping, list, tuple, set)
+        columns = [
+            column
+            for column in iterables
+            if any(issubclass(each, holders) for each in set(map(type, column)))
         ]
-        self._add(sent, tasks, [task.key for task in tasks], _placement(options))
+        rows = zip(*columns, strict=True) if columns else repeat(())
+        keys = [future.key for future in futures]
+        tasks = [
+            SubmittedTask(key, [*_keys_in(row, kind), *common] if row else common, number)
+            for number, (key, row) in enumerate(zip(keys, rows, strict=False))
+        ]
+        self._add(sent, tasks, keys, _placement(options))
 
     def submissions(self, client_ahead: float) -> list[Submission]:
         """Return all submissions, with times of the scheduler's clock."""
@@ -403,12 +422,18 @@ def _add_handling(submissions: Sequence[Submission], spans: Iterable[_Span]) -> 
             place += 1
 
 
-def _tasks(spans: Iterable[_Span], places: Mapping[str, tuple[int, float]]) -> list[Task]:
-    """Return the executions of tasks; `places`: index and clock offset in s of each worker."""
+def _tasks(
+    spans: Iterable[_Span], places: Mapping[str, tuple[int, float]]
+) -> tuple[list[Task], int]:
+    """Return the executions of tasks, and of how many the span of the call was lost.
+
+    `places`: index and clock offset in s of each worker.
+    """
     tasks: list[Task] = []
     newest: dict[tuple[str, str], Task] = {}
     before: dict[tuple[str, str], list[Activity]] = {}
     free: dict[str, list[float]] = {}  # worker -> time at which each of its threads is free
+    n_lost = 0
     for span in spans:
         worker, name = span["worker"], span["name"]
         if worker not in places or not span["keys"]:
@@ -416,17 +441,24 @@ def _tasks(spans: Iterable[_Span], places: Mapping[str, tuple[int, float]]) -> l
         place, ahead = places[worker]
         begin, stop = span["start_ns"] * 1e-9 + ahead, span["end_ns"] * 1e-9 + ahead
         own = worker, span["keys"][0]
-        if name in _BEFORE:
+        if name == _ACCEPTED:
+            before.setdefault(own, [])
+        elif name in _BEFORE:
             before.setdefault(own, []).append(Activity(_BEFORE[name], begin, stop))
-        elif name == _CALL:
-            thread = free_thread(free.setdefault(worker, []), begin, stop)
+        is_lost = name in _STORED and own in before and (own not in newest or newest[own].ok)
+        if name == _CALL or is_lost:
             activities = before.pop(own, [])
-            newest[own] = Task(own[1], place, thread, begin, stop, ok=False, activities=activities)
+            call = begin, stop
+            if is_lost:
+                n_lost += 1
+                call = max((each.stop for each in activities), default=begin), begin
+            thread = free_thread(free.setdefault(worker, []), *call)
+            newest[own] = Task(own[1], place, thread, *call, ok=False, activities=activities)
             tasks.append(newest[own])
-        elif name == _STORED and own in newest:  # only the result of a task without error is stored
+        if name in _STORED and own in newest:
             newest[own].ok = True
             newest[own].activities.append(Activity("other", begin, stop))
-    return tasks
+    return tasks, n_lost
 
 
 def _add_transfers(
