@@ -168,7 +168,7 @@ def _imported_results(runs: pd.DataFrame) -> Iterator[tuple[dict[str, Any], list
         params = [json.loads(text) for text in cases["params"]]
         axes = [list(dict.fromkeys(each[axis] for each in params)) for axis in params[0]]
         values = {
-            tuple(each.values()): None if outcome == "failed" else float(value)
+            tuple(each.values()): None if outcome == "failed" else _asv_value(kind, value)
             for each, outcome, value in zip(
                 params, cases["outcome"], cases.get(metric, cases["duration"]), strict=True
             )
@@ -179,6 +179,12 @@ def _imported_results(runs: pd.DataFrame) -> Iterator[tuple[dict[str, Any], list
         moment = _milliseconds(pd.Timestamp(taken)) if taken else None
         yield about, [[values.get(case) for case in product(*axes)], axes, about["version"], moment,
                       None, None]  # fmt: skip
+
+
+def _asv_value(kind: str, value: float) -> float:
+    """Return a value as asv writes it: bytes are whole numbers."""
+    is_whole = kind in ("peakmem", "mem") and float(value).is_integer()
+    return int(value) if is_whole else float(value)
 
 
 def _asv_benchmark(name: str, unit: str, kind: str, version: str) -> dict[str, Any]:
