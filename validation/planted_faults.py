@@ -163,12 +163,7 @@ PLANTED: dict[str, dict[str, Any]] = {
         "duration": 4.0,
         "state": {"seceded": [("outer-0", "outer", 0.1)]},
     },
-    "spilling": {
-        "fine": [
-            ["execute", "work", "disk-write", "seconds", 1.0, ""],
-            ["execute", "work", "disk-read", "seconds", 1.0, ""],
-        ]
-    },
+    "spilling": {"tasks": SPILLED, "duration": 10.0, "fine": WRITING},
     "large_results": {"tasks": busy(nbytes=300 * MB)},
     "kept_results": {
         "tasks": SPILLED,
@@ -360,6 +355,9 @@ SIMILAR: dict[str, dict[str, Any]] = {
         **PLANTED["skew"],
         "events": [event("worker-status-change", 0, 4.0, status="paused", before="running")],
         "fine": [["execute", "work", "thread-noncpu", "seconds", 4.2, ""]],
+    },
+    "spilling": {  # written while all threads computed
+        "fine": [["execute", "work", "disk-write", "seconds", 2.0, ""]]
     },
     "kept_results": {  # the futures of the first step are gone when the second has ended
         "tasks": SPILLED,

@@ -106,6 +106,8 @@ COMPUTING = ("computing", "not parallel", "straggler", "unfinished")
 #: Causes in which the cluster waited for the client.
 CLIENT = ("client graph", "gather", "client")
 NO_PROCESSOR = "no processor"
+#: Causes in which something waited: without them, tasks compute for as long as they did.
+WAITS = frozenset(CAUSES) - {*COMPUTING, "seceded", NO_PROCESSOR}
 #: Causes of which the thread that works in them is known: it may wait for a processor.
 WITH_PROCESSOR = (*CLIENT, "graph", "transfer", "computing", "not parallel", "straggler")
 #: Below this share of busy threads, one half, most of the cluster is idle.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -141,16 +142,11 @@ class Diagnosis:
 def diagnose(run: Run) -> Diagnosis:
     """Return what makes a run slower than it has to be: `Run.diagnose`."""
     case = Case(run)
-    found = []
+    found: list[Finding] = []
     has_data = case.duration > 0 and "workers" in run.tree.children
     if has_data:
-        for find in RULES.values():
-            finding = find(case)
-            if finding is not None and (
-                finding.is_always_reported or finding.seconds >= case.min_cost
-            ):
-                found.append(replace(finding, seconds=float(min(finding.seconds, case.duration))))
-        found += large_causes(case, found)
+        found = _reported(case, (find(case) for find in RULES.values()))
+        found += _reported(case, large_causes(case, found))
     return Diagnosis(
         run_id=run.id,
         workload=run.workload,
@@ -161,6 +157,16 @@ def diagnose(run: Run) -> Diagnosis:
         disturbed=disturbance(run),
         computed=_computed(case) if has_data else (),
     )
+
+
+def _reported(case: Case, findings: Iterable[Finding | None]) -> list[Finding]:
+    """Return the findings that cost enough, with what they cost at most."""
+    priced = [
+        replace(each, seconds=float(min(each.seconds, case.most_saved(each.causes))))
+        for each in findings
+        if each is not None
+    ]
+    return [each for each in priced if each.is_always_reported or each.seconds >= case.min_cost]
 
 
 def _computed(case: Case) -> tuple[str, ...]:

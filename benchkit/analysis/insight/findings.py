@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike
 
 from benchkit.analysis.insight.blame import (
     BETWEEN_TASKS,
+    WAITS,
     busy_threads,
     max_threads,
     sum_over_time,
@@ -182,6 +183,14 @@ class Case:
             return 0.0
         return max(0.0, self.duration - self.limits.bounds["compute"])
 
+    def most_saved(self, causes: Collection[str]) -> float:
+        """Return the seconds that the run would save at most without some causes."""
+        # Without waits alone, tasks still compute, on all threads and one after another.
+        if self.limits is None or not set(causes) <= WAITS:
+            return self.duration
+        bounds = self.limits.bounds
+        return max(0.0, self.duration - max(bounds["compute"], bounds["critical path"]))
+
     @property
     def disturbance(self) -> float:
         """How many times as long as usual waits of processes may take: 2 if it is disturbed."""
@@ -203,7 +212,7 @@ class Case:
         if self.limits is None:
             return 0.0 if window is None else self.seconds_within([window[0]], [window[1]])
         blame = self.limits.blame
-        chosen = blame["cause"].isin(causes) | blame["origin"].isin(causes)
+        chosen = _have_cause(blame, causes)
         length = (blame["stop"] - blame["start"]).where(chosen, 0.0)
         if window is None:
             return float(length.sum())
@@ -230,7 +239,7 @@ class Case:
         if self.limits is None or not self.blamed(*causes):
             return None
         blame = self.limits.blame
-        chosen = blame["cause"].isin(causes) | blame["origin"].isin(causes)
+        chosen = _have_cause(blame, causes)
         spans = blame[chosen].groupby((~chosen).cumsum())
         starts, stops = spans["start"].min(), spans["stop"].max()
         longest = (stops - starts).idxmax()
@@ -296,6 +305,13 @@ class Case:
         chosen = (graph.group == graph.group_names.index(group)) & np.isfinite(graph.start)
         return self.saving(durations=np.where(chosen, seconds[chosen].mean(), seconds))
 
+    def idle_blamed(self, *causes: str) -> float:
+        """Return the seconds of causes that an even load of all threads would save."""
+        if self.limits is None:
+            return 0.0
+        blame = self.limits.blame
+        return min(self.idle_seconds(blame[_have_cause(blame, causes)]), self.imbalance)
+
     def idle_seconds(self, rows: pd.DataFrame) -> float:
         """Return the seconds of rows of the blame that an even load of all threads would save."""
         threads = busy_threads(self.run)
@@ -334,6 +350,12 @@ class Case:
         """Return the seconds of the run that at least one interval covers."""
         # start, stop: Begin and end of each interval in s; intervals with NaN are left out.
         return seconds_covered(np.clip(start, 0, self.duration), np.clip(stop, 0, self.duration))
+
+
+def _have_cause(blame: pd.DataFrame, causes: Collection[str]) -> pd.Series:
+    """Return which rows of the blame have some causes, or would have them with a processor."""
+    chosen: pd.Series = blame["cause"].isin(causes) | blame["origin"].isin(causes)
+    return chosen
 
 
 Rule = Callable[[Case], Finding | None]

@@ -397,6 +397,70 @@ def test_kept_results_take_their_share_of_spilling(tmp_path):
     assert "up to 858 MiB, most of load" in kept.evidence
 
 
+def test_lost_workers_cost_waits_after_the_loss_only(tmp_path):
+    # Nothing runs from 1 to 3 s and, after the loss, from 4 to 4.5 s.
+    tasks = [*busy(16), *later(3, busy(16)), *later(4.5, busy(4))]
+    tasks = [task._replace(key=f"work-{n}") for n, task in enumerate(tasks)]
+    lost = event("worker-removed", 1, 4.0, expected=False, n_lost=1)
+
+    found = RULES["lost_workers"](Case(run_of(tmp_path, tasks, duration=4.75, events=[lost])))
+
+    assert found.seconds == pytest.approx(0.5)
+
+
+def paused_while_others_work(n_computing):
+    """Return a run in which worker 0 is paused for 8 of 10 s, while threads of worker 1 compute.
+
+    Each second they load a result that futures keep, and use it.
+    """
+    tasks = [
+        MadeTask(f"first-{n + end}", end - 1, end, thread=n) for end in (1, 10) for n in (0, 1)
+    ]
+    for n in range(9):
+        for thread in range(2, 2 + n_computing):
+            place, load = {"worker": 1, "thread": thread}, f"load-{10 * n + thread}"
+            tasks.append(MadeTask(load, n, n + 0.5, nbytes=100 * MB, **place))
+            tasks.append(MadeTask(f"use-{10 * n + thread}", n + 0.5, n + 1, [load], **place))
+    status = "worker-status-change"
+    return {
+        "tasks": tasks,
+        "duration": 10.0,
+        "wanted": [list(range(len(tasks)))],
+        "events": [
+            event(status, 0, 1.0, status="paused", before="running"),
+            event(status, 0, 9.0, status="running", before="paused"),
+        ],
+    }
+
+
+# Of the 8 s of the pause, four threads need n * 8 s / 4 for what n threads compute.
+@pytest.mark.parametrize(("n_computing", "saved"), [(1, 6.0), (2, 4.0)])
+def test_pause_costs_what_an_even_load_would_save(tmp_path, n_computing, saved):
+    case = Case(run_of(tmp_path, **paused_while_others_work(n_computing)))
+    kept, paused = RULES["kept_results"](case), RULES["paused_workers"](case)
+
+    assert case.blamed("worker paused") == pytest.approx(8.0)
+    assert kept.seconds > 0.8 * saved
+    assert kept.seconds + paused.seconds == pytest.approx(saved)
+
+
+def test_waits_cost_no_more_than_the_run_takes_longer_than_its_tasks(tmp_path):
+    # A chain on one thread waits for 8 s for a transfer, while the others compute for 9.6 s.
+    tasks = [MadeTask(f"other-{n}", 0, 9.6, worker=n // 2, thread=n) for n in (1, 2, 3)]
+    fetched = [("transfer", 1.0, 9.0)]
+    tasks += [
+        MadeTask("first-0", 0, 1.0),
+        MadeTask("last-0", 9.0, 10.0, ["first-0"], events=fetched),
+    ]
+    run = run_of(tmp_path, tasks, duration=10.0)
+
+    (found,) = diagnose(run).findings
+
+    assert RULES["network"](Case(run)).seconds >= 8.0
+    assert found.rule == "network"
+    assert found.seconds == pytest.approx(0.4)  # the longest task takes 9.6 s
+
+
 def test_p2p_tells_its_phases_apart(tmp_path):
     case = Case(run_of(tmp_path, **PLANTED["p2p"]))
     found = RULES["p2p"](case)

@@ -119,7 +119,7 @@ def blocked_worker(case: Case) -> Finding | None:
         waits += case.blamed(*NEEDS_WORKER, window=(begin, end)) if end > begin else 0.0
     return Finding(
         what="the event loop of a worker was blocked",
-        seconds=waits,
+        seconds=min(waits, case.imbalance),
         evidence=f"worker {name}: at least {format_quantity(float(seconds[worker]), 's')}, in "
         f"which it sends and fetches nothing; something waited meanwhile for "
         f"{format_quantity(waits, 's')}",
@@ -198,11 +198,12 @@ def lost_workers(case: Case) -> Finding | None:
     n_lost = int(case.metric("n_workers_lost"))
     if not n_lost:
         return None
-    restarts = case.events("worker-restart-memory")
+    restarts, removed = case.events("worker-restart-memory"), case.events("worker-removed")
+    since = (float(removed["time"].min()) if len(removed) else 0.0, case.duration)
     why = "the nanny ended them: memory" if len(restarts) else "they died or lost the connection"
     return Finding(
         what="workers were lost",
-        seconds=case.blamed(*BETWEEN_TASKS),
+        seconds=case.blamed(*BETWEEN_TASKS, window=since) if case.limits else 0.0,
         is_always_reported=True,
         evidence=f"{counted(n_lost, 'worker')}; {why}",
         change="more memory per worker or smaller chunks"

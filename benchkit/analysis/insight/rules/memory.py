@@ -30,7 +30,7 @@ def large_results(case: Case) -> Finding | None:
         return None
     return Finding(
         what="single results take a large part of a worker's memory",
-        seconds=case.metric("disk_write_time") / case.n_threads,
+        seconds=_spilling_seconds(case),
         is_always_reported=True,
         evidence=f"the largest result of {group} has {format_quantity(float(largest.max()), 'B')}, "
         f"{part:.0%} of the memory per thread",
@@ -42,17 +42,16 @@ def large_results(case: Case) -> Finding | None:
 @rule("worker paused")
 def paused_workers(case: Case) -> Finding | None:
     """Find workers that were paused because their memory was full."""
-    seconds = case.blamed("worker paused") * (1 - _kept_results(case).share)
     status = case.events("worker-status-change")
     paused = status[['"status": "paused"' in message for message in status["message"]]]
     if not len(paused):
         return None
     return Finding(
         what="workers were paused",
-        seconds=seconds,
+        seconds=_paused_seconds(case) * (1 - _kept_results(case).share),
         is_always_reported=True,
         evidence=f"{counted(len(paused), 'time')}; the walk back waited "
-        f"{format_quantity(seconds, 's')} for them",
+        f"{format_quantity(case.blamed('worker paused'), 's')} for them",
         change="more memory per worker, or smaller chunks",
         worker=str(case.workers["name"].values[int(paused["worker"].iloc[0])]),
         window=case.longest_span("worker paused"),
@@ -63,12 +62,13 @@ def paused_workers(case: Case) -> Finding | None:
 def spilling(case: Case) -> Finding | None:
     """Find spilling: results are written to disk and read back."""
     seconds = case.metric("disk_write_time") + case.metric("disk_read_time")
-    if not seconds:
+    saved = _spilling_seconds(case)
+    if not saved:
         return None
     limit = int(case.workers["memory_limit"].values.max())
     return Finding(
         what="workers spill results to disk",
-        seconds=_spilling_seconds(case) * (1 - _kept_results(case).share),
+        seconds=saved * (1 - _kept_results(case).share),
         evidence=f"{format_quantity(seconds, 's')} of writing and reading; at most "
         f"{format_quantity(case.metric('spilled_peak'), 'B')} on disk",
         change="more memory per worker, smaller chunks, or fewer results that are needed at once",
@@ -78,10 +78,24 @@ def spilling(case: Case) -> Finding | None:
 
 
 def _spilling_seconds(case: Case) -> float:
-    """Return what spilling costs of the run."""
+    """Return what the run would save without spilling."""
     seconds = case.metric("disk_write_time") + case.metric("disk_read_time")
-    saved = case.saving(no_spill=True) if seconds else 0.0
-    return max(saved or 0.0, seconds / case.n_threads)
+    if not seconds or case.limits is None:
+        return seconds / case.n_threads
+    # Dask also writes between tasks, which the replay does not know: then something waits for it.
+    unknown = min(seconds / case.n_threads, case.blamed("disk", "worker paused", *BETWEEN_TASKS))
+    return max(case.saving(no_spill=True) or 0.0, unknown)
+
+
+def _paused_seconds(case: Case) -> float:
+    """Return what the run would save without pauses: other workers compute during them."""
+    return min(case.idle_blamed("worker paused"), case.most_saved(["worker paused"]))
+
+
+def _memory_seconds(case: Case) -> float:
+    """Return what the run would save with enough memory."""
+    most = case.most_saved(["disk", "worker paused"])
+    return min(_spilling_seconds(case) + _paused_seconds(case), most)
 
 
 @rule("disk", "worker paused")
@@ -93,7 +107,7 @@ def kept_results(case: Case) -> Finding | None:
     size = format_quantity(kept.nbytes, "B")
     return Finding(
         what="futures keep results that no task needs any more",
-        seconds=kept.share * (_spilling_seconds(case) + case.blamed("worker paused")),
+        seconds=kept.share * _memory_seconds(case),
         evidence=f"up to {size}, most of {kept.group}, were held after the last task that used "
         f"them; while the run waited for disk or paused workers, they were {kept.share:.0%} of all "
         "results",
@@ -170,7 +184,7 @@ def unmanaged(case: Case) -> Finding | None:
     worker = int(np.nanargmax(share))
     return Finding(
         what="memory that Dask does not manage fills the workers",
-        seconds=case.blamed("disk", "worker paused"),
+        seconds=_memory_seconds(case),
         is_always_reported=True,
         evidence=f"{np.nanmax(share):.0%} of the limit of worker "
         f"{case.workers['name'].values[worker]}, without what imported modules need",
@@ -194,7 +208,7 @@ def left_memory(case: Case) -> Finding | None:
     name = str(case.workers["name"].values[left.worker])
     return Finding(
         what="tasks leave memory behind that is no result",
-        seconds=case.blamed("disk", "worker paused"),
+        seconds=_memory_seconds(case),
         is_always_reported=True,
         evidence=f"tasks of {left.group} leave about {format_quantity(left.per_task, 'B')} each; "
         f"those of the second half filled {left.share:.0%} of the memory of worker {name}",

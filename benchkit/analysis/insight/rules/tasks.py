@@ -192,12 +192,12 @@ def too_few_tasks(case: Case) -> Finding | None:
         return None
     if case.blamed(*BETWEEN_TASKS) > seconds:  # threads are idle because their tasks come late
         return None
-    blame, group = case.limits.blame, str(case.limits.groups["seconds"]["not parallel"].idxmax())
+    group = str(case.limits.groups["seconds"]["not parallel"].idxmax())
     if first_p2p([group]):  # the barrier of a shuffle is a single task by nature
         return None
     return Finding(
         what="too few tasks can run at the same time",
-        seconds=min(case.idle_seconds(blame[blame["origin"] == "not parallel"]), case.imbalance),
+        seconds=case.idle_blamed("not parallel"),
         evidence=f"for {format_quantity(seconds, 's')} a task computed while most of the "
         f"{case.n_threads} threads were idle; the cost is what an even load would save",
         change="smaller chunks of this group, or a tree reduction; else a smaller cluster",
@@ -303,11 +303,11 @@ def seceded(case: Case) -> Finding | None:
     seconds = case.blamed("seceded")
     if case.limits is None or not seconds:
         return None
-    blame, group = case.limits.blame, str(case.limits.groups["seconds"]["seceded"].idxmax())
+    group = str(case.limits.groups["seconds"]["seceded"].idxmax())
     waited = format_quantity(case.metric("seceded_time"), "s")
     return Finding(
         what="tasks wait for tasks that they submitted, while most threads are idle",
-        seconds=min(case.idle_seconds(blame[blame["origin"] == "seceded"]), case.imbalance),
+        seconds=case.idle_blamed("seceded"),
         evidence=f"tasks of {group} left their threads (secede, worker_client) and waited {waited} "
         f"in all, {format_quantity(seconds, 's')} of the run with most of the {case.n_threads} "
         "threads idle; the cost is what an even load would save",
