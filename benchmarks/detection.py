@@ -26,7 +26,7 @@ import numpy as np  # noqa: E402
 from numpy.lib.stride_tricks import sliding_window_view  # noqa: E402
 
 from benchkit.analysis.changepoint.weekdays import without_weekdays  # noqa: E402
-from benchkit.analysis.changepoints import detect_many, detect_nights  # noqa: E402
+from benchkit.analysis.changepoints import detect_many, latest_night  # noqa: E402
 from benchkit.analysis.regression.lasting_changes import (  # noqa: E402
     LASTING_NIGHTS,
     find_lasting_changes,
@@ -208,7 +208,7 @@ def speed() -> None:
         values = rng.lognormal(sigma=0.02, size=(1000, n_nights))
         values[:, n_nights // 2 :] *= 1.1
         clock = time.process_time()
-        detect_nights(values)
+        latest_night(values)
         seconds = time.process_time() - clock
         print(f"  night {n_nights} of 1000 series, with the candidates: {seconds:.3f} s")
     clock = time.process_time()

@@ -7,8 +7,10 @@ nights append changes and never move or remove a change, so that events can be k
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -22,7 +24,7 @@ from benchkit.analysis.changepoint.candidates import (
     recent_distances,
 )
 from benchkit.analysis.changepoint.rule import MIN_REFERENCE_NIGHTS
-from benchkit.analysis.changepoint.scan import Events, LatestReference, scan, scan_nights
+from benchkit.analysis.changepoint.scan import Events, LatestReference, Replay
 from benchkit.analysis.options import DETECTION, VERDICTS, DetectionOptions
 from benchkit.errors import UsageError
 
@@ -66,10 +68,10 @@ class Marks:
 
 @dataclass(frozen=True)
 class Detection:
-    """Result of the detection on one night."""
+    """What is known on one night."""
 
     changes: list[list[ChangePoint]]  # Changes of each series, in order of detection
-    latest: LatestNight  # The last night of each series relative to its reference
+    latest: LatestNight  # The night of each series relative to its reference
 
 
 def detect_many(
@@ -94,25 +96,44 @@ def detect_many(
     # values: (series, nights); NaN, infinite and negative values count as missing nights.
     # times: (nights,), ascending, in the unit of the marks; by default nights are numbered from 0.
     rows = _Rows.of(values, times, marks)
-    return rows.changes(scan(rows.y, rows.mended, options))
+    return rows.changes(Replay.of(rows.y, rows.mended, options).events)
 
 
-def detect_nights(
-    values: ArrayLike,
-    *,
-    times: ArrayLike | None = None,
-    marks: Sequence[Marks | None] | None = None,
-    options: DetectionOptions = DETECTION,
-) -> Detection:
-    """Find the changes of level in many series, and judge their last night."""
-    rows = _Rows.of(values, times, marks)
-    events, reference = scan_nights(rows.y, rows.mended, rows.before_latest, options)
-    return Detection(rows.changes(events), rows.latest_night(reference, options))
+class Detector:
+    """The nights of many series, read once: what is known on each of them."""
+
+    # values, times, marks: as in `detect_many`.
+    def __init__(
+        self,
+        values: ArrayLike,
+        *,
+        times: ArrayLike | None = None,
+        marks: Sequence[Marks | None] | None = None,
+        options: DetectionOptions = DETECTION,
+    ) -> None:
+        self.options = options
+        self.rows = _Rows.of(values, times, marks)
+        self.replay = Replay.of(self.rows.y, self.rows.mended, options)
+        self.changes = self.rows.changes(self.replay.events)
+
+    def on(self, night: int | None = None) -> Detection:
+        """Return the changes that were detected up to a night, and the series on that night."""
+        # night: Position; None: the last one.
+        night = self.rows.n_nights - 1 if night is None else night
+        known = [
+            changes[: bisect_right(changes, night, key=lambda change: change.detected_at)]
+            for changes in self.changes
+        ]
+        length = self.rows.lengths[:, night] if night >= 0 else self.rows.length
+        # Without the last night, and without that before it if enough remain.
+        stop = length - np.where(length > MIN_REFERENCE_NIGHTS + 1, 2, 1)
+        reference = self.replay.latest_reference(stop)
+        return Detection(known, self.rows.latest_night(night, length, reference, self.options))
 
 
 def latest_night(values: ArrayLike) -> LatestNight:
     """Return the last night of each series relative to its reference."""
-    return detect_nights(values).latest
+    return Detector(values).on().latest
 
 
 @dataclass(frozen=True)
@@ -206,34 +227,44 @@ class _Rows:
             changes[series].append(ChangePoint(i, r, lo, hi, c, int(d), s))
         return changes
 
-    @property
-    def before_latest(self) -> NDArray[np.int64]:
-        """Number of nights without the last one, and without that before it if enough remain."""
-        return self.length - np.where(self.length > MIN_REFERENCE_NIGHTS + 1, 2, 1)
+    @cached_property
+    def lengths(self) -> NDArray[np.int64]:
+        """Number of nights of each row up to each night of the series, shape (rows, nights)."""
+        known = np.zeros((len(self.length), self.n_nights), np.int64)
+        row, place = np.nonzero(np.arange(self.y.shape[1]) < self.length[:, None])
+        known[row, self.night[row, place]] = 1
+        return known.cumsum(axis=1)
 
-    def latest_night(self, reference: LatestReference, options: DetectionOptions) -> LatestNight:
-        """Return the last night relative to a reference that ends before it."""
+    def latest_night(
+        self,
+        night: int,
+        length: NDArray[np.int64],
+        reference: LatestReference,
+        options: DetectionOptions,
+    ) -> LatestNight:
+        """Return a night relative to a reference that ends before it."""
+        # length: (rows,), number of nights of each row up to it.
         ratio, units = np.full((2, self.n_series), np.nan)
         suspect, candidate, n_before = np.zeros((3, self.n_series), int)
-        since = np.full(self.n_series, self.n_nights - 1)
-        row = np.flatnonzero(self.length >= 2)
-        row = row[self.night[row, self.length[row] - 1] == self.n_nights - 1]
-        change = self.y[row, self.length[row] - 1] - reference.level[row]
+        since = np.full(self.n_series, night)
+        row = np.flatnonzero(length >= 2)
+        row = row[self.night[row, length[row] - 1] == night]
+        change = self.y[row, length[row] - 1] - reference.level[row]
         series = self.series[row]
-        n_before[series] = self.length[row] - 1
+        n_before[series] = length[row] - 1
         ratio[series], units[series] = np.exp(change), change / reference.noise[row]
         with np.errstate(invalid="ignore"):
             far = np.abs(units) >= options.suspect_units
             far &= np.abs(np.log(ratio)) >= options.min_change
         suspect[far] = np.sign(units[far])
-        distance, at = recent_distances(self.y, self.length, row, reference)
+        distance, at = recent_distances(self.y, length, row, reference)
         candidate[series], first = find_candidates(distance, at, row, change, reference)
         since[series] = self.night[row, first]
-        recent = np.full((self.n_series, self.n_nights), np.nan)
+        recent = np.full((self.n_series, night + 1), np.nan)
         recent_units = distance / reference.earlier_noise[row, None]
         recent[series[:, None], self.night[row[:, None], at]] = recent_units
         short = np.isnan(change) & (n_before[series] < MIN_REFERENCE_NIGHTS)
-        sign, short_ratio = find_short_candidates(self.y, self.length, row[short])
+        sign, short_ratio = find_short_candidates(self.y, length, row[short])
         candidate[series[short]] = sign
         # The build of the first night is the reference of a short series.
         since[series[short]] = self.night[row[short]][:, 1:2].ravel()

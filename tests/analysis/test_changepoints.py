@@ -3,7 +3,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from benchkit.analysis.changepoints import ChangePoint, Marks, detect_many
+from benchkit.analysis.changepoints import ChangePoint, Detector, Marks, detect_many
 from benchkit.errors import UsageError
 from validation.nightly_series import NIGHTS, SHAPES, first_hits, lognormal, with_step
 
@@ -159,3 +159,21 @@ def test_change_point_is_immutable():
 def test_detect_rejects_mismatched_shapes(call, message):
     with pytest.raises(UsageError, match=message):
         call()
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.__name__)
+def test_detector_uses_on_each_night_the_nights_until_then(shape, rng):
+    values = with_step(shape(rng, 12), rng.integers(20, 60, 12), 1.2)
+    values = with_step(values, rng.integers(60, 100, 12), 0.8)
+    values[:3, 70:74] *= 3.0  # the reference of some nights ends in a change
+    values[3, 40:] = np.nan
+    marks = [Marks(restarts=[50]), None, Marks(mended=[(70, 74)]), *[None] * 9]
+    detector = Detector(values, marks=marks)
+
+    for night in (*range(0, 30, 3), *range(66, 80), NIGHTS - 1):
+        known = Detector(values[:, : night + 1], marks=marks).on()
+        found = detector.on(night)
+        assert found.changes == known.changes
+        for field in dataclasses.fields(known.latest):
+            both = (getattr(each.latest, field.name) for each in (found, known))
+            np.testing.assert_array_equal(*both, err_msg=field.name)

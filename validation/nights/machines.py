@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from benchkit.analysis.changepoints import detect_many, latest_night
+from benchkit.analysis.changepoints import Detector
 from benchkit.analysis.regression.fleet import fleet_step
 
 MACHINES, WORKLOADS = 3, 20
@@ -55,7 +55,8 @@ def _report(
 def _causes(values: np.ndarray, history: int) -> list[tuple[int, int, str]]:
     """Return series, first night and cause of each alarm for a rise."""
     by_night: dict[int, list[tuple[int, int]]] = {}
-    for row, changes in enumerate(detect_many(values)):
+    detector = Detector(values)
+    for row, changes in enumerate(detector.changes):
         for change in changes:
             if change.direction > 0 and change.detected_at >= history:
                 by_night.setdefault(change.detected_at, []).append((row, change.index))
@@ -63,7 +64,7 @@ def _causes(values: np.ndarray, history: int) -> list[tuple[int, int, str]]:
     workload = [f"workload {row % WORKLOADS}" for row in range(len(values))]
     causes = []
     for night, alarms in by_night.items():
-        latest = latest_night(values[:, : night + 1])
+        latest = detector.on(night).latest
         alarm, since = np.zeros((2, len(values)), int)
         for row, index in alarms:
             alarm[row], since[row] = 1, index

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from benchkit.analysis.changepoints import detect_many, latest_night
+from benchkit.analysis.changepoints import Detector
 from benchkit.analysis.options import DETECTION
 from benchkit.analysis.regression.level_events import MARGIN_NIGHTS, REST_NIGHTS
 from benchkit.analysis.stats.confirmation import CONFIRMATION_LOOKS, judge_reruns
@@ -86,7 +86,8 @@ def follow(
     log = np.log(values)
     alarms = np.zeros(values.shape, bool)
     alarm_index = np.zeros(values.shape, int)
-    for row, changes in enumerate(detect_many(values)):
+    detector = Detector(values)
+    for row, changes in enumerate(detector.changes):
         for change in changes:
             if change.direction == 1:
                 alarms[row, change.detected_at] = True
@@ -95,7 +96,7 @@ def follow(
     rest_until, ignored_until = np.zeros((2, n_windows), int)
     n_false = n_suspects = n_blocks = 0
     for night in range(history, n_nights):
-        latest = latest_night(values[:, : night + 1])
+        latest = detector.on(night).latest
         since = np.where(alarms[:, night], alarm_index[:, night], latest.since)
         rests = (night < rest_until) & (latest.units < DETECTION.suspect_units)
         fresh = latest.is_jump | (latest.since > ignored_until)

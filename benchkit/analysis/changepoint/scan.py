@@ -11,9 +11,11 @@ nights of a change that reverted are left out of later references, which are of 
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -101,6 +103,14 @@ class LatestReference:
     earlier_noise: Floats
 
 
+class _Since(NamedTuple):
+    """What the references of a row use after a change was detected."""
+
+    night: int  # Night of the detection
+    start: int  # First night of the reference
+    left_out: Ints  # Nights of changes that reverted
+
+
 @dataclass
 class _State:
     """State of the replay between two nights, one element of each array per row.
@@ -128,7 +138,7 @@ class _State:
 
 
 @dataclass
-class _Replay:
+class Replay:
     """Nights of many series, and the state of their replay."""
 
     # (rows, nights), logarithms of the values, without gaps: NaN only after the nights of a row.
@@ -140,10 +150,12 @@ class _Replay:
     state: _State  # Positions and levels of each row
     options: DetectionOptions
     found: list[Events] = field(default_factory=list)  # in order of detection
+    # Of each row with changes what holds since each of them, in order of detection.
+    since: dict[int, list[_Since]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, y: Floats, mended: Flags, options: DetectionOptions) -> _Replay:
-        """Return the replay of all nights."""
+    def of(cls, y: Floats, mended: Flags, options: DetectionOptions) -> Replay:
+        """Find the changes of level in all nights."""
         n_rows, n_nights = y.shape
         centre = np.full((n_rows, n_nights // REFRESH_NIGHTS + 1), np.nan)
         replay = cls(y, y.copy(), mended, centre, _State.initial(n_rows), options)
@@ -185,6 +197,7 @@ class _Replay:
         if alarms.row.size:
             before, _ = _level(self.clean, alarms.row, start[: alarms.row.size], alarms.m - 1)
             _record(self.clean, alarms, alarms.m, before, state, self.found)
+            self._note(alarms.row, alarms.night)
             _refresh(y, self.clean, self.centre, alarms.row, blocks, state.start)
 
     def _next_change(self, rows: Ints, first: int, last: int) -> Ints:
@@ -208,9 +221,18 @@ class _Replay:
             begin = alarms.night - alarms.m + 1
             level = centre[alarms.row, begin // REFRESH_NIGHTS]
             _record(clean, alarms, begin, level, state, self.found)
+            self._note(alarms.row, alarms.night)
         if end_row.size:
             _record_end(y, clean, self.mended, end_row, end_night, state, self.found)
+            self._note(end_row, end_night)
         return np.union1d(alarms.row, end_row)
+
+    def _note(self, rows: Ints, nights: Ints) -> None:
+        """Note what the references of rows use after changes that were detected on some nights."""
+        for row, night in zip(rows.tolist(), nights.tolist(), strict=True):
+            left_out = np.flatnonzero(np.isnan(self.clean[row]) & ~np.isnan(self.y[row]))
+            now = _Since(night, int(self.state.start[row]), left_out)
+            self.since.setdefault(row, []).append(now)
 
     @property
     def events(self) -> Events:
@@ -219,11 +241,23 @@ class _Replay:
         return Events.joined([Events(none, none, none, *np.zeros((3, 0))), *self.found])
 
     def latest_reference(self, end: Ints) -> LatestReference:
-        """Return the references of a night, and of `DRIFT_NIGHTS` before it."""
-        # end: (rows,), the night of each row, before which its reference ends.
+        """Return the references that were known before a night, and `DRIFT_NIGHTS` before it."""
+        # end: (rows,), the night of each row, before which its reference ends. Changes that are
+        # detected on it or later do not move the reference.
         # returned: NaN in rows with too few nights.
-        level, noise = _reference(self.clean, self.state.start, end)
-        earlier_level, earlier_noise = _reference(self.clean, self.state.start, end - DRIFT_NIGHTS)
+        size = MAX_REFERENCE_NIGHTS + DRIFT_NIGHTS
+        first = end - size
+        at = np.maximum(first[:, None] + np.arange(size), 0)
+        nights, start = np.take_along_axis(self.y, at, axis=1), -first
+        for row, states in self.since.items():
+            place = bisect_left(states, int(end[row]), key=lambda state: state.night)
+            if place:
+                left_out = states[place - 1].left_out - first[row]
+                nights[row, left_out[(left_out >= 0) & (left_out < size)]] = np.nan
+                start[row] += states[place - 1].start
+        stop = np.full(end.size, size)
+        level, noise = _reference(nights, start, stop)
+        earlier_level, earlier_noise = _reference(nights, start, stop - DRIFT_NIGHTS)
         short = np.isnan(earlier_level)
         return LatestReference(
             level,
@@ -231,29 +265,6 @@ class _Replay:
             np.where(short, level, earlier_level),
             np.where(short, noise, earlier_noise),
         )
-
-
-def scan(y: Floats, mended: Flags, options: DetectionOptions) -> Events:
-    """Return the changes of level in many series."""
-    # y: (rows, nights), logarithms of the values, without gaps: NaN only after the last night of a
-    # row.
-    # mended: (rows, nights), nights of known faults of the code that were mended.
-    return _Replay.of(y, mended, options).events
-
-
-def scan_nights(
-    y: Floats, mended: Flags, stop: Ints, options: DetectionOptions
-) -> tuple[Events, LatestReference]:
-    """Return the changes of level, and the reference of each row before night `stop`."""
-    replay = _Replay.of(y, mended, options)
-    events, latest = replay.events, replay.latest_reference(stop)
-    # A change that is detected later moves the reference: replay these rows without later nights.
-    late = np.unique(events.row[events.detected_at >= stop[events.row]])
-    before = np.where(np.arange(y.shape[1]) < stop[late, None], y[late], np.nan)
-    early = _Replay.of(before, mended[late], options).latest_reference(stop[late])
-    for column in fields(latest):
-        getattr(latest, column.name)[late] = getattr(early, column.name)
-    return events, latest
 
 
 def _refresh(

@@ -28,8 +28,8 @@ MIN_F = 10.0
 def without_weekdays(values: Floats, times: NDArray[np.datetime64]) -> Floats:
     """Return values divided by the season of their day of the week, where they have one."""
     # values: (series, nights), NaN is missing; times: (nights,), ascending.
-    # returned: `values` itself where no series has a season. Of several nights on a day the last
-    # counts.
+    # returned: `values` itself where no series has a season. Of several nights on a day the first
+    # with a value counts: later ones do not change it.
     day = times.astype("datetime64[D]").astype(int)
     n_days = int(day[-1] - day[0]) + 1 if len(day) else 0
     if n_days < DAYS * (MIN_WEEKS + 1):
@@ -38,7 +38,9 @@ def without_weekdays(values: Floats, times: NDArray[np.datetime64]) -> Floats:
         logs = np.where(values > 0, np.log(values), np.nan)
     rows = np.flatnonzero(np.isfinite(logs).sum(axis=1) >= MIN_DAYS * MIN_WEEKS)
     by_day = np.full((rows.size, n_days), np.nan)
-    by_day[:, day - day[0]] = logs[rows]
+    row, back = np.nonzero(np.isfinite(logs[rows, ::-1]))  # of repeated places the last is kept
+    night = logs.shape[1] - 1 - back
+    by_day[row, day[night] - day[0]] = logs[rows[row], night]
     season = _season(by_day)[:, day - day[0]]
     if not season.any():
         return values

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from benchkit.analysis.changepoint.candidates import LatestNight
 from benchkit.analysis.changepoint.weekdays import without_weekdays
-from benchkit.analysis.changepoints import ChangePoint, Detection, Marks, detect_nights
+from benchkit.analysis.changepoints import ChangePoint, Detection, Detector, Marks
 from benchkit.analysis.metric_limits import newest_definitions
 from benchkit.analysis.metric_names import check_metrics, define_own_metrics
 from benchkit.analysis.regression.nights import future_nights, nightly_runs
@@ -64,6 +64,8 @@ class History:
         Ids of runs that are left out, because their night is in the future.
     mended : mapping of tuple to sequence of pairs
         Name of a series -> first night and night of recovery of its confirmed regressions.
+    whole : History, optional
+        The history of which this one has the first nights; its series are read once for all nights.
 
     Examples
     --------
@@ -79,6 +81,7 @@ class History:
     segments: pd.DataFrame
     future: tuple[str, ...] = ()
     mended: Mapping[tuple[str, ...], Sequence[tuple[str, str]]] = field(default_factory=dict)
+    whole: History | None = None
 
     def __len__(self) -> int:
         return len(self.series)
@@ -86,16 +89,13 @@ class History:
     @cached_property
     def restarts(self) -> list[Marks | None]:
         """Starts of segments and mended faults of each series, as marks for the detector."""
-        nights: dict[int, list[tuple[str, int]]] = {}
-        for row in self.segments.itertuples():
-            nights.setdefault(row.key, []).append((row.metric, row.night))
         restarts: list[Marks | None] = []
         for row, about in zip(
             self.series.itertuples(), self.series.to_dict("records"), strict=True
         ):
             times = [
                 self.times[night]
-                for metric, night in nights.get(row.key, ())
+                for metric, night in self._starts.get(row.key, ())
                 if metric in ("", row.metric)
             ]
             spans = [
@@ -107,10 +107,37 @@ class History:
         return restarts
 
     @cached_property
+    def _starts(self) -> dict[int, list[tuple[str, int]]]:
+        """Metric (empty: all) and first night of the segments of each key."""
+        starts: dict[int, list[tuple[str, int]]] = {}
+        for row in self.segments.itertuples():
+            starts.setdefault(row.key, []).append((row.metric, row.night))
+        return starts
+
+    @cached_property
     def detection(self) -> Detection:
         """Changes of level and the last night."""
-        values = without_weekdays(self.values, self.times)
-        return detect_nights(values, times=self.times, marks=self.restarts)
+        return self._source._detector(self.mended).on(len(self.times) - 1)
+
+    @property
+    def _source(self) -> History:
+        """The history with all nights of the same series."""
+        whole = self.whole
+        return whole if whole is not None and whole.series is self.series else self
+
+    def _detector(self, mended: Mapping[tuple[str, ...], Sequence[tuple[str, str]]]) -> Detector:
+        """Return the detector of all nights, given the mended faults; the last one is kept."""
+        known = self._last_detector
+        if not known or known[0][0] != mended:
+            values = without_weekdays(self.values, self.times)
+            marks = replace(self, mended=mended).restarts
+            known[:] = [(dict(mended), Detector(values, times=self.times, marks=marks))]
+        return known[0][1]
+
+    @cached_property
+    def _last_detector(self) -> list[tuple[dict[tuple[str, ...], Any], Detector]]:
+        """The mended faults and the detector of the last call of `_detector`, or none."""
+        return []
 
     @property
     def changes(self) -> list[list[ChangePoint]]:
@@ -141,14 +168,28 @@ class History:
             With all series, also those without a value.
         """
         stop = night + 1
+        runs = self._runs_by_night
         return replace(
             self,
             times=self.times[:stop],
             values=self.values[:, :stop],
             outcomes=self.outcomes[:, :stop],
-            runs=self.runs[self.runs["night"] < stop],
+            runs=runs.iloc[: int(np.searchsorted(runs["night"].to_numpy(), stop))],
             segments=self.segments[self.segments["night"] < stop],
+            whole=self._source,
         )
+
+    @cached_property
+    def _runs_by_night(self) -> pd.DataFrame:
+        """The runs in the order of their nights: those until a night are a slice."""
+        if self.runs["night"].is_monotonic_increasing:
+            return self.runs
+        return self.runs.sort_values("night", kind="stable")
+
+    @property
+    def last_runs(self) -> pd.DataFrame:
+        """The runs of the last night."""
+        return self.runs[self.runs["night"] == len(self.times) - 1]
 
     def with_mended(self, regressions: Iterable[Regression]) -> History:
         """Return the history with the confirmed regressions that recovered.
@@ -219,8 +260,13 @@ class History:
         int or None
             None if there is no such series.
         """
-        keep = self.matching({name: about[name] for name in (*SERIES_FIELDS, "metric")})
-        return int(np.flatnonzero(keep)[0]) if keep.any() else None
+        return self._places.get(tuple(about[name] for name in (*SERIES_FIELDS, "metric")))
+
+    @cached_property
+    def _places(self) -> dict[tuple[Any, ...], int]:
+        """Position of each series by the values of `SERIES_FIELDS`, and its metric."""
+        columns = (self.series[name].tolist() for name in (*SERIES_FIELDS, "metric"))
+        return {name: place for place, name in enumerate(zip(*columns, strict=True))}
 
     def segments_of(self, row: int) -> pd.DataFrame:
         """Return the starts of the segments of a series.
@@ -254,8 +300,9 @@ class History:
         int
             Position of the first night.
         """
-        starts = self.segments_of(row)["night"]
-        return int(starts[starts <= night].max()) if (starts <= night).any() else 0
+        metric, key = (self.series[name].iloc[row] for name in ("metric", "key"))
+        starts = self._starts.get(key, ())
+        return max((n for m, n in starts if m in ("", metric) and n <= night), default=0)
 
     def __repr__(self) -> str:
         return f"<benchkit.History: {self._summary}>"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -157,7 +158,7 @@ def _unjudged_groups(
 
     Groups that were judged on the last night are not included.
     """
-    last = history.runs[history.runs["night"] == len(history.times) - 1]
+    last = history.last_runs
     measured = set(zip(last["environment"].astype(str), last["host"].astype(str), strict=True))
     last_judged = dict.fromkeys(measured, "")
     night = night_name(history.times[-1])
@@ -236,25 +237,27 @@ def _judge_outcomes(
     A failure that also occurs in the control environment is not caused by the code under test.
     """
     proposed, others = [], []
-    keys = history.runs.drop_duplicates("key").set_index("key")
+    keys = history.last_runs.drop_duplicates("key").set_index("key")
     failed = ~np.isin(history.outcomes[:, -1], _HARMLESS_OUTCOMES)
     failures = keys[failed[keys.index]]
     in_control = set(failures.loc[failures["environment"] == control, "workload"])
-    for key in keys.index.tolist():  # workloads that began on a later night have no runs here
-        outcomes = history.outcomes[key]
-        about = {**keys.loc[key, list(SERIES_FIELDS)].to_dict(), "metric": FAILING}
+    for key, fields in keys[list(SERIES_FIELDS)].to_dict("index").items():
+        about: dict[str, Any] = {**fields, "metric": FAILING}
         group = (str(about["environment"]), str(about["host"]))
-        if group not in unjudged or not outcomes[-1]:
+        if group not in unjudged:
             continue
-        past = [outcome for outcome in outcomes if outcome not in ("", "infrastructure")]
+        attempts = (o for o in history.outcomes[key, ::-1] if o not in ("", "infrastructure"))
+        past = [*islice(attempts, MIN_NIGHTS + 1)][::-1]
         regression = active.get(series_name(about))
         fact = {**json_safe(about), "seen": night}
         if regression is not None:
             if past[-OK_NIGHTS_AFTER:] == ["ok"] * OK_NIGHTS_AFTER:
                 others.append({**fact, "regression": regression.id, "kind": "recovered"})
-        elif failed[key] and past[-MIN_NIGHTS - 1 : -1] == ["ok"] * MIN_NIGHTS:
+        elif failed[key] and past[:-1] == ["ok"] * MIN_NIGHTS:
             fact |= {"regression": regression_id(about, night), "night": night}
-            fact["reason"] = f"ended {outcomes[-1]}, and ok on {MIN_NIGHTS} nights before"
+            fact["reason"] = (
+                f"ended {history.outcomes[key, -1]}, and ok on {MIN_NIGHTS} nights before"
+            )
             if about["workload"] in in_control:
                 fact["reason"] += f"; it fails in the control {control!r} too"
                 others.append({**fact, "kind": "set_aside", "cause": "infrastructure"})

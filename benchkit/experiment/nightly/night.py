@@ -164,11 +164,12 @@ def night_of(
     if not len(history.times):
         return Night("", store, regressions=read_ledger(events, marks))
     night = night_name(history.times[-1])
-    runs = history.runs[history.runs["night"] == len(history.times) - 1]
     return Night(
         night,
         store,
-        records=[{str(k): v for k, v in row.items()} for row in runs.to_dict("records")],
+        records=[
+            {str(k): v for k, v in row.items()} for row in history.last_runs.to_dict("records")
+        ],
         events=[dict(event) for event in events if event.get("seen") == night],
         regressions=read_ledger(
             (event for event in events if str(event.get("seen") or "") <= night), marks

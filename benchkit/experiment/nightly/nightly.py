@@ -381,9 +381,8 @@ def _model_errors(
     result: Night, history: History, arms: Mapping[str, Environment]
 ) -> list[dict[str, Any]]:
     """Return by how much replays of runs of the last night are off; none if that fails."""
-    runs = history.runs[history.runs["night"] == len(history.times) - 1]
     try:
-        return list(replay_errors(result.store, runs, arms))
+        return list(replay_errors(result.store, history.last_runs, arms))
     except KeyboardInterrupt:
         result.interrupted = True
         result.add_failure("interrupted: predictions were not checked")

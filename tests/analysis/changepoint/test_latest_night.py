@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from benchkit.analysis.changepoints import detect_nights, latest_night
+from benchkit.analysis.changepoints import Detector, latest_night
 from validation.nightly_series import NIGHTS, SHAPES, lognormal, with_step
 
 
@@ -51,7 +51,7 @@ def test_latest_night_reference_ends_before_changes_of_the_last_nights(shape, rn
     values = with_step(shape(rng, 60), rng.integers(NIGHTS - 6, NIGHTS - 2, 60), 1.4)
     calm = values.copy()
     calm[:, -2:] /= 1.4
-    found, other = detect_nights(values), detect_nights(calm)
+    found, other = Detector(values).on(), Detector(calm).on()
 
     new = [changes for changes in found.changes if changes[-1:] and changes[-1].detected_at >= 108]
     assert len(new) > 20

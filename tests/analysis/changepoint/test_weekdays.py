@@ -39,12 +39,17 @@ def test_without_weekdays_has_no_step_where_the_season_becomes_known(ratio, rng)
     assert sum(map(len, detect_many(adjusted))) <= 1
 
 
-def test_without_weekdays_uses_earlier_nights_only(rng):
-    values = busy_weekends(rng, 20)
-    adjusted = without_weekdays(values, TIMES)
+@pytest.mark.parametrize("a_day", [1, 2])
+def test_without_weekdays_uses_earlier_nights_only(a_day, rng):
+    times = np.repeat(TIMES, a_day)
+    values = np.repeat(busy_weekends(rng, 20), a_day, axis=1)
+    values *= rng.lognormal(0, 0.01, values.shape)
+    values[:, ::5] = np.nan
+    adjusted = without_weekdays(values, times)
 
-    for stop in (*range(34, 50), 77, 100):
-        before = without_weekdays(values[:, :stop], TIMES[:stop])
+    assert (adjusted != values)[np.isfinite(values)].sum() > 100
+    for stop in (*range(34, 50), 77, 78, 99, 100, 200):
+        before = without_weekdays(values[:, :stop], times[:stop])
         np.testing.assert_array_equal(before, adjusted[:, :stop])
 
 

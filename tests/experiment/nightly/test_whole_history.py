@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from benchkit.analysis.regression import history
 from benchkit.errors import UsageError
 from benchkit.experiment.nightly.night import Night
 from benchkit.experiment.nightly.nightly import judge_and_record
@@ -47,6 +48,20 @@ def test_whole_history_opens_regressions_on_the_nights_they_would_have_opened(st
     judge_and_record(again, metrics=["duration"])
     assert (again.earlier, again.events) == ([], [])
     assert again.notes == ["judged before: its verdicts are in the ledger"]
+
+
+def test_whole_history_is_read_once(store, monkeypatch):
+    read = []
+
+    class Counted(history.Detector):
+        def __init__(self, values, **options):
+            read.append(values.shape[1])
+            super().__init__(values, **options)
+
+    monkeypatch.setattr(history, "Detector", Counted)
+    judge_and_record(Night("", store), metrics=["duration"])
+
+    assert read == [40]
 
 
 def test_import_into_a_judged_store_is_judged_night_by_night(store):
