@@ -161,7 +161,8 @@ def _workloads(
         rows.append({"name": where, **empty, "available": False, "reason": broken.reason})
     if not rows:
         collection.require()  # raises an error that names the folders
-    return [redact(row) for row in rows]
+    redacted: list[dict[str, Any]] = redact(rows)  # at once: what is known is collected once
+    return redacted
 
 
 def _last_runs(
