@@ -69,13 +69,17 @@ def is_secret_name(name: str) -> bool:
     return bool(before) and is_key and before not in _HARMLESS_KEYS
 
 
+#: Longest name of an assignment, with two hyphens.
+_MAX_NAME = 83
+#: What stands before a word in such a name.
+_NAME_BEFORE = re.compile(rf"[\w.-]{{0,{_MAX_NAME}}}\Z")
 #: A value ends with a space, a quotation mark or a bracket.
 _PLAIN = r"[^\s'\"<>&;,\\)\]}]"
 _QUOTE = r"\\{0,31}['\"]"
 #: Name, sign and value of an assignment, an entry of JSON or YAML, an option or a header. The name
 #: decides (`is_secret_name`). Quotation marks may be escaped, as in logs of Dask.
 _ASSIGNMENT = re.compile(
-    rf"(?<![\w.$-])(?P<name>-{{0,2}}\w[\w.-]{{0,80}})(?P<end>{_QUOTE}\]?|\]?)"
+    rf"(?<![\w.$-])(?P<name>-{{0,2}}\w[\w.-]{{0,{_MAX_NAME - 3}}})(?P<end>{_QUOTE}\]?|\]?)"
     r"(?P<sign>[ \t]{0,3}(?:=>|:=|[=:])[ \t]{0,3})"
     r"(?:[bfru]{0,2}(?P<quote>\\{0,31}(?:\"\"\"|\"|'))(?P<quoted>(?:(?!(?P=quote))[^\n]){1,2000})"
     rf"|(?P<plain>{_PLAIN}{{1,2000}}))"
@@ -226,8 +230,7 @@ def find_secrets(text: str) -> Iterator[tuple[int, int]]:
         if any(word in lower for word in words):
             for found in _compiled(form).finditer(text):
                 yield found.span(found.lastindex or 0)
-    if any(word in lower for word in _NAME_WORDS):
-        yield from _named(text)
+    yield from _named(text)
     for found in _NUMBERED.finditer(text):
         yield found.span()
     for found in _RANDOM.finditer(text):
@@ -239,13 +242,16 @@ def find_secrets(text: str) -> Iterator[tuple[int, int]]:
 
 def _named(text: str) -> Iterator[tuple[int, int]]:
     """Yield the values of assignments and options whose names are those of secrets."""
+    begins = _begins_of_names(text)
+    if not begins:
+        return
     position = 0
-    while found := _ASSIGNMENT.search(text, position):
-        name, kind = found["name"], "quoted" if found["quoted"] else "plain"
+    for begin in begins:
         # The value may itself be an assignment: env=TOKEN=x.
-        position = found.end("sign")
-        if not is_secret_name(name):
+        found = _ASSIGNMENT.match(text, begin) if begin >= position else None
+        if found is None or not is_secret_name(found["name"]):
             continue
+        name, kind = found["name"], "quoted" if found["quoted"] else "plain"
         if _is_value(found[kind], name, found["sign"], is_quoted=kind == "quoted"):
             position = found.end()
             yield found.span(kind)
@@ -255,6 +261,24 @@ def _named(text: str) -> Iterator[tuple[int, int]]:
         is_word = value.rstrip(".:") in _SENTENCE_WORDS
         if is_secret_name(name) and not is_kind and not is_word:
             yield found.span(2)
+
+
+def _begins_of_names(text: str) -> list[int]:
+    """Return where the words begin that contain a word of `_NAME_WORDS`, ascending.
+
+    To search all assignments takes five times as long in a script of a megabyte.
+    """
+    lower = text.lower()
+    if len(lower) != len(text):  # of İ, lower has two characters
+        lower = "".join(low if len(low := letter.lower()) == 1 else letter for letter in text)
+    begins = set()
+    for word in _NAME_WORDS:
+        place = lower.find(word)
+        while place >= 0:
+            before = _NAME_BEFORE.search(text, max(0, place - _MAX_NAME), place)
+            begins.add(before.start() if before else place)
+            place = lower.find(word, place + 1)
+    return sorted(begins)
 
 
 def _is_value(value: str, name: str, sign: str, *, is_quoted: bool) -> bool:
