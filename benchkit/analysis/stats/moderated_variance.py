@@ -18,10 +18,11 @@ MIN_TESTS = 10
 #: Smallest number of rows from which the share of changed or false rows can be estimated. With 30,
 #: the prior of that share decides: the false-discovery rate is .01 instead of .05.
 MANY_TESTS = 100
-#: Smallest number of workloads, in addition, where the rows are their metrics: with 20 workloads of
-#: six metrics, .41 instead of .64 of changed durations are found (python benchmarks/verdicts.py
-#: --only work), because few workloads change and the prior decides here, too.
-MIN_WORKLOADS = 34
+#: Smallest number of workloads, in addition, where the rows are their metrics: `MANY_TESTS` rows of
+#: three metrics (duration, mean and peak of memory), with which the limits were chosen, have as
+#: many. With 20 workloads of six metrics, .41 instead of .64 of changed durations are found (python
+#: benchmarks/verdicts.py --only work): few workloads change, and the prior decides here, too.
+MIN_WORKLOADS = -(-MANY_TESTS // 3)
 #: Largest step of the grid of log σ²: half of the standard deviation that log s² still has on 20
 #: degrees of freedom (.32).
 GRID_STEP = 0.15

@@ -35,7 +35,8 @@ MAX_RELABELLINGS = 25
 #: instead of .76 of those in simulated reports of 100 workloads).
 EXCESS_ERRORS = 0.5
 MANY_EXCESS_ERRORS = 3.0
-#: Smallest number of listed rows that are many.
+#: Smallest number of listed rows that are many: as many of 700 rows are listed with three runs a
+#: side if nothing changed, and the noise has two modes (see above).
 MANY_LISTED = 13
 #: Smallest such number per report: with exact p values, it is reached in 4 % of reports in which
 #: nothing is listed.
