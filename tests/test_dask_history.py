@@ -1,6 +1,5 @@
 """The history of Dask: which block is next, the mean of all workloads, nights from releases."""
 
-import subprocess
 import sys
 from itertools import pairwise
 from pathlib import Path
@@ -8,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from helpers.commands import run_forked
 
 from validation.dask_history.history import (
     CONTROL,
@@ -133,8 +133,7 @@ def test_night_store_has_a_night_for_each_release(tmp_path):
 
 @pytest.mark.parametrize("script", ["dask_history", "dask_history_page", "dask_reported"])
 def test_script_has_help(script):
-    command = [sys.executable, f"benchmarks/{script}.py", "--help"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    done = run_forked([f"{script}.py", "--help"], ROOT / "benchmarks")
 
     assert done.returncode == 0, done.stderr
     assert "--" in done.stdout

@@ -2,11 +2,10 @@
 
 import inspect
 import random
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from helpers.commands import run_forked
 
 from benchkit import Store
 from validation.reports import table
@@ -60,14 +59,9 @@ def test_halves_are_drawn_by_the_seed():
 @pytest.mark.timeout(900)
 def test_benchmark_records_both_forms_of_sleeping_pairs(tmp_path):
     chosen = ["compute-in-loop", "pinned-to-one-worker"]
-    command = [sys.executable, "benchmarks/reports.py", "--store", str(tmp_path / "store")]
+    words = ["--only", chosen[0], "--only", chosen[1], "--store", tmp_path / "store"]
 
-    done = subprocess.run(
-        [*command, "--only", chosen[0], "--only", chosen[1]],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-    )
+    done = run_forked(["reports.py", *words], ROOT / "benchmarks")
 
     # Exit code 1 is a mend that gains too little, which the load of the machine may cause.
     assert done.returncode in (0, 1), done.stderr
@@ -78,9 +72,7 @@ def test_benchmark_records_both_forms_of_sleeping_pairs(tmp_path):
 
 
 def test_benchmark_refuses_an_unknown_pair():
-    command = [sys.executable, "benchmarks/reports.py", "--only", "nonsense"]
-
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    done = run_forked(["reports.py", "--only", "nonsense"], ROOT / "benchmarks")
 
     assert done.returncode == 1
     assert "--only nonsense: no such pair" in done.stderr
