@@ -10,7 +10,6 @@ from numbers import Real
 from typing import Any
 
 import numpy as np
-from dask.utils import parse_bytes
 
 from benchkit.errors import UsageError, did_you_mean
 from benchkit.formatting import counted, format_bytes, short_group, short_names
@@ -58,8 +57,12 @@ class Change:
     @property
     def memory_bytes(self) -> int | None:
         """Memory limit of each worker in B."""
+        if self.memory is None:
+            return None
+        from dask.utils import parse_bytes  # takes 0.1 s: only for a size that is given
+
         try:
-            return None if self.memory is None else int(parse_bytes(self.memory))
+            return int(parse_bytes(self.memory))
         except ValueError:
             raise UsageError(f"memory {self.memory!r}: must be a size, such as 4GiB") from None
 
@@ -93,6 +96,8 @@ class Change:
             elif given.endswith("x"):
                 found = before * float(given.removesuffix("x"))
             elif given.endswith("/s"):
+                from dask.utils import parse_bytes
+
                 found = float(parse_bytes(given.removesuffix("/s")))
         except ValueError:
             pass

@@ -8,7 +8,6 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from dask.utils import parse_timedelta
 
 from benchkit.errors import UsageError
 from benchkit.formatting import counted, format_quantity
@@ -275,6 +274,8 @@ def what_if(run: Run, *, within: float | str | None = None, **options: Any) -> A
 
 
 def _seconds_of(within: float | str) -> float:
+    from dask.utils import parse_timedelta
+
     try:
         seconds = float(parse_timedelta(within))
     except (KeyError, ValueError):

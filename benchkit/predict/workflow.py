@@ -11,7 +11,7 @@ from math import ceil
 from typing import Any, NamedTuple
 
 import numpy as np
-from dask.utils import parse_timedelta
+import pandas as pd
 
 from benchkit.predict.contention import Contention
 from benchkit.predict.refusals import UnsupportedRun, refuse
@@ -219,8 +219,11 @@ def _scheduling(run: Run) -> tuple[float, float]:
     """Return how root tasks wait, and how tasks are stolen."""
     try:
         options = distributed_options(run)["scheduler"]
-        interval = parse_timedelta(options["work-stealing-interval"], default="ms")
-        return float(options["worker-saturation"]), interval if options["work-stealing"] else np.inf
+        given = options["work-stealing-interval"]
+        # Not by Dask, whose import takes 0.1 s; as there, a number is in ms.
+        interval = pd.Timedelta(given, unit=None if isinstance(given, str) else "ms")
+        seconds = interval.total_seconds() if options["work-stealing"] else np.inf
+        return float(options["worker-saturation"]), seconds
     except (KeyError, TypeError, ValueError):
         return SATURATION, STEAL_INTERVAL_S
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 from bokeh.embed import file_html
@@ -16,8 +16,6 @@ from bokeh.plotting import figure
 from bokeh.resources import INLINE
 
 from benchkit.analysis.compare.comparison import Comparison
-from benchkit.experiment.bisect.replay import EVENTS
-from benchkit.experiment.bisect.result import BisectionResult
 from benchkit.show.plots.base import (
     INK,
     add_glyph,
@@ -29,6 +27,9 @@ from benchkit.show.plots.base import (
 )
 from benchkit.show.theme import BETTER, SERIES, UNCHANGED, WORSE
 from benchkit.whole_file import write_whole
+
+if TYPE_CHECKING:
+    from benchkit.experiment.bisect.result import BisectionResult
 
 #: Column of the table -> label with unit, and divisor.
 _PANELS = {
@@ -213,6 +214,8 @@ def bisection_steps(result: BisectionResult) -> figure:
         measurement are omitted and counted in the title. Runs without a result are crosses at the
         bottom, below all values.
     """
+    from benchkit.experiment.bisect.replay import EVENTS  # imports what builds environments
+
     table = result.table()
     measured = table[table["runs"] > 0]
     question = f"With which build did {metric_label(result.metric)} of {result.workload} change?"

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from IPython import get_ipython
-
 from benchkit.errors import describe_error
 from benchkit.show.pages.page import MISSING_PART
 
 
 def replace_missing_parts() -> None:
     """Show one line instead of the traceback of a cell that has the tag ``raises-exception``."""
+    from IPython import get_ipython  # the process that reads an executed notebook has none
+
     shell = get_ipython()
     if shell is not None:
         shell.set_custom_exc((Exception,), _show_line)
