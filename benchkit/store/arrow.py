@@ -11,15 +11,17 @@ import json
 import math
 from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import datetime, timezone
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from benchkit.store.schema import METRICS, RECORD_FIELDS
 from benchkit.values import clean_text
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _TYPES = {
     "str": pa.string(),
@@ -163,6 +165,8 @@ def without_dictionaries(table: pa.Table, text: pa.DataType | None = None) -> pa
 
 def table_to_frame(table: pa.Table) -> pd.DataFrame:
     """Return a table as a DataFrame."""
+    import pandas as pd  # takes 0.3 s; commands that read no runs do not need it
+
     # The type of texts in pandas: a million texts as strings would be copied once more.
     table = without_dictionaries(table, pa.large_string())
     frame = table.to_pandas(types_mapper={pa.int64(): pd.Int64Dtype()}.get)
@@ -190,6 +194,8 @@ def order_by_time(table: pa.Table) -> np.ndarray | None:
 
 def plain_array(column: pd.Series) -> np.ndarray:
     """Return a column as an array that NetCDF can hold."""
+    import pandas as pd
+
     if isinstance(column.dtype, pd.DatetimeTZDtype):
         return np.asarray(column.dt.tz_localize(None))
     if pd.api.types.is_integer_dtype(column.dtype):

@@ -17,10 +17,8 @@ from operator import and_, or_
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 
 from benchkit.errors import InvalidSelectionError, NotEnoughRuns, UsageError, did_you_mean
 from benchkit.formatting import OUTCOME_WORDS
@@ -30,6 +28,8 @@ from benchkit.store.schema import RECORD_FIELDS
 from benchkit.values import decode_json, split_at_commas
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from benchkit.store.store import Store
 
 
@@ -73,6 +73,8 @@ _JSON = tuple(name for name, kind in RECORD_FIELDS.items() if kind == "json")
 
 def parse_moment(value: Any) -> datetime:
     """Return a time in UTC."""
+    import pandas as pd
+
     now = datetime.now(timezone.utc)
     try:
         if isinstance(value, str):
@@ -186,6 +188,8 @@ def matching(table: pa.Table, selection: Selection) -> np.ndarray:
     conditions = list(compiler.conditions(selection))
     if not conditions:
         return np.ones(table.num_rows, bool)
+    import pyarrow.dataset as ds  # imports pandas
+
     dataset = ds.dataset(pa.table(compiler.columns))
     found = dataset.to_table(columns={"is_selected": reduce(and_, conditions)})["is_selected"]
     return np.asarray(pc.fill_null(found, False).to_numpy(), bool)
@@ -292,6 +296,8 @@ def _test(wanted: Any) -> Callable[[str], bool]:
 
 
 def _as_list(wanted: Any) -> list[Any]:
+    import pandas as pd
+
     collections = (list, tuple, set, frozenset, np.ndarray, pd.Series, pd.Index)
     return list(wanted) if isinstance(wanted, collections) else [wanted]
 

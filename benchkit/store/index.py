@@ -15,15 +15,14 @@ import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta, timezone
+from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 import pyarrow.fs as fs
 import pyarrow.parquet as pq
 
@@ -32,6 +31,9 @@ from benchkit.measure.run_ids import derived_id, id_time, is_id, new_id
 from benchkit.store.arrow import ENCODED, SCHEMA, records_to_table, unite, without_dictionaries
 from benchkit.store.storage import Files, decode_object, encode_object, run_name
 from benchkit.values import json_safe
+
+if TYPE_CHECKING:
+    import pyarrow.dataset as ds
 
 #: Folders of the records and of the Parquet files, which are called segments.
 RECORDS, SEGMENTS = "index/new", "index"
@@ -53,10 +55,14 @@ _CLOCK_TOLERANCE = timedelta(days=1)
 Choose = Callable[[pa.Table], "tuple[pa.Table, np.ndarray | None, Collection[str] | None]"]
 T = TypeVar("T")
 
-_LOCAL = fs.LocalFileSystem(use_mmap=True)
-_PLAIN = ds.ParquetFileFormat()
-#: Texts of few values are read as dictionaries, which takes a third of the time.
-_CODED = ds.ParquetFileFormat(read_options=ds.ParquetReadOptions(dictionary_columns=ENCODED))
+
+@lru_cache(maxsize=1)
+def _formats() -> tuple[ds.ParquetFileFormat, ds.ParquetFileFormat]:
+    """Return Parquet as it is, and with few values as dictionaries: a third of the time."""
+    import pyarrow.dataset as ds  # imports pandas, which commands that read no runs do not need
+
+    options = ds.ParquetReadOptions(dictionary_columns=ENCODED)
+    return ds.ParquetFileFormat(), ds.ParquetFileFormat(read_options=options)
 
 
 class DamagedFile(Exception):
@@ -392,8 +398,10 @@ class _Segment:
         own_id = name.rpartition("/")[2].removesuffix(".parquet")
         is_verified = derived_id(id_time(own_id), _footer_digest(path)) == own_id
         try:
-            self._plain = _PLAIN.make_fragment(str(path), filesystem=_LOCAL)
-            self._coded = _CODED.make_fragment(str(path), filesystem=_LOCAL)
+            local = fs.LocalFileSystem(use_mmap=True)
+            self._plain, self._coded = (
+                each.make_fragment(str(path), filesystem=local) for each in _formats()
+            )
             self.metadata = self._plain.metadata
             self.columns: list[str] = self._plain.physical_schema.names
             entries = self.metadata.metadata or {}
@@ -509,6 +517,8 @@ def _overlapping(segments: Sequence[_Segment]) -> list[list[_Segment]]:
 
 def _first_rows(parts: Sequence[tuple[_Segment, list[int]]]) -> list[np.ndarray]:
     """Return which rows of row groups list a run that no earlier segment lists."""
+    import pandas as pd
+
     repeated: dict[str, np.ndarray] = {}
     for members in _overlapping([segment for segment, _ in parts]):
         ids = [segment.read(["id"])["id"].to_numpy() for segment in members]

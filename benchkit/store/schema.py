@@ -89,6 +89,9 @@ RECORD_FIELDS: dict[str, str] = {row["name"]: row["dtype"] for row in read_table
 #: Columns of a table of runs that are computed from the marks, see `benchkit.store.marks`.
 MARK_COLUMNS = ("comparable", "reason")
 
+#: Fields of a run that identify a series of runs.
+SERIES_FIELDS = ("workload", "environment", "host", "scale", "capture")
+
 
 #: Activities that the seconds of a worker thread are split into, in the order plots stack them.
 #: "failed": attempts that ended in an error; "seceded": the wait of tasks that left their thread.

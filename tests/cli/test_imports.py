@@ -33,11 +33,11 @@ COMMANDS = {
     "list runs": (INDEX, 780),
     "list metrics": (INDEX, 780),  # runs define metrics, too
     "list workloads": (DASK, 600),
-    "regressions": (INDEX, 780),
+    "regressions": ({"click", "cloudpickle", "numpy", "pyarrow"}, 500),  # events, no runs
     "compare --baseline workload:a --contender workload:a": (RUN, 1250),
-    "diagnose": (RUN, 1250),
-    "whatif --workers 2": (RUN, 1250),
-    # Notebooks and pages; papermill imports what it finds of clients of buckets.
+    "diagnose": (RUN - DASK | INDEX, 1250),
+    "whatif --workers 2": (RUN - DASK | INDEX, 1250),
+    # Notebooks and pages.
     "report run --output run.html": (None, 2250),
 }
 CODE = """

@@ -24,10 +24,10 @@ from benchkit.analysis.metric_names import check_metrics, define_own_metrics
 from benchkit.analysis.regression.nights import future_nights, nightly_runs
 from benchkit.analysis.regression.regression import Regression, series_name
 from benchkit.analysis.regression.segments import find_segments
-from benchkit.analysis.run.baseline import COMPARABLE_FIELDS, SERIES_FIELDS
+from benchkit.analysis.run.baseline import COMPARABLE_FIELDS
 from benchkit.formatting import ROWS_SHOWN, counted, format_change, format_quantity
 from benchkit.store.marks import active_marks
-from benchkit.store.schema import METRICS
+from benchkit.store.schema import METRICS, SERIES_FIELDS
 from benchkit.table import Table
 
 __all__ = [

@@ -6,22 +6,19 @@ Events are only added, never changed: ledgers with the same events give the same
 from __future__ import annotations
 
 import hashlib
+import math
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import Any
 
-import pandas as pd
-
-from benchkit.analysis.regression.segments import concerns
-from benchkit.analysis.run.baseline import SERIES_FIELDS
 from benchkit.formatting import format_change, format_quantity
 from benchkit.measure.errors import error_summary
 from benchkit.measure.run_ids import id_time
-from benchkit.store.filters import parse_moment
+from benchkit.store.filters import parse_moment, workload_matcher
 from benchkit.store.marks import active_marks
-from benchkit.store.schema import METRICS
+from benchkit.store.schema import METRICS, SERIES_FIELDS
 
 #: Metric of a regression in which the workload ends with an outcome other than `ok`.
 FAILING = "outcome"
@@ -84,7 +81,7 @@ class Regression:
         units = METRICS[self.metric].units
         levels = (format_quantity(self.before, units), format_quantity(self.after, units))
         interval = ""
-        if pd.notna(self.low) and pd.notna(self.high):
+        if not (math.isnan(self.low) or math.isnan(self.high)):
             interval = f" ({100 * (self.low - 1):+.1f} to {100 * (self.high - 1):+.1f})"
         return f"{format_change(self.ratio)}{interval}, {levels[0]} -> {levels[1]}"
 
@@ -251,8 +248,11 @@ def _is_about(mark: Mapping[str, Any], name: str, event: Mapping[str, Any]) -> b
     return at.date() == night.date() if mark["kind"] == "decide" else at >= night
 
 
-def to_table(regressions: Sequence[Regression]) -> pd.DataFrame:
-    """Return regressions as a table."""
-    rows = [regression.to_dict() for regression in regressions]
-    columns = ["id", "state", "workload", "metric", "environment", "host", "night", "size", "cause"]
-    return pd.DataFrame(rows, columns=columns)
+def concerns(mark: Mapping[str, Any], about: Mapping[str, Any]) -> bool:
+    """Return whether a mark is about the changes of a series or a regression."""
+    if not workload_matcher(str(mark["workload"]))(str(about["workload"])):
+        return False
+    if mark.get("metric") not in (None, about.get("metric")):
+        return False
+    where = mark.get("where") or {}
+    return all(str(about.get(name)) == str(value) for name, value in where.items())

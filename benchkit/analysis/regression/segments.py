@@ -12,14 +12,11 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from benchkit.analysis.run.baseline import (
-    COMPARABLE_FIELDS,
-    SERIES_FIELDS,
-    as_requested,
-    is_different,
-)
+from benchkit.analysis.regression.regression import concerns
+from benchkit.analysis.run.baseline import COMPARABLE_FIELDS, as_requested, is_different
 from benchkit.measure.run_ids import id_time
-from benchkit.store.filters import parse_moment, workload_matcher
+from benchkit.store.filters import parse_moment
+from benchkit.store.schema import SERIES_FIELDS
 
 #: Metric of a mark that accepts a change of the workload's source: the segment continues.
 SOURCE = "source_hash"
@@ -72,16 +69,6 @@ def find_segments(
 def accepts(mark: Mapping[str, Any], about: Mapping[str, Any]) -> bool:
     """Return whether a mark accepts changes of a series or a regression."""
     return mark.get("kind") == "accept" and concerns(mark, about)
-
-
-def concerns(mark: Mapping[str, Any], about: Mapping[str, Any]) -> bool:
-    """Return whether a mark is about the changes of a series or a regression."""
-    if not workload_matcher(str(mark["workload"]))(str(about["workload"])):
-        return False
-    if mark.get("metric") not in (None, about.get("metric")):
-        return False
-    where = mark.get("where") or {}
-    return all(str(about.get(name)) == str(value) for name, value in where.items())
 
 
 def _value_text(value: Any) -> str:

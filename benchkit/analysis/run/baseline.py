@@ -16,10 +16,8 @@ import pandas as pd
 from benchkit.analysis.metric_limits import same_definitions
 from benchkit.analysis.options import VERDICTS
 from benchkit.formatting import format_change, format_quantity
-from benchkit.store.schema import METRICS
+from benchkit.store.schema import METRICS, SERIES_FIELDS
 
-#: Fields of a run that identify a series of runs.
-SERIES_FIELDS = ("workload", "environment", "host", "scale", "capture")
 #: Fields that must be equal for runs of a series to be comparable -> label.
 COMPARABLE_FIELDS = {
     "version": "version",

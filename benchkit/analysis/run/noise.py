@@ -14,15 +14,11 @@ import numpy as np
 import pandas as pd
 
 from benchkit.analysis.metric_limits import newest_definitions
-from benchkit.analysis.run.baseline import (
-    COMPARABLE_FIELDS,
-    SAME_MEMORY,
-    SERIES_FIELDS,
-    as_requested,
-)
+from benchkit.analysis.run.baseline import COMPARABLE_FIELDS, SAME_MEMORY, as_requested
 from benchkit.analysis.stats.log_scale import SD_OF_MAD
 from benchkit.analysis.stats.power import runs_needed
 from benchkit.formatting import PARTS_NAMED
+from benchkit.store.schema import SERIES_FIELDS
 
 #: Relative changes for which the number of runs needed is computed.
 EFFECTS = (0.02, 0.05, 0.10)

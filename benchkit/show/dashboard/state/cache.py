@@ -22,11 +22,7 @@ import panel as pn
 import pyarrow as pa
 import xarray as xr
 
-from benchkit.analysis.run.baseline import (
-    COMPARABLE_FIELDS,
-    SERIES_FIELDS,
-    metrics_against_previous,
-)
+from benchkit.analysis.run.baseline import COMPARABLE_FIELDS, metrics_against_previous
 from benchkit.analysis.run.noise import run_noise
 from benchkit.analysis.run.timeline import TaskTimeline
 from benchkit.errors import BenchkitError
@@ -34,7 +30,7 @@ from benchkit.experiment.paths import collect_workloads
 from benchkit.measure.discovery import Collection
 from benchkit.show.pages.run import RunData, read_timeline
 from benchkit.store.run import Run
-from benchkit.store.schema import MARK_COLUMNS, METRICS, RECORD_FIELDS
+from benchkit.store.schema import MARK_COLUMNS, METRICS, RECORD_FIELDS, SERIES_FIELDS
 from benchkit.store.storage import in_parallel
 from benchkit.store.store import Store
 
