@@ -61,7 +61,7 @@ def print_work(folder: Path, given: argparse.Namespace) -> None:
         n_neighbours=given.neighbours,
     )
     report = compare_experiment(experiment.store.runs(), experiment.id)
-    report = with_composition(report, experiment.store.load)
+    report = with_composition(report, experiment.store)
     print(report.to_table(all_rows=True))
     print(report.sentence)
     frame = report.frame
@@ -110,7 +110,7 @@ def print_groups(folder: Path, given: argparse.Namespace) -> None:
 def score(experiment: Experiment, n_planted: int) -> dict[str, int]:
     """Print the comparison of a report, and return its numbers of right and false groups."""
     comparison = compare_experiment(experiment.store.runs(), experiment.id)
-    comparison = with_composition(comparison, experiment.store.load)
+    comparison = with_composition(comparison, experiment.store)
     print(comparison.to_table())
     table = comparison.composition
     shares = table[table["metric"].isin(["group_share", "group_cpu_share"])]

@@ -1,10 +1,13 @@
 """Small DataTrees of runs with known seconds and bytes."""
 
 import zlib
+from types import SimpleNamespace
 
 import numpy as np
 import xarray as xr
 
+from benchkit.analysis.compare.group_totals import tree_values
+from benchkit.errors import UnreadableRun
 from benchkit.store.run import Run
 
 ACTIONS = ["compute", "transfer"]
@@ -52,6 +55,21 @@ def profile_group(stacks):
     data = {"parent": parents, "code": code, "count": counts}
     data = {name: ("frame", np.array(values)) for name, values in data.items()}
     return xr.Dataset({**data, "code_blob": ("byte", blob)})
+
+
+def store_of_runs(runs):
+    """Return what reads runs as a store does, by id; one that does not exist is damaged."""
+
+    def load(ids, groups=None):
+        if set(ids) - set(runs):
+            raise UnreadableRun("no file")
+        return [runs[run_id] for run_id in ids]
+
+    def values(ids, names):
+        for run_id in set(ids) & set(runs):
+            yield run_id, {**tree_values(runs[run_id].tree), "outcome": runs[run_id].outcome}
+
+    return SimpleNamespace(load=load, values=values)
 
 
 def runs_with_stacks(rng, n_runs, arms=("baseline", "contender")):

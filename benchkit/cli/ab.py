@@ -138,7 +138,7 @@ def ab(
     try:
         comparison = compare_experiment(experiment.store.runs(), experiment.id, metrics=chosen)
         comparison = with_causes(comparison, experiment.store.open)
-        comparison = with_composition(comparison, experiment.store.load)
+        comparison = with_composition(comparison, experiment.store)
     except NotEnoughRuns:
         if interrupted:
             sys.exit(interrupted_code())

@@ -87,4 +87,4 @@ def compare_selections(
         metrics=metrics or DEFAULT_METRICS,
         names=(baseline, "contender"),
     )
-    return with_composition(with_causes(comparison, run_store.open), run_store.load)
+    return with_composition(with_causes(comparison, run_store.open), run_store)

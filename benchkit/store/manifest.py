@@ -8,15 +8,19 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping
 from contextlib import suppress
 from datetime import datetime, timezone
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from benchkit.errors import AlreadyStored, InvalidStoreError
+from benchkit.errors import AlreadyStored, InvalidStoreError, UnlistableFolder
 from benchkit.measure.run_ids import new_id
 from benchkit.measure.settings import setting
 from benchkit.store.storage import RECORDINGS, Files, decode_object, encode_object
 from benchkit.working_folder import working_folder
+
+if TYPE_CHECKING:
+    from benchkit.store.store import Store
 
 #: Newest version of the format that this release reads, and the version that it writes.
 FORMAT_VERSION = 1
@@ -102,3 +106,34 @@ def write_meta(files: Files) -> dict[str, Any]:
     with suppress(AlreadyStored):  # another writer created it first
         files.create(_NAME, encode_object(meta, indent=1))
     return read_meta(files, create=False)
+
+
+def store_info(store: Store, meta: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what `Store.info` does; `meta` is the content of ``store.json``."""
+    sizes = store.files.sizes()
+    info = {
+        "path": str(store.path),
+        **{name: meta.get(name) for name in ("id", "created")},
+        "version": meta.get("version", FORMAT_VERSION),
+        "files": len(sizes),
+        "bytes": int(sum(sizes.values())),
+    }
+    try:
+        return info | _counts(store)
+    except UnlistableFolder as error:
+        return info | {"problem": str(error)}
+
+
+def _counts(store: Store) -> dict[str, Any]:
+    frame = store.runs(columns=["workload", "started", "outcome", "environment"])
+    return {
+        "runs": len(frame),
+        "workloads": int(frame["workload"].nunique()),
+        "environments": int(frame["environment"].nunique()),
+        "outcomes": {str(k): int(v) for k, v in frame["outcome"].value_counts().items()},
+        "first": frame["started"].min().isoformat() if len(frame) else None,
+        "last": frame["started"].max().isoformat() if len(frame) else None,
+        "marks": len(store.marks()),
+        "records": len(store.files.list("index/new", ".json")),
+        "segments": len(store.files.list("index", ".parquet")),
+    }

@@ -17,15 +17,16 @@ import itertools
 import json
 import math
 import os
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from functools import lru_cache
 from hashlib import sha256
 from io import BytesIO
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import h5py
 import numpy as np
+import pandas as pd
 import xarray as xr
 from h5py import h5a, h5d, h5ds, h5f, h5fd, h5g, h5i, h5o, h5p, h5s, h5t
 from xarray import conventions
@@ -34,7 +35,7 @@ from xarray.core import indexing
 
 from benchkit.errors import BenchkitError, UnreadableRun, UsageError
 from benchkit.measure.run_ids import is_id
-from benchkit.store.schema import first_problem
+from benchkit.store.schema import dims_of, first_problem, variable_problem
 from benchkit.store.storage import TRAILER, verify
 from benchkit.values import clean_text
 
@@ -106,6 +107,37 @@ def open_run(path: Path, groups: Collection[str] | None = None) -> xr.DataTree:
     if problem:
         raise UnreadableRun(f"{path}: not as a run of this format: {problem}")
     return tree
+
+
+def read_values(path: Path, names: Iterable[str]) -> dict[str, np.ndarray]:
+    """Return the outcome of a run and variables by group and name, in a tenth of the usual time.
+
+    Kinds, units and sizes are compared with the tables; the names of dimensions are not read.
+    """
+    values: dict[str, np.ndarray] = {}
+    sizes: dict[tuple[str, Any], int] = {}
+    try:
+        with _open_verified(path) as file:
+            values["outcome"] = np.array(_read_attr(h5a.open(file.id, b"outcome")))
+            for name in names:
+                if name.encode() not in file.id:
+                    continue
+                item = h5o.open(file.id, name.encode())
+                found = values[name] = _array(item, name)
+                units = h5a.exists(item, b"units") and _read_attr(h5a.open(item, b"units"))
+                dims = dims_of(name, found.ndim)
+                problem = variable_problem(name, found, dims, units or None)
+                group = name.rpartition("/")[0]
+                for dim, size in zip(dims, found.shape, strict=True):
+                    if sizes.setdefault((group, dim), size) != size:
+                        problem = problem or f"{name} has not the length of others along {dim}"
+                if problem:
+                    raise UnreadableRun(f"{path}: not as a run of this format: {problem}")
+    except (FileNotFoundError, BenchkitError):
+        raise
+    except Exception as error:
+        raise UnreadableRun(f"{path}: damaged run file: {_first_line(error)}") from error
+    return values
 
 
 def stored_record(path: Path) -> dict[str, Any]:
@@ -410,23 +442,34 @@ def _variable(
 ) -> xr.Variable:
     data: Any
     dtype, shape = item.dtype, item.shape
-    n_bytes = math.prod(shape) * dtype.itemsize
-    check_size(name, n_bytes, item.get_storage_size())
-    if dtype.kind == "O" or n_bytes <= _SMALL_BYTES:
-        data = np.empty(shape, dtype)
-        if data.size:
-            item.read(h5s.ALL, h5s.ALL, data)
-        if dtype.kind == "O":
-            texts = [text.decode() for text in data.ravel().tolist()]
-            data = np.array(texts, object).reshape(shape)
+    if dtype.kind == "O" or math.prod(shape) * dtype.itemsize <= _SMALL_BYTES:
+        data = _array(item, name)
     else:
+        check_size(name, math.prod(shape) * dtype.itemsize, item.get_storage_size())
         stored = _StoredVariable(path, h5i.get_name(item).decode(), shape, dtype)
         data = indexing.LazilyIndexedArray(stored)
-    # Without `fastpath` each variable is tested for an array of Dask, whose import takes 0.3 s.
+    is_encoded = "dtype" in attrs or " since " in str(attrs.get("units", ""))  # booleans and times
+    # Without `fastpath` each variable, and without an index each coordinate of a dimension, is
+    # tested for an array of Dask, whose import takes 0.1 s, or 0.3 s with arrays.
+    if dims == (name,) and isinstance(data, np.ndarray) and not is_encoded:
+        index = pd.Index(data, dtype=object if dtype.kind == "O" else None)
+        coordinate: Any = xr.IndexVariable  # without types in xarray
+        return cast("xr.Variable", coordinate(dims, index, attrs, fastpath=True))
     variable = xr.Variable(dims, data, attrs, fastpath=True)
-    if "dtype" in attrs or " since " in str(attrs.get("units", "")):  # booleans and times
-        variable = conventions.decode_cf_variable(name, variable)
-    return variable
+    return conventions.decode_cf_variable(name, variable) if is_encoded else variable
+
+
+def _array(item: h5d.DatasetID, name: str) -> np.ndarray:
+    """Return the values of a variable."""
+    dtype, shape = item.dtype, item.shape
+    check_size(name, math.prod(shape) * dtype.itemsize, item.get_storage_size())
+    data = np.empty(shape, dtype)
+    if data.size:
+        item.read(h5s.ALL, h5s.ALL, data)
+    if data.dtype.kind == "O":
+        texts = [text.decode() for text in data.ravel().tolist()]
+        data = np.array(texts, object).reshape(shape)
+    return data
 
 
 def _read_attrs(owner: h5g.GroupID | h5d.DatasetID) -> dict[str, Any]:
@@ -437,23 +480,26 @@ def _read_attrs(owner: h5g.GroupID | h5d.DatasetID) -> dict[str, Any]:
         name = attribute.name.decode()
         if name in _SKIPPED:
             continue
-        kind, shape = attribute.get_type(), attribute.shape
-        is_text = isinstance(kind, h5t.TypeStringID)
-        if is_text and not (shape or kind.is_variable_str()):  # most are
-            data = np.empty((), f"S{kind.get_size()}")
-            attribute.read(data, mtype=kind)
-        elif name in _NUMBERS:
-            data = np.empty(shape, np.int32)
-            attribute.read(data, mtype=h5t.NATIVE_INT32)
-        else:
-            data = np.empty(shape, attribute.dtype)
-            attribute.read(data)
-        if is_text:
-            texts = [b.decode() if isinstance(b, bytes) else b for b in data.ravel().tolist()]
-            attrs[name] = texts if shape else texts[0]
-        else:
-            attrs[name] = data[()] if shape else data[()].item()
+        attrs[name] = _read_attr(attribute, is_number=name in _NUMBERS)
     return attrs
+
+
+def _read_attr(attribute: h5a.AttrID, *, is_number: bool = False) -> Any:
+    """Return the value of an attribute."""
+    kind = attribute.get_type()
+    is_text = isinstance(kind, h5t.TypeStringID)
+    # Most are one text of fixed length. To ask for the shape takes as long as to read it.
+    if is_text and not kind.is_variable_str() and attribute.get_storage_size() == kind.get_size():
+        data = np.empty((), f"S{kind.get_size()}")
+        attribute.read(data, mtype=kind)
+        return data.item().decode()
+    shape = attribute.shape
+    data = np.empty(shape, np.int32 if is_number else attribute.dtype)
+    attribute.read(data, mtype=h5t.NATIVE_INT32 if is_number else None)
+    if is_text:
+        texts = [b.decode() if isinstance(b, bytes) else b for b in data.ravel().tolist()]
+        return texts if shape else texts[0]
+    return data[()] if shape else data[()].item()
 
 
 class _StoredVariable(BackendArray):

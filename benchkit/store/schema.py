@@ -174,6 +174,10 @@ _LABELS: dict[tuple[str, tuple[Hashable, ...]], _Expected] = {
 }
 
 
+#: Dimensions of the transfers in files of earlier releases.
+MATRIX = {"source", "destination"}
+
+
 def first_problem(tree: xr.DataTree, record: Mapping[str, Any]) -> str:
     """Return what a run has otherwise than the tables say; names that they lack are not judged."""
     for name, value in record.items():
@@ -182,25 +186,40 @@ def first_problem(tree: xr.DataTree, record: Mapping[str, Any]) -> str:
             return f"{name} of its record is {_shown(value)}, must be {expected[1]}"
     for node in tree.subtree:
         group = node.path[1:]
-        # Earlier releases wrote transfers as a matrix; `Run` converts it.
-        is_matrix = group == "transfers" and "source" in node.sizes
         for key, variable in node.variables.items():
             name = f"{group}/{key}" if group else str(key)
-            expected_kinds, units, dims = (
-                _EXPECTED.get(name) or _LABELS.get((str(key), variable.dims)) or _ANY
-            )
-            # xarray reads texts of which there are none as numbers.
-            if variable.size and variable.dtype.kind not in expected_kinds:
-                text = "text" if variable.dtype.kind in "OSUT" else f"of type {variable.dtype}"
-                return (
-                    f"{name} is {text}, must be {'text' if 'U' in expected_kinds else 'a number'}"
-                )
-            if dims is not None and variable.dims != dims and not is_matrix:
-                shown, wanted = (f"({', '.join(map(str, d))})" for d in (variable.dims, dims))
-                return f"{name} has dimensions {shown}, must be {wanted}"
-            found = variable.attrs.get("units")  # arithmetic of xarray drops the attributes
-            if None not in (units, found) and found != units:
-                return f"{name} has units {_shown(found)}, must be {units!r}"
+            # Arithmetic of xarray drops the attributes.
+            problem = variable_problem(name, variable, variable.dims, variable.attrs.get("units"))
+            if problem:
+                return problem
+    return ""
+
+
+def dims_of(name: str, rank: int) -> tuple[Hashable, ...]:
+    """Return the dimensions of a variable of this rank, as the tables say."""
+    group, _, key = name.rpartition("/")
+    if group == "transfers" and rank == 2:
+        return tuple(sorted(MATRIX))
+    labels = {label: dims for label, dims in _LABELS if label == key}
+    dims = _EXPECTED.get(name, _ANY)[2] or labels.get(key) or (key,)
+    return dims if len(dims) == rank else ("?",) * rank
+
+
+def variable_problem(name: str, values: Any, dims: tuple[Hashable, ...], found_units: Any) -> str:
+    """Return what a variable has otherwise than the tables say; ``""``: nothing."""
+    group, _, key = name.rpartition("/")
+    kinds, units, wanted = _EXPECTED.get(name) or _LABELS.get((key, dims)) or _ANY
+    # xarray reads texts of which there are none as numbers.
+    if values.size and values.dtype.kind not in kinds:
+        text = "text" if values.dtype.kind in "OSUT" else f"of type {values.dtype}"
+        return f"{name} is {text}, must be {'text' if 'U' in kinds else 'a number'}"
+    # Earlier releases wrote transfers as a matrix; `Run` converts it.
+    is_matrix = group == "transfers" and not MATRIX.isdisjoint(dims)
+    if wanted is not None and dims != wanted and not is_matrix:
+        shown, expected = (f"({', '.join(map(str, each))})" for each in (dims, wanted))
+        return f"{name} has dimensions {shown}, must be {expected}"
+    if None not in (units, found_units) and found_units != units:
+        return f"{name} has units {_shown(found_units)}, must be {units!r}"
     return ""
 
 

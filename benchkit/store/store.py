@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from benchkit.errors import (
     AlreadyStored,
+    BenchkitError,
     StoreError,
     UnknownRun,
     UnlistableFolder,
@@ -42,7 +43,7 @@ from benchkit.store.filters import (
 )
 from benchkit.store.index import Index
 from benchkit.store.ledger import add_event, read_events
-from benchkit.store.manifest import FORMAT_VERSION, STORE_FILE, default_store, read_meta, write_meta
+from benchkit.store.manifest import STORE_FILE, default_store, read_meta, store_info, write_meta
 from benchkit.store.marks import (
     active_marks,
     apply_marks,
@@ -154,7 +155,7 @@ class Store:
         run_ids : iterable of str
             Ids as `open` accepts them; raises the same errors.
         groups : collection of str, optional
-            Read at least these groups or variables of each run; by default all.
+            Argument of `open`.
 
         Returns
         -------
@@ -164,6 +165,32 @@ class Store:
         ids = [self.resolve(run_id) for run_id in list_of(run_ids, "run_ids")]
         self.files.fetch(map(run_name, ids))
         return [self.open(run_id, groups) for run_id in ids]
+
+    def values(
+        self, run_ids: Iterable[str], names: Collection[str]
+    ) -> Iterator[tuple[str, dict[str, np.ndarray]]]:
+        """Read some variables of many runs, in a tenth of the time of `load`.
+
+        Parameters
+        ----------
+        run_ids : iterable of str
+            Full ids; runs without a file, or with a damaged one, are left out.
+        names : collection of str
+            Groups and variables, such as ``"task_groups/seconds"``.
+
+        Yields
+        ------
+        tuple of str and dict
+            Id, and arrays by name, in the units of the tables; with the ``"outcome"`` of the run.
+        """
+        from benchkit.store.runfile import read_values
+
+        ids = list_of(run_ids, "run_ids")
+        with suppress(BenchkitError):  # of a bucket: below each run by itself
+            self.files.fetch(map(run_name, ids))
+        for run_id in ids:
+            with suppress(BenchkitError, FileNotFoundError):
+                yield run_id, read_values(self.files.path(run_name(run_id)), names)
 
     def file(self, run_id: str) -> Path:
         """Return the path of the NetCDF file of a run; other tools may read it.
@@ -396,9 +423,8 @@ class Store:
         for name in frame.columns:
             attrs = METRICS[name].attrs if name in METRICS else {}
             variables[name] = ("run", plain_array(frame[name]), attrs)
-        coordinates = [name for name in frame.columns if name not in METRICS]
         dataset = xr.Dataset(variables, {"run": np.arange(len(frame))})
-        return dataset.set_coords(coordinates)
+        return dataset.set_coords([name for name in frame.columns if name not in METRICS])
 
     def info(self) -> dict[str, Any]:
         """Return counts and sizes, as `benchkit store info` prints them.
@@ -410,33 +436,7 @@ class Store:
             workloads and marks, runs by outcome, and times of the first and last run. Instead of
             what the runs say, `problem` if Google or Azure do not list the index or the marks.
         """
-        sizes = self.files.sizes()
-        info = {
-            "path": str(self.path),
-            "id": self._meta.get("id"),
-            "created": self._meta.get("created"),
-            "version": self._meta.get("version", FORMAT_VERSION),
-            "files": len(sizes),
-            "bytes": int(sum(sizes.values())),
-        }
-        try:
-            return info | self._counts()
-        except UnlistableFolder as error:
-            return info | {"problem": str(error)}
-
-    def _counts(self) -> dict[str, Any]:
-        frame = self.runs(columns=["workload", "started", "outcome", "environment"])
-        return {
-            "runs": len(frame),
-            "workloads": int(frame["workload"].nunique()),
-            "environments": int(frame["environment"].nunique()),
-            "outcomes": {str(k): int(v) for k, v in frame["outcome"].value_counts().items()},
-            "first": frame["started"].min().isoformat() if len(frame) else None,
-            "last": frame["started"].max().isoformat() if len(frame) else None,
-            "marks": len(self.marks()),
-            "records": len(self.files.list("index/new", ".json")),
-            "segments": len(self.files.list("index", ".parquet")),
-        }
+        return store_info(self, self._meta)
 
     def create(self) -> None:
         """Write ``store.json`` unless it exists; must come before any other file of the store."""

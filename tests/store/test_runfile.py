@@ -18,6 +18,7 @@ import xarray as xr
 from h5py import h5ds
 from hypothesis import given
 
+from benchkit.analysis.compare.group_totals import READ, tree_values
 from benchkit.errors import UnreadableRun, UsageError
 from benchkit.measure.run_ids import derived_id
 from benchkit.store import storage
@@ -27,6 +28,7 @@ from benchkit.store.runfile import (
     open_run,
     read_record,
     read_tree,
+    read_values,
     stored_record,
 )
 from benchkit.store.schema import GROUPS
@@ -94,6 +96,63 @@ def test_open_run_reads_selected_groups(path):
 
     assert list(some.children) == ["task_groups"] != list(whole.children)
     xr.testing.assert_identical(some["task_groups"].to_dataset(), whole["task_groups"].to_dataset())
+
+
+def test_read_values_are_those_of_the_opened_run(path):
+    opened = open_run(path)
+
+    values = read_values(path, (*READ, "no/such", "duration"))
+
+    assert values.pop("outcome") == "ok"
+    assert values.pop("duration") == opened["duration"]
+    assert set(values) == set(tree_values(opened)) > {"fine/prefix", "task_groups/seconds"}
+    for name, found in values.items():
+        np.testing.assert_array_equal(found, opened[name].values)
+
+
+def other_units(tree):
+    tree["task_groups/seconds"].attrs["units"] = "ms"
+
+
+def other_kind(tree):
+    tree["task_groups"] = (
+        tree["task_groups"].to_dataset().assign(n_tasks=("task_group", list("ab")))
+    )
+
+
+def other_length(tree):
+    texts = [*tree["fine/context"].values, "execute"]
+    context = ("other", np.array(texts, object), tree["fine/context"].attrs)
+    tree["fine"] = tree["fine"].to_dataset().drop_vars("context").assign(context=context)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (other_units, "task_groups/seconds has units 'ms', must be 's'"),
+        (other_kind, "task_groups/n_tasks is text, must be a number"),
+        (other_length, "fine/context has not the length of others along"),
+    ],
+)
+def test_read_values_refuses_what_the_tables_do_not_say(make_run, tmp_path, change, message):
+    tree, path = make_run(), tmp_path / "run.nc"
+    if change is other_kind:
+        tree["task_groups"] = tree["task_groups"].to_dataset().isel(task_group=[0, 1])
+    change(tree)
+    path.write_bytes(encode_tree(tree))
+
+    with pytest.raises(UnreadableRun, match=message):
+        read_values(path, READ)
+
+
+def test_values_leave_out_runs_that_cannot_be_read(make_run, tmp_path):
+    store = Store(tmp_path / "store")
+    whole, damaged, gone = (store.add(make_run(seed=seed)) for seed in range(3))
+    store.file(damaged).chmod(0o644)
+    store.file(damaged).write_bytes(store.file(damaged).read_bytes()[:-1000])
+    store.file(gone).unlink()
+
+    assert [run_id for run_id, _ in store.values([whole, damaged, gone], READ)] == [whole]
 
 
 def test_open_run_reads_selected_variables(path):

@@ -18,7 +18,7 @@ import xarray as xr
 
 from benchkit.analysis.compare.compare_runs import EXPLAINED_METRICS
 from benchkit.analysis.compare.comparison import Comparison
-from benchkit.analysis.compare.group_totals import group_totals, renamed_groups
+from benchkit.analysis.compare.group_totals import group_totals, renamed_groups, tree_values
 from benchkit.analysis.insight.limits import CAUSES_SHORT, Limits, run_limits
 from benchkit.analysis.insight.memory import memory_difference
 from benchkit.analysis.stats.welch import mean_difference
@@ -192,7 +192,7 @@ def explain(
         which = "baseline" if not runs[0] else "contender"
         raise NotEnoughRuns(f"explanation: the {which} has no run with outcome ok")
     trees = [[run.tree for run in side] for side in runs]
-    last = [group_totals(side[-1]) for side in trees]
+    last = [group_totals(tree_values(side[-1])) for side in trees]
     renamed = renamed_groups(
         *({name: t.n_tasks for name, t in groups.items() if t.n_tasks} for groups in last)
     )

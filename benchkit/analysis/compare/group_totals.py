@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -42,30 +42,49 @@ class GroupTotals(NamedTuple):
     cpu: float = math.nan
 
 
-def group_totals(tree: xr.DataTree) -> dict[str, GroupTotals]:
+#: What totals and amounts are read from.
+READ = (
+    *(f"task_groups/{name}" for name in ("seconds", "n_tasks", "nbytes", "task_group", "action")),
+    *("fine/value", "fine/context", "fine/activity", "fine/prefix"),
+    *("submissions/n_nodes", "submissions/nbytes"),
+    *("transfers/count", "transfers/bytes", "transfers/incomplete"),
+)
+#: Arrays by group and name: a result of `Store.values`, or of `tree_values`.
+Values: TypeAlias = Mapping[str, np.ndarray]
+
+
+def tree_values(tree: xr.DataTree) -> dict[str, np.ndarray]:
+    """Return the arrays of `READ` that an opened run has."""
+    values = {}
+    for name in READ:
+        group, _, key = name.partition("/")
+        if group in tree.children and key in tree.children[group].variables:
+            variable = tree.children[group].variables[key]
+            is_table = name == "task_groups/seconds"
+            values[name] = (variable.transpose("task_group", ...) if is_table else variable).values
+    return values
+
+
+def group_totals(values: Values) -> dict[str, GroupTotals]:
     """Return the totals of the task groups of a run."""
-    node = tree.children.get("task_groups")
-    if node is None or not {"seconds", "n_tasks"} <= set(node.data_vars):
+    if not {"task_groups/seconds", "task_groups/n_tasks"} <= set(values):
         return {}
-    data = node.to_dataset()
-    busy = data["seconds"].transpose("task_group", "action")
-    busy = busy.isel(action=~np.isin(busy["action"].values.astype(str), _NOT_BUSY))
-    seconds = np.nan_to_num(busy.values.astype(float)).sum(axis=1)
-    names = data["task_group"].values.astype(str)
-    n_tasks, nbytes = (
-        data[name].values.astype(float) if name in data else np.full(names.size, np.nan)
-        for name in ("n_tasks", "nbytes")
-    )
+    is_busy = ~np.isin(values["task_groups/action"].astype(str), _NOT_BUSY)
+    busy = values["task_groups/seconds"][:, is_busy]
+    seconds = np.nan_to_num(busy.astype(float)).sum(axis=1)
+    names = values["task_groups/task_group"].astype(str)
+    n_tasks = values["task_groups/n_tasks"].astype(float)
+    nbytes = values.get("task_groups/nbytes", np.full(names.size, np.nan)).astype(float)
     totals: dict[str, GroupTotals] = {}
-    for name, *values in zip(names, seconds, np.nan_to_num(n_tasks), nbytes, strict=True):
+    for name, *own in zip(names, seconds, np.nan_to_num(n_tasks), nbytes, strict=True):
         key = short_group(str(name))
         before = totals.get(key, GroupTotals(0.0, 0, 0.0))
         totals[key] = GroupTotals(
-            before.seconds + float(values[0]),
-            before.n_tasks + int(values[1]),
-            before.nbytes + float(values[2]),
+            before.seconds + float(own[0]),
+            before.n_tasks + int(own[1]),
+            before.nbytes + float(own[2]),
         )
-    cpu = _cpu_seconds(tree)
+    cpu = _cpu_seconds(values)
     # Processor time is recorded by prefix: it is known where the name of a group is a prefix.
     return {
         name: total._replace(cpu=cpu.get(name, math.nan)) if total.n_tasks else total
@@ -73,40 +92,31 @@ def group_totals(tree: xr.DataTree) -> dict[str, GroupTotals]:
     }
 
 
-def _cpu_seconds(tree: xr.DataTree) -> dict[str, float]:
+def _cpu_seconds(values: Values) -> dict[str, float]:
     """Return the processor time of the tasks by prefix; empty if it was not recorded."""
-    node = tree.children.get("fine")
-    if node is None or "value" not in node.data_vars:
+    if "fine/value" not in values:
         return {}
-    fine = node.to_dataset()
-    context, activity, prefixes, values = (
-        fine[name].values.tolist() for name in ("context", "activity", "prefix", "value")
-    )
+    names = ("context", "activity", "prefix", "value")
     seconds: dict[str, float] = {}
-    for row in zip(context, activity, prefixes, values, strict=True):
+    for row in zip(*(values[f"fine/{name}"].tolist() for name in names), strict=True):
         if row[:2] == ("execute", "thread-cpu") and not math.isnan(row[3]):
             seconds[row[2]] = seconds.get(row[2], 0.0) + row[3]
     return seconds
 
 
-def run_amounts(tree: xr.DataTree, totals: Mapping[str, GroupTotals]) -> dict[str, float]:
+def run_amounts(values: Values, totals: Mapping[str, GroupTotals]) -> dict[str, float]:
     """Return amounts of a whole run; `totals` are those of `group_totals`."""
-    # Sums of arrays: the first sum of xarray imports all of dask.array, which takes 0.3 s.
     amounts = {}
-    submissions, transfers = (
-        tree.children[name].to_dataset() if name in tree.children else xr.Dataset()
-        for name in ("submissions", "transfers")
-    )
-    if submissions.sizes.get("submission"):
-        amounts["graph_tasks"] = float(submissions["n_nodes"].values.sum())
-        n_bytes = submissions["nbytes"].values if "nbytes" in submissions else np.array([-1])
+    if "submissions/n_nodes" in values and values["submissions/n_nodes"].size:
+        amounts["graph_tasks"] = float(values["submissions/n_nodes"].sum())
+        n_bytes = values.get("submissions/nbytes", np.array([-1]))
         if (n_bytes >= 0).all():
             amounts["graph_bytes"] = float(n_bytes.sum())
     n_tasks = sum(total.n_tasks for total in totals.values())
-    if n_tasks and not transfers.sizes.get("incomplete_report"):
+    if n_tasks and not values.get("transfers/incomplete", np.zeros(0)).size:
         for name, variable in (("run_transfers", "count"), ("run_transfer_bytes", "bytes")):
-            if variable in transfers:
-                amounts[name] = float(np.nansum(transfers[variable].values)) / n_tasks
+            if f"transfers/{variable}" in values:
+                amounts[name] = float(np.nansum(values[f"transfers/{variable}"])) / n_tasks
     return amounts
 
 

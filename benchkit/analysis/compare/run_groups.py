@@ -20,10 +20,11 @@ from scipy.special import expit, stdtr, stdtrit
 
 from benchkit.analysis.compare.comparison import Comparison
 from benchkit.analysis.compare.composition import SHARES, GroupRuns, compare_groups
-from benchkit.analysis.compare.group_totals import group_totals, run_amounts
+from benchkit.analysis.compare.group_totals import READ, group_totals, run_amounts
 from benchkit.errors import BenchkitError
 from benchkit.formatting import package_path
 from benchkit.store.run import Run
+from benchkit.store.store import Store
 
 #: A function is tested if a run has this many samples inside it, and as many outside, on average:
 #: five samples vary by 45 % from run to run.
@@ -154,20 +155,13 @@ def _depth(frame: Frame, runs: Sequence[FrameSamples]) -> float:
     return float(np.mean([run.depths[frame] for run in runs if frame in run.depths]))
 
 
-#: What totals and amounts are read from; to read all of these groups takes twice as long.
-READ = (
-    *(f"task_groups/{name}" for name in ("seconds", "n_tasks", "nbytes")),
-    *("fine/value", "fine/context", "fine/activity", "fine/prefix"),
-    *("submissions/n_nodes", "submissions/nbytes"),
-    *("transfers/count", "transfers/bytes", "transfers/incomplete"),
-)
 #: `Store.load` of a store.
 Load: TypeAlias = Callable[[Iterable[str], Sequence[str]], Sequence[Run]]
 #: Ids of runs by arm, "" where a run is missing.
 Arms: TypeAlias = Mapping[str, Sequence[str]]
 
 
-def with_composition(comparison: Comparison, load: Load) -> Comparison:
+def with_composition(comparison: Comparison, store: Store) -> Comparison:
     """Return a comparison with the changes of the task groups of its workloads."""
     by_workload = comparison.frame.groupby(["contender", "workload"], sort=True)["row"]
     chosen: dict[tuple[str, str], Arms] = {}
@@ -177,18 +171,19 @@ def with_composition(comparison: Comparison, load: Load) -> Comparison:
         ids = max(candidates, key=lambda ids: sum((x != "").sum() for x in ids.values()))
         texts = {arm: column.astype(str).tolist() for arm, column in ids.items()}
         chosen[str(contender), str(workload)] = texts
-    table = compare_run_groups(chosen, load, blocked=comparison.blocked, level=comparison.level)
+    table = compare_run_groups(chosen, store, blocked=comparison.blocked, level=comparison.level)
     return replace(comparison, composition=table)
 
 
 def compare_run_groups(
-    runs: Mapping[tuple[str, str], Arms], load: Load, *, blocked: bool, level: float = 0.95
+    runs: Mapping[tuple[str, str], Arms], store: Store, *, blocked: bool, level: float = 0.95
 ) -> pd.DataFrame:
     """Compare the task groups of runs, and the functions of those that changed."""
     every = {run_id for arms in runs.values() for ids in arms.values() for run_id in ids if run_id}
-    valid = [run for run in _readable(load, sorted(every), READ) if run.outcome == "ok"]
-    totals = {run.id: group_totals(run.tree) for run in valid}
-    amounts = {run.id: run_amounts(run.tree, totals[run.id]) for run in valid}
+    read = dict(store.values(sorted(every), READ))
+    valid = {run_id: values for run_id, values in read.items() if values["outcome"] == "ok"}
+    totals = {run_id: group_totals(values) for run_id, values in valid.items()}
+    amounts = {run_id: run_amounts(values, totals[run_id]) for run_id, values in valid.items()}
     groups = [
         GroupRuns(
             workload,
@@ -206,7 +201,7 @@ def compare_run_groups(
         row = rows[place]
         arms = runs[row["contender"], row["workload"]]
         ids = {arm: [i if i in totals else "" for i in arm_ids] for arm, arm_ids in arms.items()}
-        frame = frame_row(row, read_frames(ids, load), level=level)
+        frame = frame_row(row, read_frames(ids, store.load), level=level)
         rows[place + 1 : place + 1] = [frame] if frame else []
     return pd.DataFrame(rows, columns=[*table.columns, "function", "file"])
 

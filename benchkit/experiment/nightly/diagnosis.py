@@ -60,7 +60,7 @@ def _groups_of_reruns(store: Store, event: Mapping[str, Any]) -> list[str]:
     if not {"baseline", "contender"} <= set(arms):
         return []
     compared = {(TONIGHT, str(event["workload"])): arms}
-    rows = changed_rows(compare_run_groups(compared, store.load, blocked=True))
+    rows = changed_rows(compare_run_groups(compared, store, blocked=True))
     return [describe_group_change(row) for row in rows[:GROUPS_NAMED]]
 
 

@@ -8,7 +8,12 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any
 
-from benchkit.analysis.compare.group_totals import GroupTotals, group_totals, run_amounts
+from benchkit.analysis.compare.group_totals import (
+    GroupTotals,
+    group_totals,
+    run_amounts,
+    tree_values,
+)
 from benchkit.store.store import Store
 from benchkit.whole_file import write_whole
 from benchkit.working_folder import store_cache_file
@@ -27,12 +32,13 @@ def read_group_totals(
     for run_id in missing:
         with suppress(Exception):  # one run with wrong contents must not stop the others
             tree = store.open(run_id, ("task_groups", "fine", "submissions")).tree
-            found = group_totals(tree)
+            values = tree_values(tree)
+            found = group_totals(values)
             groups = {
                 group: [None if math.isnan(value) else value for value in total]
                 for group, total in found.items()
             }
-            kept[run_id] = [groups, run_amounts(tree, found)]
+            kept[run_id] = [groups, run_amounts(values, found)]
     if missing:
         with suppress(OSError):  # without a cache the next night reads all runs again
             write_whole(file, json.dumps(kept))

@@ -111,7 +111,7 @@ def ab(
     runs = experiment.store.runs(experiment=experiment.id)
     comparison = compare_experiment(runs, experiment.id, metrics=chosen)
     comparison = with_causes(comparison, experiment.store.open)
-    return with_composition(comparison, experiment.store.load)
+    return with_composition(comparison, experiment.store)
 
 
 def split_names(

@@ -7,9 +7,8 @@ import xarray as xr
 
 from benchkit.analysis.compare.group_totals import changed_rows, describe_group_change
 from benchkit.analysis.compare.run_groups import compare_run_groups, find_frame, frame_samples
-from benchkit.errors import UnreadableRun
 from benchkit.store.run import Run
-from validation.run_trees import profile_group, runs_with_stacks
+from validation.run_trees import profile_group, runs_with_stacks, store_of_runs
 from validation.simulated_groups import frame_arms
 
 ENVIRONMENT = "/envs/{}/lib/python3.12/site-packages/lib/"
@@ -58,18 +57,10 @@ def test_find_frame_needs_two_runs_a_side(rng):
 
 def test_compare_run_groups_names_function_of_changed_group(rng):
     runs = runs_with_stacks(rng, 5)
-    read = []
-
-    def load(ids, groups):
-        read.append((len(ids), groups))
-        if "gone" in ids:
-            raise UnreadableRun("gone: no file")
-        return [runs[run_id] for run_id in ids]
-
     arms = {arm: [f"{arm}-{n}" for n in range(5)] for arm in ("baseline", "contender")}
     arms["baseline"].append("gone")
     arms["contender"].append("")
-    table = compare_run_groups({("new", "etl"): arms}, load, blocked=True)
+    table = compare_run_groups({("new", "etl"): arms}, store_of_runs(runs), blocked=True)
     first, frame = changed_rows(table)[:2]
 
     assert (first["group"], first["metric"]) == ("b", "group_share")
@@ -78,4 +69,3 @@ def test_compare_run_groups_names_function_of_changed_group(rng):
     text = describe_group_change(frame)
     assert text.startswith("etl: in group b, take (lib/core.py) is in 5")
     assert ", before in 3" in text
-    assert sum(n for n, groups in read if groups == ("profile",)) == 10

@@ -3,17 +3,22 @@
 import numpy as np
 import xarray as xr
 
-from benchkit.analysis.compare.group_totals import describe_group_change, group_totals, run_amounts
+from benchkit.analysis.compare.group_totals import (
+    describe_group_change,
+    group_totals,
+    run_amounts,
+    tree_values,
+)
 from validation.synthetic_runs import make_run
 
 
 def test_group_totals_are_absent_without_numbers_of_tasks():
     tree = make_run()
-    assert group_totals(tree)
+    assert group_totals(tree_values(tree))
 
     tree["task_groups"] = tree["task_groups"].to_dataset().drop_vars("n_tasks")
 
-    assert group_totals(tree) == {}
+    assert group_totals(tree_values(tree)) == {}
 
 
 def test_run_amounts_are_of_the_whole_run():
@@ -25,7 +30,7 @@ def test_run_amounts_are_of_the_whole_run():
     counts = {"count": [[0.0, 6.0], [np.nan, 0.0]], "bytes": [[0.0, 600.0], [200.0, 0.0]]}
     tree["transfers"] = xr.Dataset({name: (("a", "b"), rows) for name, rows in counts.items()})
 
-    assert run_amounts(tree, group_totals(tree)) == {
+    assert run_amounts(tree_values(tree), group_totals(tree_values(tree))) == {
         "graph_tasks": 120.0,
         "graph_bytes": 750.0,
         "run_transfers": 6 / n_tasks,
@@ -36,7 +41,7 @@ def test_run_amounts_are_of_the_whole_run():
     tree["transfers"] = tree["transfers"].to_dataset().assign(incomplete=incomplete)
     unknown = ("submission", [700, -1])
     tree["submissions"] = tree["submissions"].to_dataset().assign(nbytes=unknown)
-    assert set(run_amounts(tree, group_totals(tree))) == {"graph_tasks"}
+    assert set(run_amounts(tree_values(tree), group_totals(tree_values(tree)))) == {"graph_tasks"}
 
 
 def test_describe_group_change_counts_fewer_and_measures_less():

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from benchkit.experiment.nightly import diagnosis
-from validation.run_trees import runs_with_stacks
+from validation.run_trees import runs_with_stacks, store_of_runs
 
 
 def test_diagnose_names_group_and_function_of_reruns(monkeypatch):
@@ -18,7 +18,7 @@ def test_diagnose_names_group_and_function_of_reruns(monkeypatch):
     )  # fmt: skip
     store = SimpleNamespace(
         runs=lambda experiment: table if experiment == "e1" else table[:0],
-        load=lambda ids, groups: [runs[run_id] for run_id in ids],
+        **vars(store_of_runs(runs)),
     )
     monkeypatch.setattr(diagnosis, "adjacent_runs", lambda history, event: ([], []))
     event = {"workload": "etl", "metric": "duration", "again": {"experiment": "e1"}}
