@@ -262,8 +262,8 @@ def test_imports_of_benchkit_are_declared_dependencies():
     declared = project()["optional-dependencies"]
     lines = [*project()["dependencies"], *(line for key in declared for line in declared[key])]
     names = {canonicalize_name(Requirement(line).name) for line in lines}
-    # Packages that distributed, boto3, nbconvert and mcp cannot be without.
-    names |= {"cloudpickle", "fsspec", "psutil", "tornado", "botocore", "ipython"}
+    # Packages that distributed, papermill, boto3, nbconvert and mcp cannot be without.
+    names |= {"cloudpickle", "fsspec", "psutil", "tornado", "nbclient", "botocore", "ipython"}
     names |= {"anyio", "msgpack", "pydantic"}
     modules = packages_distributions()
     missing = {

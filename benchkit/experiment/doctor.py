@@ -90,7 +90,7 @@ def _machine() -> tuple[str, str]:
 
 
 def _packages() -> tuple[str, str]:
-    names = ("dask", "distributed", "xarray", "nbclient")
+    names = ("dask", "distributed", "xarray", "papermill")
     versions = ", ".join(f"{name} {version(name)}" for name in names)
     return "ok", f"benchkit {benchkit.__version__}, {versions}"
 

@@ -60,6 +60,7 @@ def import_commands() -> None:
     import dask.array  # noqa: F401
     import distributed  # noqa: F401
     import pandas  # noqa: F401
+    import papermill  # noqa: F401
     import xarray  # noqa: F401
 
     import benchkit.analysis.compare.compare_runs

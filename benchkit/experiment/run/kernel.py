@@ -1,10 +1,9 @@
-"""Kernel for measurements: one reused process per arm, in which nbclient runs notebooks.
+"""Kernel for measurements: one reused process per arm, in which papermill runs notebooks.
 
 Starting a kernel and importing Dask takes 5 to 7 s; a notebook in a running kernel takes 0.25 s.
-This module starts, uses, interrupts and kills kernels. It sets the parameters of a notebook itself,
-after it has checked their names and types. papermill, which runs the same notebooks by hand, sets
-parameters that a notebook does not have, loses types silently, and takes 0.6 s of processor time to
-import: with it come clients of buckets.
+This module starts, uses, interrupts and kills kernels. It reads the parameters of a notebook itself
+and checks values before the notebook runs: papermill sets parameters that a notebook does not have,
+loses types silently, and parses some declarations incorrectly.
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ import ast
 import io
 import json
 import logging
-import math
 import os
 import queue
 import signal
@@ -31,9 +29,6 @@ import zmq.asyncio
 from jupyter_client.blocking import BlockingKernelClient
 from jupyter_client.kernelspec import KernelSpec, KernelSpecManager
 from jupyter_client.manager import KernelManager
-from nbclient import NotebookClient
-from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
-from nbformat import NotebookNode
 
 from benchkit.captured_process import end_processes, process_tree
 from benchkit.errors import BenchkitError, InvalidNotebookError, UsageError, did_you_mean
@@ -60,6 +55,9 @@ REPLY_TIMEOUT_S = 90.0
 #: Longest path for temporary files: paths of sockets have 107 characters at most, and those that
 #: `multiprocessing` makes there are 32 characters longer.
 MAX_TEMPORARY_PATH = 75
+# Papermill warns about parameters it cannot parse (text with `=`), but still sets them.
+logging.getLogger("papermill").setLevel(logging.ERROR)
+
 
 #: A stopped kernel cannot notice that benchkit was killed: on Linux the system then kills it
 #: (prctl PR_SET_PDEATHSIG). Its workers end by themselves.
@@ -102,40 +100,35 @@ class KernelError(BenchkitError):
         return self.kind == "raised" and str(self).partition(":")[0] in names
 
 
-class _Cells(NotebookClient):
-    """The cells of a notebook, to be run in a process that keeps running."""
+def _register_engine() -> str:
+    """Return the engine that saves a notebook once, not before and after each cell."""
+    from papermill.engines import NBClientEngine, papermill_engines
 
-    def run(self) -> tuple[str, str] | None:
-        """Run the cells up to the first that fails; return name and text of an error."""
-        # Not `execute`, which takes SIGINT and SIGTERM from this process.
-        self.reset_execution_trackers()
-        error = None
-        with self.setup_kernel():
+    class SavingOnce(NBClientEngine):
+        @classmethod
+        def execute_managed_notebook(cls, nb_man: Any, kernel_name: str, **options: Any) -> Any:
+            path, nb_man.output_path = nb_man.output_path, None
             try:
-                for index, cell in enumerate(self.nb.cells):
-                    self.execute_cell(cell, index)
-            except CellExecutionError as raised:
-                error = raised.ename, raised.evalue
-            self.set_widgets_metadata()
-        # An error while a value is displayed does not end its cell.
-        outputs = [output for cell in self.nb.cells for output in cell.get("outputs", ())]
-        shown = [(o.ename, o.evalue) for o in outputs if o.output_type == "error"]
-        return shown[-1] if shown else error
+                return super().execute_managed_notebook(nb_man, kernel_name, **options)
+            finally:
+                nb_man.output_path = path
+                nb_man.save()
 
-    def process_message(
-        self, msg: dict[str, Any], cell: NotebookNode, cell_index: int
-    ) -> NotebookNode | None:
-        output = super().process_message(msg, cell, cell_index)
-        if output is not None and output.get("name") == "stderr":
-            _log_awaited_workers(output["text"])
-        return output
+    papermill_engines.register("benchkit", SavingOnce)
+    return "benchkit"
 
 
-def _log_awaited_workers(stderr: str) -> None:
-    """Log the lines about awaited workers in the stderr of a notebook."""
-    for line in stderr.splitlines():
-        if line.startswith(WAITING):
-            logging.getLogger(PROGRESS_LOG).info(redact_text(line))
+class _ClusterProgress:
+    """File that logs the lines about awaited workers in the stderr of a notebook."""
+
+    def write(self, text: str) -> None:
+        """Log the lines about awaited workers, skip all others."""
+        for line in text.splitlines():
+            if line.startswith(WAITING):
+                logging.getLogger(PROGRESS_LOG).info(redact_text(line))
+
+    def flush(self) -> None:
+        """Do nothing: each line is logged at once."""
 
 
 class _SingleKernelSpec(KernelSpecManager):
@@ -148,7 +141,7 @@ class _SingleKernelSpec(KernelSpecManager):
 
 
 class _Manager(KernelManager):
-    """Keep the last client, to close its channels: nbclient does not close them.
+    """Keep the last client, to close its channels: papermill does not close them.
 
     Otherwise each notebook leaves ten open files and two threads (jupyter/nbclient#348), and 100
     notebooks reach the limit of 1024 open files of a process.
@@ -179,7 +172,7 @@ class MeasuringKernel:
         self.environment = environment
         self.folder = Path(folder)
         self.name = name or environment.name
-        #: Module that the process imports while this process prepares the notebook.
+        #: Module that the process imports while this process imports papermill.
         self.imports = imports
         self._manager: _Manager | None = None
         self._private: TemporaryDirectory[str] | None = None
@@ -257,22 +250,35 @@ class MeasuringKernel:
         self, notebook: Path, output: Path, parameters: Mapping[str, Any], *, timeout_s: float
     ) -> None:
         """Run a notebook in the process; the executed notebook is always saved."""
-        content = with_parameters(notebook, parameters)
+        parameters = checked_parameters(notebook, parameters)
         self.start()
+        # Takes 2 s, while the process imports Dask: other commands do not need this import.
+        import papermill
+        from nbclient.exceptions import CellTimeoutError, DeadKernelError
+
         output.parent.mkdir(parents=True, exist_ok=True)
         manager, status = self._manager, "completed"
-        cells = _Cells(
-            content,
-            km=manager,
-            kernel_name="benchkit",
-            timeout=math.ceil(timeout_s),  # nbclient takes whole seconds
-            startup_timeout=math.ceil(START_TIMEOUT_S),
-            raise_on_iopub_timeout=True,
-        )
+        private = private_folder()  # the draft holds all arguments as they are
+        draft = Path(private.name) / output.name
         try:
-            raised = cells.run()
-            if raised is not None:
-                status = f"raised {': '.join(raised)}"
+            papermill.execute_notebook(
+                str(notebook),
+                str(draft),
+                parameters=parameters,
+                kernel_name="benchkit",
+                engine_name=_register_engine(),
+                km=manager,
+                progress_bar=False,
+                autosave_cell_every=0,  # an autosave would disturb the measurement
+                start_timeout=START_TIMEOUT_S,
+                execution_timeout=timeout_s,
+                stdout_file=None,
+                stderr_file=_ClusterProgress(),
+            )
+        except papermill.PapermillExecutionError as error:
+            status = f"raised {error.ename}: {error.evalue}"
+            text = redact_text(f"{error.ename}: {error.evalue}")
+            raise KernelError("raised", text) from error
         except CellTimeoutError as error:
             status = "timeout"
             self.kill()
@@ -281,20 +287,23 @@ class MeasuringKernel:
             status = "died"
             self.kill()
             raise KernelError("died", "the measuring process died") from error
+        except OSError as error:
+            status = "not written"
+            text = error.strerror or str(error)
+            raise OSError(error.errno, text, error.filename or str(output)) from error
         except BaseException:
             status = "interrupted"
             # A task of nbclient still waits for a reply; hide its message "Kernel died".
-            for name in ("asyncio", "traitlets"):
+            for name in ("asyncio", "papermill", "traitlets"):
                 logging.getLogger(name).addFilter(_is_not_kernel_death)
             raise
         finally:
             if manager is not None and status != "interrupted":
                 manager.close_channels()
             publish_executed(
-                content, output, environment=self.environment.name, status=redact_text(status)
+                draft, output, environment=self.environment.name, status=redact_text(status)
             )
-        if raised is not None:
-            raise KernelError("raised", redact_text(": ".join(raised)))
+            private.cleanup()
 
     def check_connection(self) -> None:
         """Raise `KernelError` if no scheduler responds at the address of the cluster."""
@@ -462,42 +471,9 @@ def checked_parameters(notebook: str | Path, values: Mapping[str, Any]) -> dict[
     return dict(values)
 
 
-def with_parameters(notebook: str | Path, values: Mapping[str, Any]) -> NotebookNode:
-    """Return a notebook without outputs, with a cell of values after the cell of parameters."""
-    values = checked_parameters(notebook, values)
-    content = nbformat.v4.upgrade(nbformat.read(str(notebook), as_version=4))
-    cells = []
-    for cell in content.cells:
-        tags = cell.metadata.get("tags", [])
-        if cell.cell_type == "code":
-            cell.outputs, cell.execution_count = [], None
-        if "injected-parameters" not in tags:  # of an earlier execution
-            cells.append(cell)
-        if values and cell.cell_type == "code" and "parameters" in tags:
-            lines = [f"{name} = {_literal(value)}" for name, value in values.items()]
-            injected = nbformat.v4.new_code_cell("\n".join(lines))
-            injected.metadata["tags"] = ["injected-parameters"]  # papermill's name
-            cells.append(injected)
-            values = {}
-    content.cells = cells
-    return content
-
-
-def _literal(value: Any) -> str:
-    """Return the Python expression of a JSON value."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return f"float('{value}')"
-    if isinstance(value, dict):
-        items = ", ".join(f"{key!r}: {_literal(item)}" for key, item in value.items())
-        return f"{{{items}}}"
-    if isinstance(value, list):
-        return f"[{', '.join(map(_literal, value))}]"
-    return repr(value)
-
-
 def _require_json(notebook: str | Path, name: str, value: Any) -> None:
     # Reject values that the transfer changes: tuples become lists, integer keys and np.int64 text.
-    # NaN is not valid JSON, but `_literal` passes it unchanged.
+    # NaN is not valid JSON, but papermill passes it unchanged.
     text = repr(value)
     with suppress(TypeError, ValueError):
         if repr(json.loads(json.dumps(value))) == text:
@@ -531,13 +507,14 @@ def _require_type(notebook: str | Path, parameter: Parameter, value: Any) -> Non
     )
 
 
-def publish_executed(notebook: NotebookNode, output: Path, **metadata: Any) -> None:
+def publish_executed(draft: Path, output: Path, **metadata: Any) -> None:
     """Write an executed notebook with metadata under ``benchkit``, without secrets.
 
-    Cells say nothing of a dead kernel, and other metadata names the kernel of the input notebook:
-    the real status and environment are stored here.
+    Papermill marks the cells of a dead kernel `completed`, and keeps the kernel name of the input
+    notebook, so the real status and environment are stored here.
     """
     with suppress(OSError, ValueError):
+        notebook = nbformat.read(str(draft), as_version=4)
         notebook.metadata["benchkit"] = {**notebook.metadata.get("benchkit", {}), **metadata}
         # Options of the cluster stand in a cell, and messages of errors in the outputs.
         write_whole(output, nbformat.writes(nbformat.from_dict(redact(notebook))) + "\n")

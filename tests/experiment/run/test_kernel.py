@@ -8,7 +8,7 @@ import pytest
 
 from benchkit.cli.progress import show_progress
 from benchkit.experiment.environment.environment import CURRENT, Environment
-from benchkit.experiment.run.kernel import KernelError, MeasuringKernel, _log_awaited_workers
+from benchkit.experiment.run.kernel import KernelError, MeasuringKernel, _ClusterProgress
 
 PARAMETERS = nbformat.v4.new_code_cell("seconds = 0.0", metadata={"tags": ["parameters"]})
 
@@ -68,26 +68,6 @@ def test_kernel_execute_failure_leaks_no_files_or_threads(kernel, notebook, tmp_
     assert after[3][1] <= after[1][1]
 
 
-@pytest.mark.parametrize(
-    ("code", "error"),
-    [
-        ("import sys; sys.exit(0)", "SystemExit: 0"),
-        (
-            "class Broken:\n    def _repr_html_(self): 1 / 0\nBroken()",
-            "ZeroDivisionError: division",
-        ),
-    ],
-)
-def test_kernel_execute_reports_errors_that_end_no_cell(kernel, notebook, tmp_path, code, error):
-    output = tmp_path / "done.ipynb"
-
-    with pytest.raises(KernelError, match=error):
-        kernel.execute(notebook(code), output, {}, timeout_s=60)
-
-    metadata = nbformat.read(str(output), as_version=4).metadata
-    assert metadata["benchkit"]["status"].startswith(f"raised {error}")
-
-
 def test_kernel_end_closes_connections_of_an_interrupted_notebook(kernel):
     """At the exit of Python, ZeroMQ can wait for ever for a connection that is still open."""
     client = kernel._manager.client()
@@ -116,7 +96,9 @@ def test_kernel_kill_without_process_groups_ends_children(kernel, notebook, tmp_
 
 def test_lines_about_awaited_workers_reach_the_terminal(capsys):
     def events():
-        _log_awaited_workers("a warning of a library\nwaiting for workers of X: 1 of 3 connected\n")
+        file = _ClusterProgress()
+        file.write("a warning of a library\nwaiting for workers of X: 1 of 3 connected\n")
+        file.flush()
         yield from ()
 
     assert list(show_progress(events())) == []

@@ -4,11 +4,7 @@ import pytest
 
 from benchkit.errors import InvalidNotebookError
 from benchkit.experiment.paths import shipped
-from benchkit.experiment.run.kernel import (
-    checked_parameters,
-    declared_parameters,
-    with_parameters,
-)
+from benchkit.experiment.run.kernel import checked_parameters, declared_parameters
 
 CELL = """
 text: str = "a=b # not a comment"  # with an equals sign
@@ -64,32 +60,6 @@ def test_checked_parameters_returns_json_values(notebook):
     values = {"text": "ü ' \"", "for_": 1, "share": 1, "many": ["a"], "maybe": None}
 
     assert checked_parameters(notebook(), values) == values
-
-
-def test_with_parameters_sets_values_after_their_declaration(notebook):
-    text = "ü ' \" \\ \n \udc80 {x}"
-    values = {"text": text, "share": float("nan"), "many": [float("-inf"), True, {text: None}]}
-
-    content = with_parameters(notebook(), values)
-
-    scope = {}
-    for cell in content.cells:
-        exec(cell.source, scope)
-    assert repr({name: scope[name] for name in values}) == repr(values)
-    assert scope["for_"] == 3
-
-
-def test_with_parameters_drops_what_an_execution_left(notebook):
-    path = notebook()
-    first = with_parameters(path, {"for_": 4})
-    first.cells[0].outputs = [nbformat.v4.new_output("stream", text="left")]
-    first.cells[0].execution_count = 1
-    nbformat.write(first, str(path))
-
-    second = with_parameters(path, {"for_": 5})
-
-    assert [cell.source for cell in second.cells] == [CELL, "for_ = 5"]
-    assert [(cell.outputs, cell.execution_count) for cell in second.cells] == [([], None)] * 2
 
 
 @pytest.mark.parametrize("source", ["import os", "x: int = 3 * 4 + f()", "a = b = 1"])
