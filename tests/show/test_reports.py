@@ -53,6 +53,10 @@ def test_run_report_has_figures_without_code_or_urls(report, a_run):
     assert not ADDRESS.search(text)
     executed = nbformat.read(report.with_suffix(".ipynb"), as_version=4)
     assert executed.metadata["benchkit"]["status"] == "completed"
+    kinds = {kind for cell in executed.cells for out in cell.get("outputs", ())
+             for kind in out.get("data", ())}  # fmt: skip
+    assert "application/javascript" in kinds
+    assert "application/vnd.bokehjs_load.v0+json" not in kinds  # the same script again
 
 
 @pytest.mark.browser

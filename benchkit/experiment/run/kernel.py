@@ -82,6 +82,10 @@ _CLOSE_CLUSTERS = (
 )
 
 
+#: Bokeh gives its script, of 1.3 MB, a second time for an extension of JupyterLab.
+_SECOND_SCRIPT = "application/vnd.bokehjs_load.v0+json"
+
+
 def _is_not_kernel_death(record: logging.LogRecord) -> bool:
     return "Kernel died" not in record.getMessage()
 
@@ -513,6 +517,9 @@ def publish_executed(draft: Path, output: Path, **metadata: Any) -> None:
     Papermill marks the cells of a dead kernel `completed`, and keeps the kernel name of the input
     notebook, so the real status and environment are stored here.
     """
+    for cell in notebook.cells:
+        for shown in cell.get("outputs", ()):
+            shown.get("data", {}).pop(_SECOND_SCRIPT, None)
     with suppress(OSError, ValueError):
         notebook = nbformat.read(str(draft), as_version=4)
         notebook.metadata["benchkit"] = {**notebook.metadata.get("benchkit", {}), **metadata}
