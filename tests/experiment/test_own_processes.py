@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 import time
 from types import SimpleNamespace
@@ -79,6 +81,42 @@ def test_threads_of_tasks_ran_and_waited_as_the_kernel_says(measured):
     assert {"client main", "client loop", "scheduler loop", "worker loop"} <= found
     loops = threads[(threads["role"] == "loop") & (threads["server"] != "worker")]
     assert loops["native_id"].nunique() == loops["thread_process"].nunique() == 1
+
+
+def spin_on(processors, cpu_s):
+    os.sched_setaffinity(0, processors)
+    return spin(cpu_s)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux counts waits of threads")
+def test_processor_wait_share_is_that_of_a_task_among_busy_processes(tmp_path):
+    """Four processes on one processor: each waits for three times as long as it runs, or longer."""
+    processors = {min(os.sched_getaffinity(0))}
+    code = f"import os\nos.sched_setaffinity(0, {processors})\nprint(flush=True)\nwhile True: pass"
+    others = []
+    with (
+        LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=":0") as cluster,
+        Client(cluster) as client,
+    ):
+        try:
+            for _ in range(3):
+                command = [sys.executable, "-c", code]
+                others.append(subprocess.Popen(command, stdout=subprocess.PIPE))
+                others[-1].stdout.readline()
+            with benchkit.record(client, workload="own.waits", store=tmp_path / "s") as recorded:
+                ran, waited = client.submit(spin_on, processors, 0.8).result()
+        finally:
+            for other in others:
+                other.kill()
+                other.communicate()
+
+    threads, run = threads_of(recorded.run), recorded.run
+    share, others_ran = run.metrics["processor_wait_share"], threads["ran"].sum() - ran
+    assert waited > ran
+    # Other threads run for a known time. That they wait makes the share larger, but no thread runs
+    # and waits for longer than the run takes.
+    assert 0.95 * waited / (waited + ran + others_ran) < share
+    assert share < 1 - 0.95 * ran / (len(threads) * run.metrics["duration"])
 
 
 def test_memory_and_cpu_of_the_client_are_its_own(measured):

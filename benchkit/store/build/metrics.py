@@ -290,7 +290,12 @@ def _waits(groups: Mapping[str, xr.Dataset], duration: float) -> dict[str, float
     threads = groups.get("thread_times", xr.Dataset())
     seconds = np.zeros(2)
     if threads.sizes.get("sample"):
-        number, times = threads["sample_thread"].values, threads["sample_time"].values
+        process, times = threads["thread_process"].values, threads["sample_time"].values
+        # Servers of one process sample the same event loop, which is one thread.
+        place = np.where(process >= 0, process, -1 - np.arange(process.size))
+        names = np.column_stack([place, threads["native_id"].values])
+        _, same = np.unique(names, axis=0, return_inverse=True)
+        number = same.reshape(-1)[threads["sample_thread"].values]
         columns = [threads[name].values for name in ("ran", "waited")]
         for thread in np.unique(number):
             own = np.flatnonzero(number == thread)

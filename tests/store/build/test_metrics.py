@@ -5,11 +5,12 @@ import json
 import numpy as np
 import pytest
 
+from benchkit.measure.capture.columns import CLIENT, LOOP, SCHEDULER, TASK, THREAD_COLUMNS
 from benchkit.store.build.metrics import biggest_group, compute_metrics
 from benchkit.store.build.run_from_recording import run_from_recording
 from benchkit.store.run import Run
 from benchkit.store.schema import METRICS
-from validation.synthetic_recordings import MB, NAN, OFF, ON, group, record, segment, worker
+from validation.synthetic_recordings import MB, NAN, OFF, ON, group, record, rows, segment, worker
 
 
 def metrics_of(folder, *segments, **tail):
@@ -152,6 +153,29 @@ def test_gil_contention_mean_is_share_of_known_seconds(tmp_path):
 
     assert metrics["gil_contention_mean"] == pytest.approx(0.3)
     assert "gil_contention_mean" not in short, "more than half of the run is unknown"
+
+
+def test_processor_wait_share_counts_each_thread_once_and_while_the_clock_ran(tmp_path):
+    def thread(server, role, number, *counters):
+        names = {"server": server, "role": role, "ident": number, "native_id": number}
+        return [
+            {**names, "time": ON + moment, "ran": ran, "waited": waited}
+            for moment, ran, waited in counters
+        ]
+
+    threads = [
+        # Between the edges of the clock it ran for 2 s and waited for 6 s.
+        *thread(0, TASK, 7, (11, 20.0, 13.0), (-1, 5.0, 5.0), (0, 6.0, 6.0), (10, 8.0, 12.0)),
+        *thread(1, TASK, 7, (0, 0.0, 1.0), (10, 0.0, 3.0)),  # of another process
+        # One event loop, which ran for 1 s and waited for 1 s.
+        *thread(SCHEDULER, LOOP, 9, (-0.5, 1.0, 0.5), (10.5, 2.1, 1.6)),
+        *thread(CLIENT, LOOP, 9, (0, 1.0, 0.5), (10, 2.0, 1.5)),
+    ]
+    own = {"state": {"process": [1, 40]}, "client_process": [1, 40]}
+
+    metrics = metrics_of(tmp_path, segment(threads=rows(THREAD_COLUMNS, *threads), **own))
+
+    assert metrics["processor_wait_share"] == pytest.approx((6 + 2 + 1) / (2 + 6 + 2 + 1 + 1))
 
 
 def test_transfer_metrics_come_from_one_table(tmp_path):
