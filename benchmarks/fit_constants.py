@@ -57,6 +57,7 @@ DETECTOR = {
     "REPEAT_POWER": (1.0, 1.4, 1.5),
     "AUTOCORRELATION_POWER": (0.0, 0.7, 1.0),
     "MAX_RANGE_UNITS": (4.0, 5.0, 6.0),
+    "MAX_OPPOSITE_UNITS": (3.0, 4.0, 5.0),
     "MIN_NOISE": (0.003, 0.006, 0.01),
     "END_UNITS": (3.0, 4.0, 5.0),
 }

@@ -87,6 +87,16 @@ def test_rule_detects_slow_drift(rng):
     assert all(changes and changes[0].direction == 1 for changes in found)
 
 
+def test_rule_rarely_takes_more_noise_for_a_level(rng):
+    noise = np.where(np.arange(NIGHTS) < 60, 0.02, 0.06)
+    values = np.exp(noise * np.log(lognormal(rng, 800, 1.0) / 10))
+
+    found = detect_many(values)
+
+    n_alarms = sum(change.detected_at >= 60 for changes in found for change in changes)
+    assert n_alarms < 0.007 * 800 * (NIGHTS - 60)
+
+
 def test_rule_ignores_steps_between_two_modes(rng):
     start = np.full(200, 70)
 
