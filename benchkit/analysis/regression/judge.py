@@ -105,6 +105,7 @@ def judge_night(
     recoveries = levels.recoveries()
     closed = {str(event["regression"]) for event in recoveries}
     changes, proposed = levels.changes(alarms, causes, closed)
+    changes += levels.present_sizes([*changes, *recoveries])
     proposed += levels.suspects(latest, proposed, _last_nights(events, "dismissed", "undecided"))
     proposed, tolerated = _above_thresholds(proposed, marks)
     failures, other_events = _judge_outcomes(history, night, unjudged, active, control)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,11 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from benchkit.analysis.changepoint.candidates import LatestNight
-from benchkit.analysis.changepoint.rule import MIN_NIGHTS, MIN_REFERENCE_NIGHTS
+from benchkit.analysis.changepoint.rule import (
+    MIN_NIGHTS,
+    MIN_REFERENCE_NIGHTS,
+    autocorrelation_factor,
+)
 from benchkit.analysis.changepoint.scan import MEDIAN_ERROR
 from benchkit.analysis.changepoints import INFINITE_CHANGE, LOG_OF_ZERO, ChangePoint
 from benchkit.analysis.options import DETECTION, VERDICTS
@@ -45,6 +50,10 @@ SHIFT_ERRORS = 3.0
 #: Smallest change of the control that is subtracted, as logarithm of a ratio: smaller ones do not
 #: change what a person does.
 MIN_SHIFT = 0.01
+#: Nights whose median is the present level of an open regression: a week has each season once.
+PRESENT_NIGHTS = 7
+#: Standard errors of its size by which it must have changed to be reported: each night looks again.
+REPORT_ERRORS = 5.0
 
 
 def worse_direction(metric: str) -> int:
@@ -81,7 +90,7 @@ class NightLevels:
     # Last night on which suspects of a series were set aside as the machine's.
     aside: Mapping[tuple[str, ...], str] = field(default_factory=dict)
 
-    @property
+    @cached_property
     def unjudged_rows(self) -> NDArray[np.bool_]:
         """Mask of the series that are not yet judged on this night, shape (series,)."""
         return np.array([group in self.unjudged for group in self._groups], bool)
@@ -196,8 +205,12 @@ class NightLevels:
 
     def _reference_start(self, row: int, index: int) -> int:
         """Return the first reference night of a change: not before the previous change."""
+        return max(self._stretch_start(row, index), index - LEVEL_NIGHTS)
+
+    def _stretch_start(self, row: int, index: int) -> int:
+        """Return the night of the change, or of the start of a segment, before a night."""
         earlier = [change.index for change in self.history.changes[row] if change.index < index]
-        return max(self.history.segment_start(row, index), index - LEVEL_NIGHTS, *earlier[-1:], 0)
+        return max(self.history.segment_start(row, index), *earlier[-1:], 0)
 
     def _good_until(self, row: int, first: int) -> str:
         """Return the night before which builds are good, if a change begins about a night."""
@@ -206,15 +219,8 @@ class NightLevels:
 
     def _shift(self, row: int, start: int, index: int) -> tuple[float, float]:
         """Return the change of level of a series at a night and its error, in logarithms."""
-        values = self.history.values[row]
-        parts = [part[np.isfinite(part)] for part in (values[start:index], values[index:])]
-        if not all(part.size for part in parts):
-            return float("nan"), float("nan")
-        logs = [np.log(np.maximum(part, np.exp(LOG_OF_ZERO))) for part in parts]
-        before, after = (float(np.median(part)) for part in logs)
-        noise = max(SD_OF_MAD * float(np.median(np.abs(logs[0] - before))), MIN_NOISE)
-        error = MEDIAN_ERROR * noise * math.sqrt(sum(1 / part.size for part in parts))
-        return after - before, error
+        logs = np.log(np.maximum(self.history.values[row], np.exp(LOG_OF_ZERO)))
+        return _change_of_level(logs[start:index], logs[index:])
 
     def _fails_more(self, row: int, index: int) -> bool:
         """Return whether runs fail on a larger share of nights since a night than before it."""
@@ -307,14 +313,98 @@ class NightLevels:
         rests = distance <= REST_NIGHTS and not abs(units) >= DETECTION.suspect_units
         return not rests and (is_jump or since > again)
 
-    def recoveries(self) -> list[dict[str, Any]]:
-        """Return events for regressions that recovered, or whose segment ended."""
-        events = []
+    def _measured(self) -> Iterator[tuple[Regression, int]]:
+        """Yield the active changes of level, and the rows of their series, that are not judged."""
         for regression in self.active.values():
             failing = regression.metric == FAILING
             row = None if failing else self.history.find(regression.about)
-            if row is None or not self.unjudged_rows[row]:
-                continue
+            if row is not None and self.unjudged_rows[row]:
+                yield regression, row
+
+    def present_sizes(self, events: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """Return events for regressions that slowly became larger, where there is a control.
+
+        Without one, a slow week of the machine would look the same.
+        """
+        # events: Those of the night: a regression has one of them or none.
+        others = {event.get("regression") for event in events}
+        if self.control is None:
+            return []
+        return [
+            event
+            for regression, row in self._measured()
+            if regression.id not in others and self._in_current_segment(regression, row)
+            for event in self._present_size(regression, row)
+        ]
+
+    def _present_size(self, regression: Regression, row: int) -> list[dict[str, Any]]:
+        """Return an event if the last week of a regression has another size than it, or none."""
+        levels = self._without_control(row)
+        if levels is None or not (0 < regression.ratio < math.inf and regression.before > 0):
+            return []
+        worse, first = worse_direction(regression.metric), self._position(regression.night)
+        now = levels[first:][np.isfinite(levels[first:])][-PRESENT_NIGHTS:]
+        before = self._before_growth(levels, row, first, worse)
+        if now.size < PRESENT_NIGHTS or np.isfinite(before).sum() < MIN_REFERENCE_NIGHTS:
+            return []
+        size, error = _change_of_level(before, now, slow=True)
+        if not abs(size - math.log(regression.ratio)) >= max(SHIFT_ERRORS * error, MIN_SHIFT):
+            return []
+        reported = [
+            e["ratio"] for e in regression.events if e["kind"] != "placed" and e.get("ratio")
+        ]
+        growth, kind = worse * (size - math.log(float(reported[-1]))), "placed"
+        if abs(growth) > max(DETECTION.min_change, REPORT_ERRORS * error):
+            kind = "grown" if growth > 0 else "eased"
+        half = float(ndtri((1 + VERDICTS.level) / 2)) * error
+        ratio, low, high = (math.exp(size + step) for step in (0.0, -half, half))
+        return [
+            {
+                **json_safe(regression.about),
+                "kind": kind,
+                "regression": regression.id,
+                "night": regression.night,
+                "seen": self.night,
+                **{"ratio": ratio, "low": low, "high": high},
+                **{"before": regression.before, "after": regression.before * ratio},
+                "cause": "code",
+                "reason": f"the last {PRESENT_NIGHTS} nights, without what the same workload "
+                f"changed in the control {self.control!r}",
+            }
+        ]
+
+    def _without_control(self, row: int) -> NDArray[np.float64] | None:
+        """Return the logarithms of a series without those of its workload in the control."""
+        # returned: (nights,), NaN where one of them was not measured; None without a control.
+        about = self.history.series.iloc[row].to_dict()
+        if self.control is None or about["environment"] == self.control:
+            return None
+        control = self.history.find({**about, "environment": self.control})
+        if control is None:
+            return None
+        values = self.history.values[[row, control]]
+        logs = np.log(np.where(values > 0, values, np.nan))
+        difference: NDArray[np.float64] = logs[0] - logs[1]
+        return difference
+
+    def _before_growth(
+        self, levels: NDArray[np.float64], row: int, first: int, worse: int
+    ) -> NDArray[np.float64]:
+        """Return the nights of the level before a change, or before the slow rise to it."""
+        oldest, stop = self._stretch_start(row, first), first
+        begin = max(oldest, stop - LEVEL_NIGHTS)
+        while begin - oldest >= MIN_REFERENCE_NIGHTS:
+            earlier = max(oldest, begin - LEVEL_NIGHTS)
+            gap, error = _change_of_level(levels[earlier:begin], levels[begin:stop], slow=True)
+            if not worse * gap >= max(SHIFT_ERRORS * error, MIN_SHIFT):
+                break
+            begin, stop = earlier, begin
+        return levels[begin:stop]
+
+    def recoveries(self) -> list[dict[str, Any]]:
+        """Return events for regressions that recovered, or whose segment ended."""
+        events = []
+        for regression, row in self._measured():
             fact = {**regression.about, "regression": regression.id, "seen": self.night}
             if not self._in_current_segment(regression, row):
                 reasons = self.history.segments_of(row)["reason"].tolist()
@@ -364,6 +454,24 @@ class NightLevels:
             "before": before,
             "after": after,
         }
+
+
+def _change_of_level(
+    before: NDArray[np.float64], after: NDArray[np.float64], *, slow: bool = False
+) -> tuple[float, float]:
+    """Return the difference of the medians of nights and its error, both NaN without nights."""
+    # before, after: (nights,), logarithms; NaN is missing.
+    # slow: whether the error is that of noise that lasts several nights, as far as it does.
+    before, after = (part[np.isfinite(part)] for part in (before, after))
+    if not before.size or not after.size:
+        return float("nan"), float("nan")
+    level = float(np.median(before))
+    noise = max(SD_OF_MAD * float(np.median(np.abs(before - level))), MIN_NOISE)
+    error = MEDIAN_ERROR * noise * math.sqrt(1 / before.size + 1 / after.size)
+    if slow:
+        units = (before - level)[None] / noise
+        error *= float(autocorrelation_factor(units, np.array([after.size]))[0])
+    return float(np.median(after)) - level, error
 
 
 def _log_error(change: ChangePoint) -> float:

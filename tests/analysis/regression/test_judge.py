@@ -22,9 +22,9 @@ def noise(seed, size=N):
 
 def replay(series, *, first=30, marks=(), control="control", outcomes=None, versions=None):
     """Judge night by night; `series` maps (workload, environment, ...) to durations."""
-    rows = []
+    rows, n_nights = [], len(next(iter(series.values())))
     for (workload, environment, *host), values in series.items():
-        for night in range(N):
+        for night in range(n_nights):
             ended = (outcomes or {}).get((workload, environment, night), "ok")
             value = values[night] if ended == "ok" else None
             facts = {"duration": value, "outcome": ended, "host": host[0] if host else "ci"}
@@ -32,7 +32,7 @@ def replay(series, *, first=30, marks=(), control="control", outcomes=None, vers
                 facts["version"] = versions[workload, environment][night]
             rows.append(run_record(night, workload=workload, environment=environment, **facts))
     runs, events = pd.DataFrame(rows), []
-    for night in range(first, N):
+    for night in range(first, n_nights):
         past_runs = runs[runs["started"] <= FIRST + pd.Timedelta(days=night)]
         history = build_history(past_runs, metrics=["duration"], marks=marks)
         judgement = judge_night(history, events, marks=marks, control=control)
@@ -187,6 +187,41 @@ def test_judge_opens_what_is_left_without_the_shift_of_the_control(machine, code
     assert np.allclose([each.after / each.before for each in ledger], ratios)
     aside = {e["workload"] for e in events if e["kind"] == "set_aside"}
     assert {"a.w3", "a.w4", "a.w5"} <= aside
+
+
+def slow_growth(weekly, n_nights=140, first=45):
+    """Return the ratio of each night to the level before a night."""
+    return (1 + weekly) ** (np.clip(np.arange(n_nights) - first, 0, None) / 7)
+
+
+@pytest.mark.parametrize("weekly", [0.01, 0.02])
+def test_judge_slow_growth_has_the_size_of_its_last_week_without_the_machine(weekly):
+    growth, machine = slow_growth(weekly), np.where(np.arange(140) < 100, 1.0, 1.06)
+    series = {
+        ("a.x", "tip"): noise(1, 140) * growth * machine,
+        ("a.x", "control"): noise(2, 140) * machine,
+    }
+
+    (regression,) = read_ledger(replay(series, first=60))
+
+    assert regression.state == "grown"
+    assert abs(regression.ratio / growth[-1] - 1) < 0.03
+    assert regression.low < regression.ratio < regression.high
+    assert abs(regression.after / regression.before / regression.ratio - 1) < 1e-9
+
+
+def test_judge_slow_weeks_of_the_machine_do_not_enlarge_a_regression():
+    machine = np.where(np.arange(N) % 20 < 9, 1.08, 1.0)
+    series = {
+        ("a.x", "tip"): stepped(1, 1.2, first=35) * machine,
+        ("a.x", "control"): noise(2) * machine,
+    }
+
+    events = [event for event in replay(series) if event["environment"] == "tip"]
+
+    (regression,) = read_ledger(events)
+    assert regression.state == "open"
+    assert abs(regression.ratio / 1.2 - 1) < 0.03
 
 
 def test_judge_single_control_night_does_not_hide_step():
