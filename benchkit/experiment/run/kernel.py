@@ -517,11 +517,11 @@ def publish_executed(draft: Path, output: Path, **metadata: Any) -> None:
     Papermill marks the cells of a dead kernel `completed`, and keeps the kernel name of the input
     notebook, so the real status and environment are stored here.
     """
-    for cell in notebook.cells:
-        for shown in cell.get("outputs", ()):
-            shown.get("data", {}).pop(_SECOND_SCRIPT, None)
     with suppress(OSError, ValueError):
         notebook = nbformat.read(str(draft), as_version=4)
+        for cell in notebook.cells:
+            for shown in cell.get("outputs", ()):
+                shown.get("data", {}).pop(_SECOND_SCRIPT, None)
         notebook.metadata["benchkit"] = {**notebook.metadata.get("benchkit", {}), **metadata}
         # Options of the cluster stand in a cell, and messages of errors in the outputs.
         write_whole(output, nbformat.writes(nbformat.from_dict(redact(notebook))) + "\n")
