@@ -233,6 +233,14 @@ def test_comparison_has_the_same_words_and_numbers_by_every_renderer(compared, e
     assert words_of_markdown(markdown.page_markdown(page)) == words_of_page(page)
 
 
+def test_comparison_in_a_notebook_is_its_page(compared, monkeypatch):
+    wanted = words_of_page(comparison_pages.page(compared, {}))
+
+    assert words_of_html(compared.comparison._repr_html_()) == wanted
+    monkeypatch.setattr("benchkit.analysis.compare.comparison.entry_points", lambda **_: ())
+    assert compared.comparison._repr_html_() is None, "without packages that draw: its text"
+
+
 def cells_of(section):
     """Return the rows of a table as texts by column."""
     return [

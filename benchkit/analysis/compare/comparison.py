@@ -1,4 +1,4 @@
-"""Result of a comparison of runs, as text, JSON and HTML.
+"""Result of a comparison of runs, as text and JSON.
 
 `benchkit.analysis.compare.compare_runs` creates it.
 """
@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from importlib.metadata import entry_points
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -28,9 +30,10 @@ from benchkit.analysis.compare.headline import (
 from benchkit.analysis.stats.verdicts import Effects
 from benchkit.formatting import ROWS_SHOWN, counted, format_change, format_factor, format_quantity
 from benchkit.table import Table
-from benchkit.text import html_text
 from benchkit.values import json_safe
 
+#: Group of entry points whose functions take a `Comparison`: `analysis` imports nothing that draws.
+ACCESSORS = "benchkit.comparison_accessors"
 #: Fields of the change of all workloads in JSON.
 _SUITE_FIELDS = ("ratio", "low", "high", "n_worse", "n_better")
 #: A row of a comparison: its number, or the row with the column ``row``.
@@ -262,17 +265,12 @@ class Comparison:
         ]
         return [json_safe(row) for row in rows]
 
-    def _repr_html_(self) -> str:
-        lines = [f"<h4>{html_text(self.title)}</h4>", f"<p>{html_text(self.sentence)}</p>"]
-        lines += [f"<p>Note: {html_text(text)}</p>" for text in self.warnings]
-        causes = "".join(f"<li>{html_text(text)}</li>" for text in self.causes)
-        lines.append(_table(self).to_html() if len(self.frame) else "")
-        if causes:
-            lines.append(f"<ul>{causes}</ul>")
-        if self.group_changes:
-            items = "".join(f"<li>{html_text(text)}</li>" for text in self.group_changes)
-            lines.append(f"<p>Task groups that changed:</p><ul>{items}</ul>")
-        return "".join(lines)
+    def _repr_html_(self) -> str | None:
+        """Return the page of the comparison; None, for the text, without packages that draw."""
+        with suppress(ImportError):
+            for point in entry_points(group=ACCESSORS, name="html"):
+                return str(point.load()(self))
+        return None
 
     def __repr__(self) -> str:
         return "\n".join([self.sentence, *self.warnings, self.to_table()])

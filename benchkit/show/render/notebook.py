@@ -9,11 +9,13 @@ from pathlib import Path
 
 from IPython.display import HTML, display
 
+from benchkit.analysis.compare.comparison import Comparison
 from benchkit.analysis.regression.history import DEFAULT_METRICS, build_history
 from benchkit.analysis.regression.regression import read_ledger
 from benchkit.analysis.regression.status import workload_owners
 from benchkit.errors import UsageError, describe_error
 from benchkit.experiment.nightly.night import Night, read_night
+from benchkit.show.pages import comparison as comparison_page
 from benchkit.show.pages import history as history_page
 from benchkit.show.pages import night as night_page
 from benchkit.show.pages import run as run_page
@@ -23,6 +25,7 @@ from benchkit.show.render.html import (
     ELEMENTS,
     content_markup,
     head_markup,
+    page_markup,
     static_figure,
 )
 from benchkit.show.render.markdown import MAX_ROWS, no_address, page_markdown, section_markdown
@@ -150,6 +153,12 @@ def night(
     page = night_page.page(judged, series, {"show": "news"})
     more = night_page.ledger_sections(judged, history)
     return NotebookPage(replace(page, sections=[*page.sections, *more]))
+
+
+def comparison_html(comparison: Comparison) -> str:
+    """Return the page of a comparison for a cell of a notebook."""
+    page = comparison_page.page(comparison_page.ComparedRuns(comparison), {})
+    return _styled(page_markup(page, no_address))
 
 
 class NotebookPage:
