@@ -29,6 +29,8 @@ from benchkit.show.pages.page import (
     Figure,
     Interval,
     Page,
+    Row,
+    Section,
     Spark,
     Table,
     Text,
@@ -96,9 +98,11 @@ def page(history, events):
 def words_of_page(page):
     """Return each word that a page says, in order."""
     texts = [page.title, page.state.text, *page.lines]
-    return " ".join(
-        [*texts, *(each for s in page.sections for each in texts_of_section(s))]
-    ).split()
+    return words_of_texts([*texts, *(each for s in page.sections for each in texts_of_section(s))])
+
+
+def words_of_texts(texts):
+    return " ".join(texts).replace("`", "").split()  # the mark of code is no part of a word
 
 
 def texts_of_section(section):
@@ -126,20 +130,26 @@ def words_of_html(text):
     tags = ("thead", "details", "template", "label", "svg", "style", "script")
     left_out = "|".join(f"<{tag}\\b.*?</{tag}>" for tag in tags)
     text = re.sub(left_out, " ", text, flags=re.S)
-    return html.unescape(re.sub("<[^>]*>", " ", text.replace("<wbr>", ""))).split()
+    text = re.sub("</?code>", "", text.replace("<wbr>", ""))
+    return words_of_texts([html.unescape(re.sub("<[^>]*>", " ", text))])
 
 
 def words_of_markdown(text):
     # Parts with odd numbers are code.
     parts = enumerate(re.split(r"^```.*\n?", text, flags=re.M))
-    return [word for at, part in parts for word in (part.split() if at % 2 else plain_words(part))]
+    return [
+        word
+        for at, part in parts
+        for word in (words_of_texts([part]) if at % 2 else plain_words(part))
+    ]
 
 
 def plain_words(text):
     tables = re.sub(r"^\|.*\n\| ?-.*$", "", text, flags=re.M)
     plain = tables.replace("\\|", "\x00").replace("|", " ").replace("\x00", "|")
     plain = re.sub(r"^(#+|-) ", "", plain, flags=re.M).replace("<br>", " ")
-    return html.unescape(re.sub(r"\\(.)", r"\1", plain)).replace("\u200b", "").split()
+    plain = html.unescape(re.sub(r"\\(.)", r"\1", plain)).replace("\u200b", "")
+    return words_of_texts([plain])
 
 
 def test_night_has_the_same_words_and_numbers_by_every_renderer(page):
@@ -150,6 +160,22 @@ def test_night_has_the_same_words_and_numbers_by_every_renderer(page):
     assert words_of_html(" ".join(text_of(part) for part in parts)) == wanted
     assert words_of_html(html_renderer.page_markup(page, lambda target: None)) == wanted
     assert words_of_markdown(markdown.page_markdown(page)) == wanted
+
+
+def test_backquoted_parts_of_sentences_are_code():
+    table = Table(["a"], [Row(["`name`"])], terms={"a": "as `term` says"})
+    sections = [Section("Why?", [Text("see `text`"), Text("or `note`", "soft")]),
+                Section("What?", table, "as `below` says")]  # fmt: skip
+    page = Page("night", ["run `benchkit <ab>`"], sections)
+    shown = [
+        html_renderer.page_markup(page, lambda target: None),
+        " ".join(text_of(part) for part in panel.page_parts(page, lambda target: None)),
+    ]
+
+    for text in shown:
+        found = re.findall("<code>(.*?)</code>", text)
+        assert found == ["benchkit &lt;ab&gt;", "text", "note", "below", "term"]
+        assert "`name`" in text, "names are shown literally"
 
 
 def test_night_states_are_those_of_the_ledger(history, events):
@@ -377,7 +403,7 @@ def test_run_has_the_same_words_and_numbers_by_every_renderer(run_data, monkeypa
     in_notebook = pages.run(run_data.run)
     seen = {}
     for section in page.sections:
-        wanted = " ".join(texts_of_section(section)).split()
+        wanted = words_of_texts(texts_of_section(section))
         seen[section.key] = len(wanted)
         text = markdown.section_markdown(section)
         assert words_of_markdown(text) == wanted, section.key

@@ -234,9 +234,8 @@ def test_site_shows_the_other_pages_when_one_cannot_be_made(store, tmp_path, mon
         f"machines.html cannot be shown: {tmp_path / 'none'}: not accessible: "
         "No such file or directory",
     ]
-    assert (
-        "KeyError: &#39;no &lt;b&gt;series&lt;/b&gt;&#39;" in (tmp_path / "out" / page).read_text()
-    )
+    text = (tmp_path / "out" / page).read_text()
+    assert "KeyError: &#x27;no &lt;b&gt;series&lt;/b&gt;&#x27;" in text
     assert SLOWER in read(tmp_path / "out" / "index.html")
     assert rows(tmp_path / "out", f"w/{page_name(SLOWER)}.html", "ok")
 

@@ -34,7 +34,7 @@ from benchkit.show.plots.comparison import interval_bar
 from benchkit.show.plots.history import sparkline
 from benchkit.show.templates import load_macros
 from benchkit.table import columns_of_numbers
-from benchkit.text import escape
+from benchkit.text import escape, html_text
 
 #: Address of a page; None: there is none, and the text is no link.
 Href: TypeAlias = Callable[[Target], str | None]
@@ -60,11 +60,13 @@ def link(text: str, target: str, *, label: str = "", kind: str = "") -> Markup:
     return Markup(f"<a href='{escape(target)}'{more}>{breakable}</a>")
 
 
-def span(text: str, kind: str = "", *, title: str = "") -> Markup:
+def span(
+    text: str, kind: str = "", *, title: str = "", write: Callable[[str], str] = escape
+) -> Markup:
     """Return text with a CSS class and a tooltip."""
     more = f" class='{escape(kind)}'" if kind else ""
     more += f" title='{escape(title)}'" if title else ""
-    return Markup(f"<span{more}>{escape(text)}</span>")
+    return Markup(f"<span{more}>{write(text)}</span>")
 
 
 def code(text: str) -> Markup:
@@ -108,16 +110,16 @@ def cell_markup(cell: Cell, href: Href) -> Markup:
     return Markup("<br>").join(_text(text, href) for text in cell)
 
 
-def _text(text: Text, href: Href) -> Markup:
+def _text(text: Text, href: Href, write: Callable[[str], str] = escape) -> Markup:
     target = href(text.target) if isinstance(text.target, Target) else text.target
     if target:
         made = link(text.text, target, label=text.title, kind=text.tone)
     elif text.tone == "code":
         made = Markup(ELEMENTS.code_block(text.text, text.title))
     elif text.tone or text.title:
-        made = span(text.text, text.tone, title=text.title)
+        made = span(text.text, text.tone, title=text.title, write=write)
     else:
-        made = Markup(escape(text.text))
+        made = Markup(write(text.text))
     return made + (Markup(f" <small>{escape(text.small)}</small>") if text.small else "")
 
 
@@ -175,7 +177,7 @@ def content_markup(content: Content, href: Href) -> str:
         # A browser ends a script at the first "</script", also in a string of JSON.
         data = data.replace("<", "\\u003c")
         return f'<div class="figure"><script type="application/json">{data}</script></div>'
-    texts = [_text(text, href) for text in content]
+    texts = [_text(text, href, html_text) for text in content]  # sentences; cells are names
     return "".join(t if t.startswith(("<pre", "<details")) else f"<p>{t}</p>" for t in texts)
 
 
