@@ -15,10 +15,11 @@ from scipy.special import ndtri
 
 from benchkit.analysis.changepoints import ChangePoint
 from benchkit.analysis.options import VERDICTS
-from benchkit.analysis.regression.history import History, night_name
+from benchkit.analysis.regression.history import SERIES_FIELDS, History, night_name
 from benchkit.analysis.regression.level_events import is_same, worse_direction
 from benchkit.analysis.regression.regression import FAILING, Regression, read_ledger, series_name
 from benchkit.formatting import NO_FAILURE, OUTCOME_WORDS
+from benchkit.store.schema import METRICS
 
 #: State -> symbol and label, in the order of rows.
 STATES = {
@@ -97,23 +98,22 @@ def workload_owners(runs: pd.DataFrame) -> dict[str, str]:
     return dict(zip(newest["workload"], newest["owner"].astype(str), strict=True))
 
 
-def improvements(
-    history: History, events: Iterable[Mapping[str, Any]]
-) -> list[tuple[str, dict[str, Any], ChangePoint]]:
-    """Return the lasting improvements that are not caused by the machine, newest first."""
-    aside = {
-        (*series_name(event), str(event.get("night")))
+def improvements(events: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return the improvements of a ledger, newest first.
+
+    The ledger sets changes of the control and of the machine aside, for the better as for the
+    worse: they are not among them.
+    """
+    # Two machines may have judged the same night; an event written by hand can lack fields.
+    found = {
+        (*series_name(event), str(event["night"])): event
         for event in events
-        if event["kind"] == "set_aside"
+        if event["kind"] == "improved"
+        and {*SERIES_FIELDS, "night"} <= event.keys()
+        and event.get("metric") in METRICS
     }
-    found = []
-    for row, about in enumerate(history.series.to_dict("records")):
-        better = -worse_direction(str(about["metric"]))
-        for change in history.changes[row]:
-            night = night_name(history.times[change.index])
-            if change.direction == better and (*series_name(about), night) not in aside:
-                found.append((night, {str(name): about[name] for name in about}, change))
-    return sorted(found, key=lambda row: (row[0], str(row[1]["workload"])), reverse=True)
+    by_name = [found[name] for name in sorted(found)]
+    return sorted(by_name, key=lambda event: str(event["night"]), reverse=True)
 
 
 def series_statuses(

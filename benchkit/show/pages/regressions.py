@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
-from benchkit.analysis.changepoints import ChangePoint
 from benchkit.analysis.regression.history import SERIES_FIELDS
 from benchkit.analysis.regression.regression import FAILING, Regression, decision_text
 from benchkit.analysis.regression.status import series_label
@@ -91,39 +90,38 @@ _REGRESSION = (
 )  # fmt: skip
 
 
-#: A first night, the fields of the series and the change, as `improvements` returns them.
-_Improvement: TypeAlias = tuple[str, Mapping[str, Any], ChangePoint]
-
-
-def improvement_table(improvements: Sequence[_Improvement], owners: Mapping[str, str]) -> Table:
-    """Return the table of improvements."""
-    things = [(*each, owners.get(str(each[1]["workload"]), "")) for each in improvements]
+def improvement_table(
+    improvements: Sequence[Mapping[str, Any]], owners: Mapping[str, str]
+) -> Table:
+    """Return the table of improvements, which are events of the ledger."""
+    things = [(event, owners.get(str(event["workload"]), "")) for event in improvements]
     return make_table(_IMPROVEMENT, things, _improvement_row, empty="No improvements.")
 
 
-def _improvement_row(each: Any, cells: Sequence[Cell]) -> Row:
-    _, about, _, owner = each
-    return Row(cells, f"{about['workload']} {series_label(about)} {owner}")
+def _improvement_row(thing: tuple[Mapping[str, Any], str], cells: Sequence[Cell]) -> Row:
+    event, owner = thing
+    return Row(cells, f"{event['workload']} {series_label(event)} {owner}")
 
 
-def _better(change: ChangePoint) -> Text:
-    interval = f"95 % interval {format_change(change.low)} to {format_change(change.high)}"
-    return Text(f"▼ {format_change(change.ratio)}", "good", title=interval, order=change.ratio)
+def _better(event: Mapping[str, Any]) -> Text:
+    ratio, low, high = (event.get(name) for name in ("ratio", "low", "high"))
+    interval = f"95 % interval {format_change(low)} to {format_change(high)}"
+    return Text(f"▼ {format_change(ratio)}", "good", title=interval, order=ratio)
 
 
 _IMPROVEMENT = (
-    Column("change", lambda each: _better(each[2])),
-    Column("workload", lambda each: Text(str(each[1]["workload"]), target=series_target(each[1]))),
-    Column("metric", lambda each: METRICS[each[1]["metric"]].long_name),
-    Column("where", lambda each: series_label(each[1])),
-    Column("since", lambda each: each[0][:10]),
-    Column("owner", lambda each: each[3]),
+    Column("change", lambda each: _better(each[0])),
+    Column("workload", lambda each: Text(str(each[0]["workload"]), target=series_target(each[0]))),
+    Column("metric", lambda each: METRICS[each[0]["metric"]].long_name),
+    Column("where", lambda each: series_label(each[0])),
+    Column("since", lambda each: str(each[0]["night"])[:10]),
+    Column("owner", lambda each: each[1]),
 )  # fmt: skip
 
 
 def page(
     regressions: Sequence[Regression],
-    improvements: Sequence[_Improvement],
+    improvements: Sequence[Mapping[str, Any]],
     changes: Table,
     owners: Mapping[str, str],
     state: Mapping[str, str],
@@ -141,7 +139,7 @@ def page(
     ]
     found.sort(key=lambda regression: (regression.is_open, regression.night), reverse=True)
     worse = regression_table(found, owners, empty="No regressions.")
-    better = improvement_table([each for each in improvements if each[0] >= since], owners)
+    better = improvement_table([each for each in improvements if each["night"] >= since], owners)
     worse, better = worse.filtered(state), better.filtered(state)
     n_open = sum(regression.is_open for regression in found)
     lines = [

@@ -247,7 +247,7 @@ class _Site:
         return night_page(night, series, {"show": "all"})
 
     def _regressions(self) -> Page:
-        better = improvements(self.history, self.events)
+        better = improvements(self.events)
         changes = change_table(self.history, self.regressions)
         return regressions_page(self.regressions, better, changes, self.owners, {})
 

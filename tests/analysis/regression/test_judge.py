@@ -9,6 +9,7 @@ from benchkit.analysis.regression.judge import judge_night
 from benchkit.analysis.regression.level_events import MARGIN_NIGHTS
 from benchkit.analysis.regression.nights import night_notes
 from benchkit.analysis.regression.regression import read_ledger
+from benchkit.analysis.regression.status import improvements
 from benchkit.measure.run_ids import new_id
 from benchkit.store.marks import new_mark
 from validation.run_records import FIRST, run_record
@@ -121,6 +122,22 @@ def test_judge_sets_aside_change_shared_with_control():
     reasons = {e["environment"]: e["reason"] for e in events if e["kind"] == "set_aside"}
     assert reasons["control"] == "in the control 'control', whose software never changes"
     assert "in the control 'control', the same workload changed by +" in reasons["tip"]
+
+
+def test_improvements_leave_out_those_that_the_control_shares():
+    series = {
+        ("a.x", "tip"): stepped(1, 0.8),
+        ("a.x", "control"): noise(2),
+        ("a.y", "tip"): stepped(3, 0.8),
+        ("a.y", "control"): stepped(4, 0.8),
+    }
+    events = replay(series)
+
+    (found,) = improvements([*events, *events, {"kind": "improved"}])
+
+    assert (found["workload"], found["environment"]) == ("a.x", "tip")
+    assert 0.78 < found["ratio"] < 0.82
+    assert {e["environment"] for e in events if e["kind"] == "set_aside"} == {"tip", "control"}
 
 
 def test_judge_uses_the_control_of_the_same_machine():

@@ -44,8 +44,8 @@ def view(state: dict[str, str]) -> Viewable:
 
 
 def _body(values: Mapping[str, str]) -> list[Viewable]:
-    history, worse = nights_of(values["metric"]), regressions()
-    better, changes = improvements(history, open_store().events()), change_table(history, worse)
+    worse, better = regressions(), improvements(open_store().events())
+    changes = change_table(nights_of(values["metric"]), worse)
     filters = {**values, "since": _since(values["days"])}
     head, *sections = ui.page_parts(page(worse, better, changes, owners(), filters), href)
     return [head, *(ui.paragraph(note) for note in left_out_nights()), *sections]
