@@ -129,7 +129,11 @@ def test_damaged_run_is_left_out_and_named(runs):
         ("SELECT * FROM read_csv('/etc/passwd')", "disabled by configuration"),
         ("SELECT * FROM read_text('/etc/passwd'), tasks", "disabled by configuration"),
         ("SELECT * FROM task", r"^query: no table 'task': did you mean 'tasks'\?$"),
-        ("SELECT * FROM nothing", "^query: no table 'nothing': tables are runs, tasks, "),
+        (
+            "SELECT * FROM nothing",
+            "^query: no table 'nothing': tables are runs, tasks, "
+            "task_groups, transfers, workers, events$",
+        ),
         ("SELECT nothing FROM tasks", 'column "nothing" not found'),
     ],
 )

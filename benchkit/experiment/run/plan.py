@@ -167,22 +167,26 @@ def read_plan(
         ids = [plan["id"] for plan in read_plans(store) if having in plan.get("words", {})]
     else:
         ids = _planned(store)
-    noun = having or "experiment"
+    noun, start = having or "experiment", f"`benchkit {'bisect' if having else 'ab'}` starts one"
+    if not ids:
+        raise UsageError(f"no {noun} in {store.path}: {start}")
     if experiment == "latest":
         suits = (i for i in reversed(ids) if n_arms == 1 or len(_read(store, i)["arms"]) >= n_arms)
         matches = [*islice(suits, 1)]
+        if not matches:
+            have = f"none of {counted(len(ids), noun)} in {store.path}"
+            raise UsageError(f"{have} has {n_arms} arms: {start}")
     else:
         matches = [i for i in ids if i.startswith(experiment)]
-    if experiment == "latest" and ids and not matches:
-        raise UsageError(
-            f"none of {counted(len(ids), noun)} in {store.path} has {n_arms} arms: "
-            "`benchkit ab` measures one"
-        )
     if len(matches) != 1:
         count = f"{len(matches)} {noun}s" if matches else f"no {noun}"
-        hint = f"the latest are {', '.join(ids[-5:])}" if ids else "it has none"
-        raise UsageError(f"{noun} {experiment!r}: {count} of that id in {store.path}: {hint}")
-    return _read(store, matches[0])
+        latest = f"the latest are {', '.join(ids[-5:])}"
+        raise UsageError(f"{noun} {experiment!r}: {count} of that id in {store.path}: {latest}")
+    plan = _read(store, matches[0])
+    if len(plan.get("arms", ())) < n_arms > 1:
+        have = counted(len(plan["arms"]), "arm")
+        raise UsageError(f"{noun} {plan['id']}: has {have}, and {n_arms} are needed: {start}")
+    return plan
 
 
 def read_plans(store: Store) -> list[dict[str, Any]]:

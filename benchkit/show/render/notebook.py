@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from difflib import get_close_matches
 from pathlib import Path
 
 from IPython.display import HTML, display
@@ -13,7 +12,7 @@ from benchkit.analysis.compare.comparison import Comparison
 from benchkit.analysis.regression.history import DEFAULT_METRICS, build_history
 from benchkit.analysis.regression.regression import read_ledger
 from benchkit.analysis.regression.status import workload_owners
-from benchkit.errors import UsageError, describe_error
+from benchkit.errors import UsageError, describe_error, did_you_mean
 from benchkit.experiment.nightly.night import Night, read_night
 from benchkit.show.pages import comparison as comparison_page
 from benchkit.show.pages import history as history_page
@@ -108,8 +107,7 @@ def history(store: Store, workload: str) -> NotebookPage:
     nights = build_history(runs, metrics=measured, marks=marks)
     nights = nights.select(workload=workload)
     if not len(nights):
-        near = get_close_matches(workload, sorted(set(runs["workload"])), n=1)
-        hint = f"did you mean {near[0]!r}?" if near else "see `benchkit list runs`"
+        hint = did_you_mean(workload, sorted(set(runs["workload"])), "see `benchkit list runs`")
         raise UsageError(f"no nights of workload {workload!r}: {hint}")
     regressions, owners = read_ledger(store.events(), marks), workload_owners(nights.runs)
     data = history_page.WorkloadNights(
@@ -180,8 +178,7 @@ class NotebookPage:
 
     def __getitem__(self, key: str) -> NotebookSection:
         if key not in self.keys():
-            near = get_close_matches(str(key), self.keys(), n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(self.keys())}"
+            hint = did_you_mean(str(key), self.keys(), f"it has {', '.join(self.keys())}")
             raise UsageError(f"this page has no section {key!r}: {hint}")
         return NotebookSection([each for each in self._page.sections if each.key == key])
 

@@ -56,11 +56,32 @@ def test_read_plan_accepts_beginning_of_id(tmp_path):
     assert read_plan(store, "latest")["id"] == "01ab"
     assert read_plan(store, "latest", n_arms=2)["id"] == "01aa"
     assert len(read_plan(store, "01ab")["plan"]) == 2
-    with pytest.raises(UsageError, match=r"none of 2 experiments in .* has 3 arms: `benchkit ab`"):
-        read_plan(store, "latest", n_arms=3)
-    with pytest.raises(UsageError, match="2 experiments of that id"):
-        read_plan(store, "01")
-    with pytest.raises(UsageError, match="no experiment of that id"):
-        read_plan(store, "zz")
-    with pytest.raises(UsageError, match=r"^bisection 'latest': no bisection of .*: it has none"):
-        read_plan(store, "latest", having="bisection")
+
+
+@pytest.mark.parametrize(
+    ("experiment", "options", "message"),
+    [
+        ("latest", {"n_arms": 3},
+         "none of 2 experiments in {} has 3 arms: `benchkit ab` starts one"),
+        ("01ab", {"n_arms": 2},
+         "experiment 01ab: has 1 arm, and 2 are needed: `benchkit ab` starts one"),
+        ("01", {}, "experiment '01': 2 experiments of that id in {}: the latest are 01aa, 01ab"),
+        ("zz", {}, "experiment 'zz': no experiment of that id in {}: the latest are 01aa, 01ab"),
+        ("latest", {"having": "bisection"}, "no bisection in {}: `benchkit bisect` starts one"),
+    ],
+)  # fmt: skip
+def test_read_plan_says_what_there_is(tmp_path, experiment, options, message):
+    store = Store(tmp_path)
+    for name, arms in (("01aa", ["A", "B"]), ("01ab", ["A"])):
+        settings = {"order": "abba", "arms": [{"name": arm} for arm in arms]}
+        write_plan(store, name, plan_measurements(arms, VARIANTS, 1), settings)
+
+    with pytest.raises(UsageError) as error:
+        read_plan(store, experiment, **options)
+    assert str(error.value) == message.format(store.path)
+
+
+def test_read_plan_of_store_without_experiments_names_the_command(tmp_path):
+    with pytest.raises(UsageError) as error:
+        read_plan(Store(tmp_path), "latest", n_arms=2)
+    assert str(error.value) == f"no experiment in {tmp_path}: `benchkit ab` starts one"

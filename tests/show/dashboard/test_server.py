@@ -106,7 +106,7 @@ def test_missing_store_is_one_line_error(tmp_path):
         (["--allow-websocket-origin", "*:5006"], "'*:5006' lets any web page read"),
         (["--basic-auth", "nowhere.json"], "no such file of users"),
         (["--address", "0.0.0.0"], "or accept it with --insecure"),
-        (["--follow", "nosuch"], "experiment 'nosuch': no experiment of that id"),
+        (["--follow", "nosuch"], "`benchkit ab` starts one"),
     ],
 )
 def test_invalid_options_are_rejected(tmp_path, a_run, options, message):
