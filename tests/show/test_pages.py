@@ -4,6 +4,7 @@ import html
 import json
 import re
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -17,9 +18,10 @@ from benchkit.analysis.regression.history import build_history, night_name
 from benchkit.errors import UsageError
 from benchkit.experiment.nightly.night import night_of
 from benchkit.show.dashboard.run.page import LiveSection
-from benchkit.show.dashboard.state.time_window import Window
+from benchkit.show.dashboard.state.time_window import PairWindow, Window
 from benchkit.show.pages import comparison as comparison_pages
 from benchkit.show.pages import night as night_pages
+from benchkit.show.pages import pair as pair_pages
 from benchkit.show.pages import run as run_pages
 from benchkit.show.pages.history import WorkloadNights
 from benchkit.show.pages.history import page as workload_page
@@ -397,29 +399,51 @@ def words_of_notebook(section, monkeypatch):
     return words_of_html(" ".join(each.data for each in shown if hasattr(each, "data")))
 
 
+def assert_same_words(section, window, make):
+    """Compare a section by every renderer but that of notebooks; return its words."""
+    wanted = words_of_texts(texts_of_section(section))
+    assert words_of_markdown(markdown.section_markdown(section)) == wanted, section.key
+    if section.key not in FOLDED:
+        text = html_renderer.section_markup(section, lambda target: None)
+        assert words_of_html(text) == wanted, section.key
+        view = LiveSection(window, make, section.key).view
+        if not getattr(section.content, "is_slow", False):  # drawn after the page
+            assert words_of_panes(view) == wanted, section.key
+    return wanted
+
+
 def test_run_has_the_same_words_and_numbers_by_every_renderer(run_data, monkeypatch):
     window = Window(run_data.run, run_data.timeline, {})
     page = run_pages.page(run_data, window.state())
     in_notebook = pages.run(run_data.run)
     seen = {}
     for section in page.sections:
-        wanted = words_of_texts(texts_of_section(section))
+        wanted = assert_same_words(section, window, partial(run_pages.sections, run_data))
         seen[section.key] = len(wanted)
-        text = markdown.section_markdown(section)
-        assert words_of_markdown(text) == wanted, section.key
-        if section.key in FOLDED:
-            continue
-        view = LiveSection(window, run_data, section.key).view
-        if not getattr(section.content, "is_slow", False):  # drawn after the page
-            assert words_of_panes(view) == wanted, section.key
-        text = html_renderer.section_markup(section, lambda target: None)
-        assert words_of_html(text) == wanted, section.key
-        cell = words_of_notebook(in_notebook[section.key], monkeypatch)
-        assert cell == (wanted or words_of_empty(section)), section.key
+        if section.key not in FOLDED:
+            cell = words_of_notebook(in_notebook[section.key], monkeypatch)
+            assert cell == (wanted or words_of_empty(section)), section.key
 
     assert seen["limits"]
     assert seen["groups"] > 10
     assert {"longest", "fetched"} <= {key for key, count in seen.items() if not count}
+
+
+def test_pair_has_the_same_words_and_numbers_by_every_renderer(run_data, a_run):
+    other = run_pages.RunData(Run(a_run), *run_pages.read_timeline(a_run))
+    data = pair_pages.PairData(run_data, other)
+    window = PairWindow(data, {})
+    page = pair_pages.page(data, window.state())
+
+    seen = [
+        assert_same_words(section, window, partial(pair_pages.sections, data))
+        for section in page.sections
+    ]
+
+    assert page.title == run_data.run.workload
+    assert all(seen)
+    assert "B − A (s)" in page["groups"].contents()[0].columns
+    assert len([each for each in page.sections if each.filters()]) == 3
 
 
 def words_of_empty(section):

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import pandas as pd
@@ -27,27 +25,22 @@ from benchkit.show.dashboard.components.tables import measured_metrics
 from benchkit.show.dashboard.components.widgets import (
     CLICK_HELP,
     filtered,
-    find_field,
     open_on_run_click,
-    select,
 )
 from benchkit.show.dashboard.state.cache import cached, open_run, open_store
 from benchkit.show.dashboard.state.url import address, href
 from benchkit.show.pages import comparison as pages
 from benchkit.show.pages.comparison import ComparedRuns
 from benchkit.show.pages.engines import engines
-from benchkit.show.pages.page import Figure, Section
+from benchkit.show.pages.page import Filter, Section
 from benchkit.show.render import panel as ui
 from benchkit.store.filters import pair_workloads, select_sets
-from benchkit.store.schema import METRICS
 from benchkit.store.store import Store
 
 TITLE = "Compare"
 #: Keys of the address that select the runs (SIDES) and that filter the rows (FILTERS).
 SIDES = ("experiment", "baseline", "contender")
 FILTERS = ("metric", "verdict", "category", "find", "order")
-#: Label of an order of rows -> value in the address.
-_ORDERS = {"what changed most": "", "change in units of its noise": "noise", "name": "name"}
 #: Examples of two selections, shown in the form.
 EXAMPLES = ("env:main,since:30d", "env:main,tag:variant=A")
 #: Columns of the runs that the list reads.
@@ -150,29 +143,16 @@ def _filtered(
     """
     measured = [name for name in measured_metrics(data.runs) if worse_direction(name)]
     metrics = list(dict.fromkeys([*measured, data.comparison.metrics[0]]))
-    titles = {"time and memory": "", **{METRICS[name].long_name: name for name in metrics}}
-    metric = select("Metric", titles, state.get("metric"), width=270)
-    comparison = make(str(metric.value) or metrics[0])
-    categories = sorted({pages.category(name) for name in comparison.frame["workload"]})
-    category_options = {"all": "", **{name: name for name in categories}}
-    verdict = select(
-        "Verdict", _verdicts(comparison, str(metric.value)), state.get("verdict"), width=150
-    )
-    widgets = {
-        "metric": metric,
-        "verdict": verdict,
-        "category": select("Category", category_options, state.get("category"), width=150),
-        "find": find_field(state),
-        "order": select("Order", _ORDERS, state.get("order"), width=220),
-    }
+
+    def compared(values: Mapping[str, str]) -> Comparison:
+        metric = values.get("metric", "")
+        return make(metric if metric in metrics else metrics[0])
+
+    def filters(values: Mapping[str, str]) -> list[Filter]:
+        return pages.filters(compared(values), metrics, values)
 
     def content(values: dict[str, str]) -> list[Viewable]:
-        comparison = make(values["metric"] or metrics[0])
-        options = _verdicts(comparison, values["metric"])
-        if options != verdict.options:
-            if values["verdict"] not in options.values():
-                values["verdict"] = ""
-            verdict.param.update(options=options, value=values["verdict"])
+        comparison = compared(values)
         shown = ComparedRuns(comparison, data.runs, data.keys)
         rows = pages.shown_rows(comparison, values)
         return [
@@ -181,33 +161,16 @@ def _filtered(
             *_figures(rows, values["metric"], data.plan),
         ]
 
-    return filtered("compare", widgets, content, **data.keys)
-
-
-def _verdicts(comparison: Comparison, metric: str) -> dict[str, str]:
-    """Return the options of the verdict filter: label with number of rows -> address value."""
-    frame = comparison.frame
-    if metric:
-        frame = frame[frame["metric"] == metric]
-    names = dict.fromkeys([*pages.VERDICT_GROUPS, *frame["verdict"]])
-    counts = {name: int(pages.has_verdict(frame, name).sum()) for name in names}
-    return {"all": "", **{f"{name} ({count})": name for name, count in counts.items() if count}}
+    return filtered("compare", filters, content, state, **data.keys)
 
 
 def _figures(comparison: Comparison, metric: str, plan: Mapping[str, Any] | None) -> list[Viewable]:
     """Return the figures; a click on a dot opens its run."""
     if comparison.frame.empty:
         return []
-    sections = []
-    for section in pages.figures(comparison, metric, plan):
-        if isinstance(section.content, Figure):
-            section = replace(section, content=Figure(partial(_clickable, section.content.make)))
-        sections.append(section)
-    return [ui.paragraph(CLICK_HELP), *_sections(sections)]
-
-
-def _clickable(make: Callable[[], Any]) -> Any:
-    return open_on_run_click(make())
+    sections = pages.figures(comparison, metric, plan)
+    figures = [ui.section(section, href, open_on_run_click) for section in sections]
+    return [ui.paragraph(CLICK_HELP), *figures]
 
 
 def _sections(sections: Sequence[Section]) -> list[Viewable]:

@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -33,6 +32,7 @@ from benchkit.show.pages.page import (
     Cell,
     Column,
     Figure,
+    Filter,
     Interval,
     Page,
     Row,
@@ -40,18 +40,24 @@ from benchkit.show.pages.page import (
     Table,
     Target,
     Text,
+    cells_table,
+    find_filter,
     has_words,
     make_table,
     metric_term,
+    select_filter,
     text_table,
 )
 from benchkit.show.plots.comparison import heat_map, raw_points, waterfall
 from benchkit.show.plots.sweep import sweep_plot
 from benchkit.store.filters import pair_workloads
+from benchkit.store.schema import METRICS
 from benchkit.table import Table as TextTable
 
 #: Values of the verdict filter that stand for several verdicts.
 VERDICT_GROUPS = ("changed", "worse", "better")
+#: Name of an order of rows -> value in the state.
+_ORDERS = {"what changed most": "", "change in units of its noise": "noise", "name": "name"}
 #: Largest number of rows in the table.
 MAX_ROWS = 300
 #: Rows of the statistics of each arm.
@@ -110,6 +116,27 @@ def change_page(data: ComparedRuns, workload: str, arm: str) -> Page:
     return Page(title, [], verdict_sections(data, {"workload": workload, "arm": arm}))
 
 
+def filters(
+    comparison: Comparison, metrics: Sequence[str], state: Mapping[str, str]
+) -> list[Filter]:
+    """Return the filters of the rows; `metrics` are those that the reader can choose."""
+    frame = comparison.frame
+    names = {"time and memory": "", **{METRICS[name].long_name: name for name in metrics}}
+    metric = select_filter(state, "metric", "Metric", names)
+    own = frame[frame["metric"] == metric.value] if metric.value else frame
+    verdicts = dict.fromkeys([*VERDICT_GROUPS, *own["verdict"]])
+    counts = {name: int(has_verdict(own, name).sum()) for name in verdicts}
+    shown = {f"{name} ({count})": name for name, count in counts.items() if count}
+    categories = sorted({category(name) for name in frame["workload"]})
+    return [
+        metric,
+        select_filter(state, "verdict", "Verdict", {"all": "", **shown}),
+        select_filter(state, "category", "Category", {"all": "", **{n: n for n in categories}}),
+        find_filter(state),
+        select_filter(state, "order", "Order", _ORDERS),
+    ]
+
+
 def has_verdict(frame: pd.DataFrame, verdict: str) -> pd.Series:
     """Return which rows have a verdict, or one of a group."""
     if verdict == "better":
@@ -156,11 +183,8 @@ def verdict_sections(data: ComparedRuns, state: Mapping[str, str]) -> list[Secti
         _verdict_cells(data, row, place, state, notes)
         for row in shown.frame.head(MAX_ROWS).to_dict("records")
     ]
-    titles = [title for title in rows[0] if title != "metric" or not state.get("metric")] if rows \
-        else []  # fmt: skip
-    columns = [Column(title, itemgetter(title), _TERMS.get(title, "")) for title in titles]
     empty = "No row matches the filters."
-    table = make_table(columns, rows, empty=empty, visible_rows=ROWS_SHOWN)
+    table = cells_table(rows, _TERMS, empty=empty, visible_rows=ROWS_SHOWN)
     terms = {**table.terms, **{name: metric_term(name) for name in shown.frame["metric"].unique()}}
     note = ""
     if not state.get("workload"):
@@ -202,6 +226,8 @@ def _verdict_cells(
     tone = "bad" if row["worse"] else "good" if row["changed"] else ""
     interim = " (interim)" if data.is_interim else ""
     interval = texts[f"{comparison.level:.0%} interval"]
+    if state.get("metric"):  # the same in every row
+        del texts["metric"]
     # A narrow page shows the first columns: what was found is before the values.
     names = [name for name in ("workload", "contender", "metric") if name in texts]
     cells: dict[str, Cell] = {
@@ -392,12 +418,13 @@ def explanation(
     ]
     sections = [
         Section("Where did the time go?", Figure(partial(waterfall, found)), found.sentence),
-        Section("How much time is each part?", _cells_table(parts, _PART_TERMS)),
+        Section("How much time is each part?", replace(cells_table(parts), terms=_PART_TERMS)),
         Section("What did the runs wait for?",
-                _cells_table(waits, {CAUSES_SHORT[name]: text for name, text in CAUSES.items()}),
+                replace(cells_table(waits), terms={
+                    CAUSES_SHORT[name]: text for name, text in CAUSES.items()}),
                 "What the next step of the run waited for; seconds of wall time, which sum to all "
                 "of it."),
-        Section("Where did the memory go?", _cells_table(kinds, {}),
+        Section("Where did the memory go?", cells_table(kinds),
                 "By kind, at the time of the highest cluster memory; means of all runs."),
         group_memory(found.memory_groups),
         Section("Which runs are these?", make_table(_RUNS, [
@@ -417,11 +444,6 @@ def group_memory(difference: pd.DataFrame) -> Section:
     rows = bytes_as_text(difference.head(ROWS_SHOWN)) if len(difference) else difference
     table = text_table(TextTable.from_frame(rows, "task group"))
     return Section("Which task groups held memory?", table, note)
-
-
-def _cells_table(rows: Sequence[dict[str, Cell]], terms: Mapping[str, str]) -> Table:
-    columns = [Column(title, itemgetter(title)) for title in (rows[0] if rows else ())]
-    return replace(make_table(columns, rows), terms=terms if rows else {})
 
 
 _PART_TERMS = {

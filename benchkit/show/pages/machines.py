@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from operator import itemgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,7 +14,7 @@ from benchkit.analysis.regression.nights import COMMANDS, model_errors
 from benchkit.analysis.regression.status import series_label
 from benchkit.formatting import NO_FAILURE, counted
 from benchkit.show.pages.history import MARKS
-from benchkit.show.pages.page import Column, Page, Section, Spark, Text, make_table
+from benchkit.show.pages.page import Column, Page, Section, Spark, Text, cells_table, make_table
 from benchkit.show.pages.regressions import series_target
 
 #: Number of nights on the page of failures.
@@ -72,9 +71,7 @@ def machines_page(
     nights = [event for event in events if event["kind"] == "night"]
     aside = [event for event in events if event["kind"] == "set_aside"]
     rows = [_machine(str(host), runs, nights, aside) for host, runs in history.runs.groupby("host")]
-    titles = list(rows[0]) if rows else []
-    columns = [Column(name, itemgetter(name), _TERMS.get(name, "")) for name in titles]
-    machines = make_table(columns, rows, empty="No machine yet.")
+    machines = cells_table(rows, _TERMS, empty="No machine yet.")
     table = make_table(MARKS, marks)
     checks = make_table(_CHECKS, _model_series(nights))
     marked = "Comments on runs; marked runs are never deleted."

@@ -6,6 +6,7 @@ import hashlib
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from operator import itemgetter
 from typing import Any, TypeAlias
 from urllib.parse import quote
 
@@ -157,6 +158,31 @@ class Filter:
     resets: Sequence[str] = ()  # Keys of filters that a new value makes void
 
 
+def select_filter(
+    state: Mapping[str, str],
+    key: str,
+    name: str,
+    options: Mapping[str, str],
+    *,
+    default: str | None = None,
+) -> Filter:
+    """Return a choice of options; its value is that of the state, if it is one of them."""
+    value = state.get(key, "")
+    if value not in options.values():
+        value = next(iter(options.values())) if default is None else default
+    return Filter(key, name, value, options)
+
+
+def metric_filter(state: Mapping[str, str], metrics: Iterable[str]) -> Filter:
+    """Return a choice of metrics by their long names."""
+    return select_filter(state, "metric", "Metric", {METRICS[n].long_name: n for n in metrics})
+
+
+def find_filter(state: Mapping[str, str], placeholder: str = "part of a name") -> Filter:
+    """Return a field for words to find."""
+    return Filter("find", "Find", state.get("find", ""), None, placeholder)
+
+
 @dataclass(frozen=True)
 class Section:
     """An answer: its title is the question."""
@@ -231,6 +257,15 @@ def make_table(
         terms={columns[i].title: columns[i].term for i in used if columns[i].term},
         **more,
     )
+
+
+def cells_table(
+    rows: Sequence[Mapping[str, Cell]], terms: Mapping[str, str] | None = None, **more: Any
+) -> Table:
+    """Return a table of rows that map the titles of columns to cells."""
+    titles = list(rows[0]) if rows else []
+    columns = [Column(title, itemgetter(title), (terms or {}).get(title, "")) for title in titles]
+    return make_table(columns, rows, **more)
 
 
 def text_table(table: TextTable, **more: Any) -> Table:

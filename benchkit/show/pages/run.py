@@ -52,6 +52,7 @@ from benchkit.show.pages.page import (
     Text,
     make_table,
     metric_terms,
+    select_filter,
     text_table,
 )
 from benchkit.show.plots import flame, run_metrics, thread_activity
@@ -144,7 +145,7 @@ class _View:
         self.run, self.timeline = data.run, data.timeline
         group = state.get("group", "")
         self.group = group if group in data.timeline.groups else ""
-        self.part = _part(state)  # Times in s; None: the whole run
+        self.part = shown_part(state)  # Times in s; None: the whole run
         self.times = self.part or data.whole
         self.has_times = bool(data.timeline.n_tasks)
 
@@ -164,7 +165,8 @@ class _View:
         return prefixes.get(self.group, "")
 
 
-def _part(state: Mapping[str, str]) -> tuple[float, float] | None:
+def shown_part(state: Mapping[str, str]) -> tuple[float, float] | None:
+    """Return the times in s between which a page shows a run; None: the whole run."""
     try:
         left, right = float(state.get("from") or "nan"), float(state.get("to") or "nan")
     except ValueError:
@@ -281,13 +283,17 @@ def _busy(view: _View) -> list[Content]:
     def make() -> Any:
         if not view.has_times:
             return thread_activity.busy_threads(view.run.tree)
-        busy = thread_activity.BusyThreads(view.run.tree, view.timeline)
-        whole = view.timeline.whole
-        if view.part:
-            busy.show_window(*view.part)
-        return LiveFigure(busy.figure, lambda part, group: busy.show_window(*(part or whole)))
+        return busy_threads(view.data, view.part)
 
     return [Figure(make, view.times)]
+
+
+def busy_threads(data: RunData, part: tuple[float, float] | None) -> LiveFigure:
+    """Return the figure of what threads were busy with, in a part of the run."""
+    busy, whole = thread_activity.BusyThreads(data.run.tree, data.timeline), data.timeline.whole
+    if part:
+        busy.show_window(*part)
+    return LiveFigure(busy.figure, lambda part, group: busy.show_window(*(part or whole)))
 
 
 def _group_table(view: _View) -> list[Content]:
@@ -316,7 +322,7 @@ def _group_table(view: _View) -> list[Content]:
         seconds = dict(zip(activities, values[2:], strict=False))
         name = view.data.names.get(str(group), str(group))
         mark = "● " if group == view.group else ""
-        texts = [_decimals(value, *_GROUP_DECIMALS.get(column, (3,)))
+        texts = [decimals(value, *_GROUP_DECIMALS.get(column, (3,)))
                  for column, value in zip(table.columns, values, strict=True)]  # fmt: skip
         rows.append(Row([f"{mark}{name}", _activity_bar(seconds, longest), *texts], str(group)))
     titles = [f"{name} (s)" if name in ("total", *activities) else name for name in table.columns]
@@ -349,8 +355,9 @@ def _activity_bar(seconds: Mapping[str, float], longest: float) -> Bar:
     return Bar(parts, ", ".join(f"{name} {value:.3f} s" for name, value in shown.items()))
 
 
-def _decimals(value: float, decimals: int = 3) -> str:
-    return f"{value:,.{decimals}f}" if np.isfinite(value) else MISSING
+def decimals(value: float, digits: int = 3) -> str:
+    """Return a number with fixed decimals, so that those of a column are ordered as texts."""
+    return f"{value:,.{digits}f}" if np.isfinite(value) else MISSING
 
 
 def _memory(view: _View) -> list[Content]:
@@ -372,8 +379,7 @@ def _worker_filter(view: _View) -> list[Filter]:
     if len(view.data.workers) < 2 or not has(view.run.tree, "workers", "time"):
         return []
     options = {f"worker {name}": str(at) for at, name in enumerate(view.data.workers)}
-    value = view.option("worker", list(options.values()))
-    return [Filter("worker", "Memory of", value, {"the cluster": "", **options})]
+    return [select_filter(view.state, "worker", "Memory of", {"the cluster": "", **options})]
 
 
 def _held(view: _View) -> list[Content]:
@@ -416,14 +422,24 @@ def _stream(view: _View) -> list[Content]:
     def make() -> Any:
         if not view.has_times:
             return thread_activity.task_stream(view.run.tree)
-        made = thread_activity.TaskStream(view.run.tree, view.timeline)
-        if view.group:
-            made.choose(view.group)
-        if view.part:
-            made.show_window(*view.part)
-        return LiveFigure(made.figure, lambda part, group: made.choose(*[group] if group else []))
+        return task_stream(view.data, view.part, view.group, lambda group: [group] if group else [])
 
     return [Figure(make, view.times)]
+
+
+def task_stream(
+    data: RunData,
+    part: tuple[float, float] | None,
+    group: str,
+    groups: Callable[[str], Sequence[str]],
+) -> LiveFigure:
+    """Return the figure of each thread's tasks; `groups` returns the task groups of a selection."""
+    made = thread_activity.TaskStream(data.run.tree, data.timeline)
+    if chosen := groups(group):
+        made.choose(*chosen)
+    if part:
+        made.show_window(*part)
+    return LiveFigure(made.figure, lambda part, group: made.choose(*groups(group)))
 
 
 def _longest(view: _View) -> list[Content]:
@@ -449,9 +465,9 @@ def _longest(view: _View) -> list[Content]:
             keys[i],
             view.worker_name(int(workers[i])),
             str(int(timeline.threads[timeline.lane[task]])),
-            _decimals(timeline.start[task]),
-            _decimals(timeline.stop[task] - timeline.start[task], 4),
-            _decimals(nbytes[i] / MIB) if nbytes[i] >= 0 else MISSING,
+            decimals(timeline.start[task]),
+            decimals(timeline.stop[task] - timeline.start[task], 4),
+            decimals(nbytes[i] / MIB) if nbytes[i] >= 0 else MISSING,
             "ok" if ok[i] else "raised",
         ]
         for i, task in enumerate(chosen)
@@ -529,7 +545,7 @@ def _ends(text: str, bounds: Any) -> tuple[float, float] | None:
 
 
 def _transfers(view: _View) -> list[Content]:
-    value = view.option("cells", list(VALUES.values())) or "bytes"
+    value = cells_filter(view.state).value or "bytes"
     matrix = TransferMatrix(view.run.tree, view.timeline)
 
     def show(part: tuple[float, float] | None, group: str) -> None:
@@ -545,10 +561,10 @@ def _transfers(view: _View) -> list[Content]:
     return [Figure(lambda: LiveFigure(matrix.figure, show)), _note(text)]
 
 
-def _cells_filter(view: _View) -> list[Filter]:
+def cells_filter(state: Mapping[str, str]) -> Filter:
+    """Return the choice of what the cells of a transfer matrix show; "" stands for bytes."""
     options = {name: "" if each == "bytes" else each for name, each in VALUES.items()}
-    value = view.option("cells", list(options.values()))
-    return [Filter("cells", "Cells show", value, options)]
+    return select_filter(state, "cells", "Cells show", options)
 
 
 def _fetched(view: _View) -> list[Content]:
@@ -564,7 +580,7 @@ def _fetched(view: _View) -> list[Content]:
     if len(pairs) > MAX_PAIRS:
         text += f" The first {MAX_PAIRS} of {len(pairs):,} pairs of workers."
     cells = [
-        [*map(view.worker_name, row[:2]), f"{int(row[2]):,}", _decimals(row[3], 4)]
+        [*map(view.worker_name, row[:2]), f"{int(row[2]):,}", decimals(row[3], 4)]
         for row in pairs.head(MAX_PAIRS).itertuples(index=False, name=None)
     ]
     titles = ("from worker", "to worker", "fetches", "time (s)")
@@ -612,7 +628,7 @@ def _unchanged(plot: Any) -> Any:
 
 def _problem_table(view: _View) -> list[Content]:
     rows = [
-        Row([_decimals(time), str(what), thread_activity.format_event(str(message))])
+        Row([decimals(time), str(what), thread_activity.format_event(str(message))])
         for time, what, message in view.run.problems().itertuples(index=False, name=None)
     ]
     return [Table(["time (s)", "what", "message"], rows, "Nothing: no error, no lost worker.")]
@@ -637,7 +653,7 @@ def _tracebacks(view: _View) -> list[Content]:
 
 def _logs(view: _View) -> list[Content]:
     rows = [
-        Row([_decimals(row.time), str(row.server), view.worker_name(row.worker), str(row.level),
+        Row([decimals(row.time), str(row.server), view.worker_name(row.worker), str(row.level),
              _LINE_HEAD.sub(r"\g<logger>: ", str(row.text))])
         for row in view.run.logs().itertuples()
     ]  # fmt: skip
@@ -650,7 +666,7 @@ def _events(view: _View) -> list[Content]:
         return []
     counts = ", ".join(f"{n:,} × {topic}" for topic, n in events["topic"].value_counts().items())
     rows = [
-        Row([_decimals(row.time), str(row.topic), view.worker_name(row.worker),
+        Row([decimals(row.time), str(row.topic), view.worker_name(row.worker),
              thread_activity.format_event(str(row.message))])
         for row in events.itertuples()
     ]  # fmt: skip
@@ -738,7 +754,7 @@ _PARTS = (
     _Part("fetched", "transfers", "What was fetched for {group}?", _fetched, follows=True),
     _Part("transfers", "transfers", "How much data did workers transfer?", _transfers,
           "Task results that one worker fetched from another, as counted by the receiver.",
-          _cells_filter),
+          lambda view: [cells_filter(view.state)]),
     _Part("shuffles", "transfers", "What did P2P shuffles do?", _shuffles,
           "Sums over all workers and the whole run."),
     _Part("spans", "transfers", "When did spans run?", _spans,

@@ -86,10 +86,12 @@ def head(page: Page) -> pn.pane.HTML:
     return html_pane(head_markup(page))
 
 
-def section(content: Section, href: Href) -> Viewable:
-    """Return a section of a page."""
+def section(
+    content: Section, href: Href, prepare: Callable[[Any], Any] = lambda plot: plot
+) -> Viewable:
+    """Return a section of a page; `prepare` takes and returns its figure."""
     if isinstance(content.content, Figure):
-        plot = static_figure(content.content)
+        plot = prepare(static_figure(content.content))
         return column(heading(content.title, content.note), figure(plot))
     return html_pane(section_markup(content, href))
 

@@ -1,6 +1,7 @@
 """Time window of a run page, without a browser."""
 
 import time
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -12,7 +13,7 @@ from benchkit import plots
 from benchkit.analysis.run.timeline import TaskTimeline
 from benchkit.show.dashboard.run.page import LiveSection, live_page
 from benchkit.show.dashboard.state.time_window import Window
-from benchkit.show.pages.run import NO_TIMES, RunData
+from benchkit.show.pages.run import NO_TIMES, RunData, sections
 from benchkit.store.run import Run
 from validation.dashboard_server import light_run, many_tasks, text_of
 
@@ -26,9 +27,13 @@ def window_of(tree, share=0.5, **state):
     return window, data
 
 
+def live_view(window, data, key):
+    return LiveSection(window, partial(sections, data), key).view
+
+
 def group_table(window, data):
     """Return the section of task groups, and its table."""
-    view = LiveSection(window, data, "groups").view
+    view = live_view(window, data, "groups")
     (table,) = view.select(pn.widgets.Tabulator)
     return view, table
 
@@ -45,7 +50,7 @@ def test_window_without_task_times_shows_whole_run(a_run):
     pd.testing.assert_frame_equal(shown.value, whole.value)
     assert NO_TIMES in text_of(view)
     window.group = window.timeline.groups[0]
-    assert NO_TIMES in text_of(LiveSection(window, data, "longest").view)
+    assert NO_TIMES in text_of(live_view(window, data, "longest"))
 
 
 def test_window_selects_part_of_tasks(a_run):
@@ -86,7 +91,7 @@ def test_window_shares_cursor_and_range(a_run):
 
 def test_transfer_matrix_follows_address_and_window(a_run):
     window, data = window_of(a_run, cells="count")
-    shown = LiveSection(window, data, "transfers").view
+    shown = live_view(window, data, "transfers")
     (choice,) = shown.select(pn.widgets.Select)
     figure = next(pane.object for pane in shown.select(pn.pane.Bokeh))
     part = figure.title.text
@@ -101,7 +106,7 @@ def test_transfer_matrix_follows_address_and_window(a_run):
 def test_flame_graph_follows_window_and_group(a_run):
     data = RunData(Run(a_run), TaskTimeline(a_run))
     window = Window(data.run, data.timeline, {})
-    shown = LiveSection(window, data, "stacks").view
+    shown = live_view(window, data, "stacks")
     (first,) = shown.select(pn.pane.Bokeh)
     samples = data.run.profile()["count"]
 
@@ -121,7 +126,7 @@ def test_flame_graph_follows_window_and_group(a_run):
 def test_filter_of_section_is_kept_in_the_state(a_run):
     data = RunData(Run(a_run), TaskTimeline(a_run))
     window = Window(data.run, data.timeline, {"frames": "1.0-2.0"})
-    shown = LiveSection(window, data, "stacks").view
+    shown = live_view(window, data, "stacks")
     find, *_ = shown.select(pn.widgets.TextInput)
 
     find.value = "sum"

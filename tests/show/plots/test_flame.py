@@ -1,6 +1,5 @@
 import numpy as np
 import pandas as pd
-import panel as pn
 import pytest
 import xarray as xr
 from bokeh.embed import file_html
@@ -10,8 +9,8 @@ from playwright.sync_api import expect
 
 from benchkit import plots
 from benchkit.analysis.run.timeline import TaskTimeline
-from benchkit.show.dashboard import pair
-from benchkit.show.dashboard.run import call_stacks as stacks
+from benchkit.show.pages import pair
+from benchkit.show.pages.run import RunData, read_timeline
 from benchkit.show.plots.flame import flame_frames, merged_frames
 from benchkit.show.plots.transfers import TransferMatrix
 from benchkit.store.run import Run
@@ -341,21 +340,26 @@ def test_flame_difference_names_run_without_call_stacks(a_run):
     assert "No call stacks were recorded for A" in fig.html_attributes["aria-label"]
 
 
+def stacks_of_pair(trees, **state):
+    data = pair.PairData(*(RunData(Run(tree), *read_timeline(tree)) for tree in trees))
+    (section,) = [each for each in pair.sections(data, state) if each.key == "stacks"]
+    return section
+
+
 def test_pair_page_shows_removed_calls_on_request(two_profiled):
-    page = stacks.stack_difference(*map(Run, two_profiled))
-    (gone,), (figure,) = page.select(pn.widgets.Checkbox), page.select(pn.pane.Bokeh)
-    assert "not shown" in figure.object.title.text
+    few, every = (stacks_of_pair(two_profiled, calls=calls) for calls in ("", "1"))
+    shown = [section.contents()[0].make() for section in (few, every)]
 
-    gone.value = True
-
-    (figure,) = page.select(pn.pane.Bokeh)
-    assert "gone: other" in list(source(figure.object, "frames")["name"])
+    assert [each.value for each in (*few.filters(), *every.filters())] == ["", "1"]
+    assert "not shown" in shown[0].title.text
+    assert "gone: other" in list(source(shown[1], "frames")["name"])
 
 
 def test_pair_page_names_run_without_call_stacks(a_run):
-    _, pane = pair._stacks([Run(a_run), Run(make_run(groups=False))])
+    section = stacks_of_pair([a_run, make_run(groups=False)])
 
-    assert "Not recorded in B" in pane.object
+    assert section.filters() == []
+    assert "Not recorded in B" in section.contents()[0][0].text
 
 
 def test_flame_difference_of_equal_runs_is_zero(a_run):

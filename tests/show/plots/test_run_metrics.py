@@ -1,4 +1,5 @@
 import re
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -13,11 +14,13 @@ from bokeh.resources import INLINE
 from IPython.core.formatters import DisplayFormatter
 
 from benchkit import Store, plots
-from benchkit.analysis.run.timeline import TaskTimeline
 from benchkit.errors import UsageError
 from benchkit.show.dashboard import pair
+from benchkit.show.dashboard.run.page import live_views
 from benchkit.show.dashboard.state.time_window import PairWindow
 from benchkit.show.pages import run as run_page
+from benchkit.show.pages.pair import PairData, sections
+from benchkit.show.pages.run import RunData, read_timeline
 from benchkit.show.plots import base
 from benchkit.show.plots.thread_activity import mark_events, window_strip
 from benchkit.store.run import Run
@@ -178,9 +181,10 @@ def test_run_figure_titles_fit_a_telephone(a_run):
 
 
 def test_pair_page_figures_have_distinct_labels(a_run):
-    runs = [Run(a_run), Run(a_run)]
-    window = PairWindow(runs, [TaskTimeline(run.tree) for run in runs], {})
-    shown = pn.Column(*pair._controls(window), *pair._threads(window))
+    data = PairData(*(RunData(Run(a_run), *read_timeline(a_run)) for _ in "ab"))
+    window = PairWindow(data, {})
+    views = live_views(window, partial(sections, data), ["threads", "stream"])
+    shown = pn.Column(*pair.controls(window), *views)
     fig = [pane.object for pane in shown.select(pn.pane.Bokeh)]
 
     names = [each.html_attributes["aria-label"] for each in fig]

@@ -9,7 +9,6 @@ from typing import IO, Any
 import pandas as pd
 import panel as pn
 from markupsafe import Markup
-from pandas.api.types import is_numeric_dtype
 from panel.viewable import Viewable
 
 from benchkit.formatting import MISSING, NO_FAILURE, OUTCOME_WORDS, format_quantity
@@ -44,34 +43,6 @@ def html_table(
     if empty and not rows:
         return ui.paragraph(empty)
     return ui.html_pane(html.html_table(titles, rows, tight=tight, visible_rows=visible_rows))
-
-
-def table(
-    frame: pd.DataFrame,
-    index: str,
-    *,
-    sortable: bool = True,
-    page_size: int = PAGE_SIZE,
-    long: str = "",
-) -> Viewable:
-    """Return a table; text in cells is never interpreted as HTML."""
-    frame = frame.rename_axis(index).reset_index()
-    if not sortable and len(frame) <= page_size:  # HTML renders 40x as fast
-        text = frame.astype(object).where(frame.notna(), MISSING)
-        return html_table(list(frame.columns), text.itertuples(index=False, name=None))
-    options: dict[str, Any] = {"layout": "fit_data_table"}
-    if long:
-        options = {"layout": "fit_data_stretch", "sizing_mode": "stretch_width"}
-        options["formatters"] = {long: {"type": "textarea"}}
-    if len(frame) > page_size:
-        options |= {"pagination": "remote", "page_size": page_size}
-    return scripted_table(
-        frame,
-        stylesheets=TABLE_STYLES,
-        sortable=sortable,
-        text_align={name: "right" for name in frame.columns[1:] if is_numeric_dtype(frame[name])},
-        **options,
-    )
 
 
 def text_frame(table: Table) -> pd.DataFrame:

@@ -1,8 +1,8 @@
-"""Selects and fields above lists and plots, with values in the address; clicks on figures."""
+"""Filters above lists and plots, with values in the address; clicks on figures."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import panel as pn
@@ -14,61 +14,88 @@ from panel.viewable import Viewable
 from benchkit.show.dashboard.state.time_window import Window, align
 from benchkit.show.dashboard.state.url import write_address
 from benchkit.show.dashboard.web.template import CLICK_RUN_SCRIPT
+from benchkit.show.pages.page import Filter
 from benchkit.show.plots.base import retitle
 from benchkit.show.plots.thread_activity import window_strip
 from benchkit.show.render import panel as ui
-from benchkit.store.schema import METRICS
 
 
 def select(
-    name: str,
-    options: Mapping[str, Any] | list[str],
-    value: Any,
-    *,
-    width: int,
-    default: Any = None,
+    name: str, options: Mapping[str, Any] | list[str], value: Any, *, width: int
 ) -> pn.widgets.Select:
     """Return a select."""
     values = list(options.values()) if isinstance(options, Mapping) else options
-    if value not in values:
-        value = values[0] if default is None else default
+    value = value if value in values else values[0]
     return pn.widgets.Select(name=name, options=options, value=value, width=width)
 
 
-def find_field(
-    state: Mapping[str, str], placeholder: str = "part of a name", width: int = 190
-) -> pn.widgets.TextInput:
-    """Return a field for words to find."""
-    text = state.get("find", "")
-    return pn.widgets.TextInput(name="Find", placeholder=placeholder, value=text, width=width)
+class FilterBar:
+    """The widgets of filters; a new value of one calls a function with the filter and the value."""
 
+    def __init__(self, filters: Sequence[Filter], change: Callable[[Filter, str], object]) -> None:
+        self._change, self._is_updating = change, False
+        self._widgets = {each.key: self._widget(each) for each in filters}
+        self.view = pn.FlexBox(*self._widgets.values())
 
-def metric_select(
-    metrics: Collection[str], value: str | None, *, width: int = 300
-) -> pn.widgets.Select:
-    """Return a select of metrics by their long names."""
-    return select("Metric", {METRICS[name].long_name: name for name in metrics}, value, width=width)
+    def __bool__(self) -> bool:
+        return bool(self._widgets)
+
+    def _widget(self, choice: Filter) -> pn.widgets.Select | pn.widgets.TextInput:
+        widget: pn.widgets.Select | pn.widgets.TextInput
+        own: dict[str, Any] = {"name": choice.name, "value": choice.value, "margin": (5, 10, 5, 0)}
+        # As wide as the longest text: 7 pixels a character.
+        width = min(60 + 7 * max(map(len, choice.options or [choice.placeholder])), 300)
+        if choice.options is None:
+            own["placeholder"] = choice.placeholder
+            widget = pn.widgets.TextInput(**own, width=max(width, 190))
+        else:
+            widget = pn.widgets.Select(**own, options=dict(choice.options), width=max(width, 130))
+
+        def change(event: Any) -> None:
+            if not self._is_updating:
+                self._change(choice, str(event.new or "").strip())
+
+        widget.param.watch(change, "value")
+        return widget
+
+    def show(self, filters: Sequence[Filter]) -> None:
+        """Set the widgets to filters with the same keys."""
+        self._is_updating = True
+        for choice in filters:
+            options = {} if choice.options is None else {"options": dict(choice.options)}
+            self._widgets[choice.key].param.update(**options, value=choice.value)
+        self._is_updating = False
 
 
 def filtered(
     view: str,
-    widgets: Mapping[str, Any],
-    make: Callable[[dict[str, str]], list[Viewable]],
+    filters: Callable[[Mapping[str, str]], Sequence[Filter]],
+    make: Callable[[dict[str, str]], Sequence[Viewable]],
+    state: Mapping[str, str],
     **fixed: str,
 ) -> pn.Column:
-    """Return filters with the content below, and write their values into the address."""
-    body = ui.column()
+    """Return filters with the content below, and write their values into the address.
 
-    def update(*events: Any) -> None:
-        values = {key: str(widget.value or "") for key, widget in widgets.items()}
-        body[:] = ui.guard_parts(lambda: make(values))
-        if events and view:
+    `filters` returns those for a state: a new value of one can change the options of others.
+    """
+    choices = filters(state)
+    values = {each.key: each.value for each in choices}
+
+    def update(choice: Filter, text: str) -> Sequence[Viewable]:
+        values.update({**dict.fromkeys(choice.resets, ""), choice.key: text})
+        choices = filters(values)
+        bar.show(choices)
+        values.update({each.key: each.value for each in choices})
+        if view:
             write_address(view, {**fixed, **values})
+        return make(dict(values))
 
-    update()
-    for widget in widgets.values():
-        widget.param.watch(update, "value")
-    return ui.column(pn.FlexBox(*widgets.values()), body)
+    def change(choice: Filter, text: str) -> None:
+        body[:] = ui.guard_parts(lambda: update(choice, text))
+
+    bar = FilterBar(choices, change)
+    body = ui.column(*ui.guard_parts(lambda: make(dict(values))))
+    return ui.column(bar.view, body)
 
 
 def window_controls(

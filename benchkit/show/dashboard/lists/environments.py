@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import pandas as pd
@@ -15,10 +16,10 @@ from benchkit.errors import BenchkitError
 from benchkit.formatting import MISSING, ROWS_SHOWN, counted, format_bytes
 from benchkit.show.dashboard.components import tables
 from benchkit.show.dashboard.components.tables import run_link
-from benchkit.show.dashboard.components.widgets import filtered, select
+from benchkit.show.dashboard.components.widgets import filtered
 from benchkit.show.dashboard.state.cache import attributes_of, newest_attributes, runs_table
 from benchkit.show.dashboard.state.url import address
-from benchkit.show.pages.page import text_or_missing
+from benchkit.show.pages.page import Filter, select_filter, text_or_missing
 from benchkit.show.plots.history import BUILD
 from benchkit.show.render import panel as ui
 from benchkit.show.render.html import code, link
@@ -222,8 +223,9 @@ def view(state: dict[str, str]) -> Viewable:
     if state.get("name") and state.get("with"):
         return filtered(
             "environments",
-            _selects(names, state["name"], state["with"]),
+            partial(_two_names, names),
             lambda values: _differences(runs, values["name"], values["with"]),
+            state,
         )
     if state.get("name"):
         return environment_page(runs, names, state["name"])
@@ -240,9 +242,10 @@ def _list(runs: pd.DataFrame, names: list[str]) -> pn.Column:
         ui.glossary(_TERMS),
     ]
     if len(newest) > 1:
-        selects = _selects(names, newest[0], newest[1])
+        both = {"name": newest[0], "with": newest[1]}
         below = "Differences between the newest runs of two environments."
-        content += [ui.heading("Side by side", below), filtered("", selects, _pair_link)]
+        links = filtered("", partial(_two_names, names), _pair_link, both)
+        content += [ui.heading("Side by side", below), links]
     return ui.column(*content)
 
 
@@ -265,11 +268,12 @@ def _cells(name: str, runs: pd.DataFrame) -> list[str]:
     ]
 
 
-def _selects(names: list[str], first: str, second: str) -> dict[str, pn.widgets.Select]:
-    return {
-        "name": select("One", names, first, width=260),
-        "with": select("Other", names, second, width=260),
-    }
+def _two_names(names: list[str], state: Mapping[str, str]) -> list[Filter]:
+    options = {name: name for name in names}
+    return [
+        select_filter(state, key, title, options)
+        for key, title in {"name": "One", "with": "Other"}.items()
+    ]
 
 
 def _pair_link(values: Mapping[str, str]) -> list[Viewable]:

@@ -34,10 +34,7 @@ from benchkit.show.dashboard.components.tables import (
 from benchkit.show.dashboard.components.widgets import (
     CLICK_HELP,
     filtered,
-    find_field,
-    metric_select,
     open_on_run_click,
-    select,
 )
 from benchkit.show.dashboard.state.cache import (
     MAX_RUNS_READ,
@@ -56,7 +53,15 @@ from benchkit.show.dashboard.state.nights import (
     shown_metrics,
 )
 from benchkit.show.dashboard.state.url import address, history_address
-from benchkit.show.pages.page import has_words, metric_term, text_or_missing
+from benchkit.show.pages.page import (
+    Filter,
+    find_filter,
+    has_words,
+    metric_filter,
+    metric_term,
+    select_filter,
+    text_or_missing,
+)
 from benchkit.show.plots.history import history_plot, sparkline
 from benchkit.show.render import panel as ui
 from benchkit.show.render.html import link, span
@@ -110,15 +115,15 @@ def workload_page(state: dict[str, str]) -> pn.Column:
     metrics = measured_metrics(runs)
     content: list[Viewable] = [*ui.guard_parts(lambda: _head(name, runs, variant, attributes))]
     if metrics:
-        metric = metric_select(metrics, state.get("metric"))
         content.append(
             filtered(
                 "workloads",
-                {"metric": metric},
+                lambda state: [metric_filter(state, metrics)],
                 lambda values: [
                     *ui.guard_parts(lambda: _measured(name, runs, values["metric"])),
                     *ui.guard_parts(lambda: _runs(runs, values["metric"])),
                 ],
+                state,
                 name=name,
             )
         )
@@ -385,19 +390,21 @@ def view(state: dict[str, str]) -> Viewable:
             "benchkit run -k tag:quick",
         )
     metrics = stored_metrics() or ["duration"]
-    metric = metric_select(metrics, state.get("metric"), width=270)
-    categories = sorted({row.category for row in workload_rows(metric.value)})
-    category = {"all": "", **{name: name for name in categories}}
-    show = {label: key for label, (key, _) in _SHOWN.items()}
-    order = {label: key for label, (key, _) in _ORDERS.items()}
-    widgets = {
-        "metric": metric,
-        "find": find_field(state),
-        "category": select("Category", category, state.get("category"), width=150),
-        "show": select("Show", show, state.get("show"), width=170),
-        "order": select("Order", order, state.get("order"), width=190),
-    }
-    return filtered("workloads", widgets, _body)
+
+    def filters(state: Mapping[str, str]) -> list[Filter]:
+        metric = metric_filter(state, metrics)
+        categories = sorted({row.category for row in workload_rows(metric.value)})
+        return [
+            metric,
+            find_filter(state),
+            select_filter(state, "category", "Category", {"all": "", **{n: n for n in categories}}),
+            select_filter(state, "show", "Show", {name: key for name, (key, _) in _SHOWN.items()}),
+            select_filter(
+                state, "order", "Order", {name: key for name, (key, _) in _ORDERS.items()}
+            ),
+        ]
+
+    return filtered("workloads", filters, _body, state)
 
 
 def workload_rows(metric: str) -> list[Row]:

@@ -16,8 +16,6 @@ from benchkit.show.dashboard.components.mark_form import mark_series
 from benchkit.show.dashboard.components.widgets import (
     CLICK_HELP,
     filtered,
-    find_field,
-    metric_select,
     open_on_run_click,
     select,
 )
@@ -34,7 +32,14 @@ from benchkit.show.dashboard.state.nights import (
 from benchkit.show.dashboard.state.url import Debounced, address, href, write_address
 from benchkit.show.pages.history import MAX_RUNS, run_table
 from benchkit.show.pages.night import list_page
-from benchkit.show.pages.page import PERIODS, Section, metric_terms
+from benchkit.show.pages.page import (
+    PERIODS,
+    Filter,
+    Section,
+    find_filter,
+    metric_filter,
+    metric_terms,
+)
 from benchkit.show.pages.regressions import regression_section
 from benchkit.show.plots.history import history_plot, night_range
 from benchkit.show.render import panel as ui
@@ -52,11 +57,11 @@ def view(state: dict[str, str]) -> Viewable:
     if not metrics:
         return no_nights("its history")
     if "workload" not in state:
-        widgets = {
-            "metric": metric_select(metrics, state.get("metric")),
-            "find": find_field(state, "workload or environment", 260),
-        }
-        return filtered("history", widgets, _list)
+
+        def filters(state: Mapping[str, str]) -> list[Filter]:
+            return [metric_filter(state, metrics), find_filter(state, "workload or environment")]
+
+        return filtered("history", filters, _list, state)
     history = nights_of_workload(state["workload"])
     matching = all_series = history.series.drop_duplicates("key")
     if matching.empty:
@@ -71,7 +76,8 @@ def view(state: dict[str, str]) -> Viewable:
             unknown.append(f"{name} {state[name]}")
     series = {series_label(row): row for row in all_series.to_dict("records")}
     where = select("Where", list(series), series_label(matching.iloc[0].to_dict()), width=320)
-    metric = metric_select(metrics, state.get("metric"))
+    titles = {METRICS[name].long_name: name for name in metrics}
+    metric = select("Metric", titles, state.get("metric"), width=300)
     period = select("Range", PERIODS, "", width=140)
     zero = pn.widgets.Checkbox(name="Axis from zero", value=state.get("zero") == "1")
     body, form = ui.column(), ui.column()

@@ -12,7 +12,7 @@ from panel.viewable import Viewable
 from benchkit.analysis.regression.history import night_name
 from benchkit.formatting import ROWS_SHOWN, counted
 from benchkit.show.dashboard.components import tables
-from benchkit.show.dashboard.components.widgets import filtered, find_field, metric_select, select
+from benchkit.show.dashboard.components.widgets import filtered
 from benchkit.show.dashboard.lists import runs
 from benchkit.show.dashboard.nights.regressions import no_nights
 from benchkit.show.dashboard.state.nights import (
@@ -25,7 +25,13 @@ from benchkit.show.dashboard.state.nights import (
 )
 from benchkit.show.dashboard.state.url import address, href
 from benchkit.show.pages import night as pages
-from benchkit.show.pages.page import minute
+from benchkit.show.pages.page import (
+    Filter,
+    find_filter,
+    metric_filter,
+    minute,
+    select_filter,
+)
 from benchkit.show.render import panel as ui
 from benchkit.show.render.markdown import table_markdown
 
@@ -52,53 +58,40 @@ def view(state: dict[str, str]) -> Viewable:
         return ui.column(message, runs.first_page())
     first, *others = (night_name(time) for time in reversed(all_nights().times))
     nights = {minute(first): "", **{minute(name): name for name in others}}
-    night = select("Night (UTC)", nights, state.get("night"), width=180)
-    metric = metric_select(metrics, state.get("metric"))
-    is_small = len(night_series(metric.value, night.value).statuses) < ROWS_SHOWN
-    widgets = {
-        "night": night,
-        "metric": metric,
-        "range": select("Range", _NIGHTS, state.get("range"), width=130),
-        "find": find_field(state, "workload, environment, owner", 260),
-        "size": select("Changes", _SIZES, state.get("size"), width=140),
-        "show": select(
-            "Show", _SHOWN, state.get("show"), width=200, default="all" if is_small else "news"
-        ),
-    }
 
-    def values() -> dict[str, str]:
-        return {name: str(widget.value or "") for name, widget in widgets.items()}
+    def filters(state: Mapping[str, str]) -> list[Filter]:
+        night = select_filter(state, "night", "Night (UTC)", nights)
+        metric = metric_filter(state, metrics)
+        is_small = len(night_series(metric.value, night.value).statuses) < ROWS_SHOWN
+        return [
+            night,
+            metric,
+            select_filter(state, "range", "Range", _NIGHTS),
+            find_filter(state, "workload, environment, owner"),
+            select_filter(state, "size", "Changes", _SIZES),
+            select_filter(state, "show", "Show", _SHOWN, default="all" if is_small else "news"),
+        ]
 
-    def as_markdown() -> io.StringIO:
-        table = pages.series_table(_series(values()), values())
-        return io.StringIO(table_markdown(table) + "\n")
-
-    page = filtered("overview", widgets, _body)
-    page.append(
-        pn.FlexBox(
-            tables.download_button(
-                "overview.csv",
-                lambda: pages.frame(_series(values()), values()),
-                "These rows as CSV",
-                180,
-            ),
-            tables.download_button("overview.md", as_markdown, "As Markdown", 180),
-            gap="0 8px",
-        )
-    )
-    return page
-
-
-def _series(values: Mapping[str, str]) -> pages.NightSeries:
-    return night_series(values["metric"], values["night"])
+    return filtered("overview", filters, _body, state)
 
 
 def _body(values: Mapping[str, str]) -> list[Viewable]:
-    series = _series(values)
+    series = night_series(values["metric"], values["night"])
+
+    def as_markdown() -> io.StringIO:
+        return io.StringIO(table_markdown(pages.series_table(series, values)) + "\n")
+
+    files = pn.FlexBox(
+        tables.download_button(
+            "overview.csv", lambda: pages.frame(series, values), "These rows as CSV", 180
+        ),
+        tables.download_button("overview.md", as_markdown, "As Markdown", 180),
+        gap="0 8px",
+    )
     head, *sections = ui.page_parts(pages.page(shown_night(series.history), [series], values), href)
     links = {address("regressions", days="30"): _last_month()}
     notes = [ui.paragraph(note) for note in left_out_nights()]
-    return [head, *notes, ui.link_line("Over time", links), *sections]
+    return [head, *notes, ui.link_line("Over time", links), *sections, files]
 
 
 def _last_month() -> str:

@@ -9,7 +9,7 @@ from panel.viewable import Viewable
 
 from benchkit.analysis.regression.history import night_name
 from benchkit.analysis.regression.status import improvements
-from benchkit.show.dashboard.components.widgets import filtered, find_field, metric_select, select
+from benchkit.show.dashboard.components.widgets import filtered
 from benchkit.show.dashboard.state.cache import open_store
 from benchkit.show.dashboard.state.nights import (
     all_nights,
@@ -21,7 +21,7 @@ from benchkit.show.dashboard.state.nights import (
 )
 from benchkit.show.dashboard.state.url import href
 from benchkit.show.pages.history import change_table
-from benchkit.show.pages.page import PERIODS
+from benchkit.show.pages.page import PERIODS, Filter, find_filter, metric_filter, select_filter
 from benchkit.show.pages.regressions import page
 from benchkit.show.render import panel as ui
 
@@ -34,13 +34,16 @@ def view(state: dict[str, str]) -> Viewable:
     metrics = shown_metrics()
     if not metrics:
         return no_nights("regressions and improvements")
-    widgets = {
-        "days": select("Period", PERIODS, state.get("days"), width=150),
-        "state": select("State", _STATES, state.get("state"), width=170),
-        "find": find_field(state, "workload, environment, owner", 260),
-        "metric": metric_select(metrics, state.get("metric")),
-    }
-    return filtered("regressions", widgets, _body)
+
+    def filters(state: Mapping[str, str]) -> list[Filter]:
+        return [
+            select_filter(state, "days", "Period", PERIODS),
+            select_filter(state, "state", "State", _STATES),
+            find_filter(state, "workload, environment, owner"),
+            metric_filter(state, metrics),
+        ]
+
+    return filtered("regressions", filters, _body, state)
 
 
 def _body(values: Mapping[str, str]) -> list[Viewable]:

@@ -6,10 +6,10 @@ The selected window and task group apply to the whole page; see
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import panel as pn
 from panel.viewable import Viewable
@@ -18,7 +18,7 @@ from benchkit.errors import BenchkitError
 from benchkit.formatting import ROWS_SHOWN, format_bytes, short_names
 from benchkit.show.dashboard.components import tables
 from benchkit.show.dashboard.components.mark_form import mark_run
-from benchkit.show.dashboard.components.widgets import select, window_controls
+from benchkit.show.dashboard.components.widgets import FilterBar, window_controls
 from benchkit.show.dashboard.run.task_groups import GroupTable, choose_group
 from benchkit.show.dashboard.state.cache import load_run, open_store
 from benchkit.show.dashboard.state.time_window import Window
@@ -35,6 +35,8 @@ from benchkit.store.run import Run
 TITLE = "Run"
 #: Largest size of a file in bytes for download; of larger files the page shows the path.
 MAX_BYTES = 200 * 2**20
+#: Returns the sections of a page for the keys of its address.
+Sections: TypeAlias = Callable[[Mapping[str, str]], Sequence[Section]]
 
 
 def view(state: dict[str, str]) -> Viewable:
@@ -118,7 +120,7 @@ def _tabs(
         if not len(pages[index]):
             keys = [each.key for each in every if each.choice and each.choice[0] == name]
             with window.tab_callbacks(name):
-                parts = [ui.guard(partial(_live_view, window, data, key)) for key in keys]
+                parts = live_views(window, partial(sections, data), keys)
             pages[index][:] = [*parts, *ui.guard_parts((more or {}).get(name, list))]
 
     def open_tab(event: Any) -> None:
@@ -137,23 +139,27 @@ def _tabs(
     return tabs
 
 
-def _live_view(window: Window, data: RunData, key: str) -> Viewable:
-    return LiveSection(window, data, key).view
+def live_views(window: Window, make: Sections, keys: Iterable[str]) -> list[Viewable]:
+    """Return sections that show the selected window and group, or messages in their places."""
+    return [ui.guard(partial(_live_view, window, make, key)) for key in keys]
+
+
+def _live_view(window: Window, make: Sections, key: str) -> Viewable:
+    return LiveSection(window, make, key).view
 
 
 class LiveSection:
     """A section of the page that shows the selected window and group, with its filters."""
 
-    def __init__(self, window: Window, data: RunData, key: str) -> None:
-        self._window, self._data, self._key = window, data, key
+    def __init__(self, window: Window, make: Sections, key: str) -> None:
+        self._window, self._make, self._key = window, make, key
         self._live: list[LiveFigure] = []
         self._table: GroupTable | None = None
-        self._is_updating = False
         self._group = window.group
         self._place = ui.column(margin=0)
         section = self._section()
         self._follows = bool(section.follows)
-        self._widgets = {each.key: self._widget(each) for each in section.filters()}
+        self._filters = FilterBar(section.filters(), self._change)
         if getattr(section.content, "is_slow", False):
             self._place[:] = [ui.deferred(lambda: self._parts(section), section.title)]
         else:
@@ -162,18 +168,18 @@ class LiveSection:
         self._draw_later = Debounced(self._draw, lambda: window.range)
         window.subscribe(self._update)
         filters: list[Viewable] = []
-        if self._widgets:
-            filters = [ui.heading(section.title, section.note), pn.FlexBox(*self._widgets.values())]
+        if self._filters:
+            filters = [ui.heading(section.title, section.note), self._filters.view]
         self.view = ui.column(*filters, self._place)
 
     def _section(self) -> Section:
-        every = sections(self._data, self._window.state())
+        every = self._make(self._window.state())
         return next(section for section in every if section.key == self._key)
 
     def _draw(self) -> None:
         section = self._section()
         self._group = self._window.group
-        self._show_filters(section)
+        self._filters.show(section.filters())
         self._place[:] = ui.guard_parts(lambda: self._parts(section), section.title)
 
     def _parts(self, section: Section) -> list[Viewable]:
@@ -182,7 +188,7 @@ class LiveSection:
         if not contents:
             return []
         # With filters, the heading is above them.
-        heading = [] if self._widgets else [ui.heading(section.title, section.note)]
+        heading = [] if self._filters else [ui.heading(section.title, section.note)]
         return [*heading, *(self._part(content) for content in contents)]
 
     def _part(self, content: Content) -> Viewable:
@@ -214,7 +220,7 @@ class LiveSection:
         is_whole = ends.bounds in (None, (ends.start, ends.end))
         text = "" if is_whole else f"{ends.start:.1f}-{ends.end:.1f}"
         self._window.set_options(**{key: text})
-        self._show_filters(self._section())
+        self._filters.show(self._section().filters())
 
     def _update(self) -> None:
         for live in self._live:
@@ -229,32 +235,9 @@ class LiveSection:
         else:
             self._draw_later()
 
-    def _widget(self, choice: Filter) -> pn.widgets.Select | pn.widgets.TextInput:
-        widget: pn.widgets.Select | pn.widgets.TextInput
-        if choice.options is None:
-            widget = pn.widgets.TextInput(
-                name=choice.name, placeholder=choice.placeholder, value=choice.value, width=280
-            )
-        else:
-            widget = select(choice.name, choice.options, choice.value, width=300)
-        widget.margin = (5, 10, 5, 0)
-
-        def change(event: Any) -> None:
-            if not self._is_updating:
-                text = str(event.new or "").strip()
-                self._window.set_options(**dict.fromkeys(choice.resets, ""), **{choice.key: text})
-                self._draw()
-
-        widget.param.watch(change, "value")
-        return widget
-
-    def _show_filters(self, section: Section) -> None:
-        """Set the widgets to the state of the page."""
-        self._is_updating = True
-        for choice in section.filters() if self._widgets else ():
-            options = {} if choice.options is None else {"options": dict(choice.options)}
-            self._widgets[choice.key].param.update(**options, value=choice.value)
-        self._is_updating = False
+    def _change(self, choice: Filter, text: str) -> None:
+        self._window.set_options(**dict.fromkeys(choice.resets, ""), **{choice.key: text})
+        self._draw()
 
 
 def _files(run_id: str) -> list[Path]:

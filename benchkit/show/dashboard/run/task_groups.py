@@ -3,27 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 import pandas as pd
 import panel as pn
-from bokeh.models.widgets.tables import NumberFormatter
 
-from benchkit.formatting import MISSING, ROWS_SHOWN, short_names
+from benchkit.formatting import ROWS_SHOWN, short_names
 from benchkit.show.dashboard.components import tables
 from benchkit.show.dashboard.components.widgets import select
 from benchkit.show.dashboard.state.table_state import stateful_table
 from benchkit.show.dashboard.state.time_window import Window
 from benchkit.show.dashboard.web.template import WRAPPED_TITLES_STYLES
 from benchkit.show.pages.page import Table
-from benchkit.show.render.html import BAR_WIDTH as BAR_WIDTH
+from benchkit.show.render.html import BAR_WIDTH
 
-#: Height in pixels of a bar.
-BAR_HEIGHT = 12
 #: Pixels of the table that fit on a screen of a laptop.
 TABLE_WIDTH = 1200
-SECONDS = NumberFormatter(format="0,0.000", nan_format=MISSING)
-COUNT = NumberFormatter(format="0,0", nan_format=MISSING)
 CLICKABLE = """
 .tabulator-row { cursor: pointer; } .tabulator-cell svg { vertical-align: middle; }
 """
@@ -47,9 +41,17 @@ class GroupTable:
         self._window = window
         frame = self._frame(table)
         name, bar, *numbers = frame.columns
-        self.view = group_tabulator(
+
+        def write(order: str, filters: dict[str, str], page: str) -> None:
+            window.set_options(sort=order, holds=filters.get(name, ""), page=page)
+
+        self.view = stateful_table(
             frame,
-            window,
+            {**window.options, name: window.options["holds"]},
+            write,
+            filters=[name],
+            page_size=ROWS_SHOWN,
+            text_align=dict.fromkeys(numbers, "right"),
             stylesheets=[WRAPPED_TITLES_STYLES, CLICKABLE],
             layout="fit_data",
             sizing_mode="stretch_width",
@@ -69,24 +71,6 @@ class GroupTable:
     def _frame(self, table: Table) -> pd.DataFrame:
         self._groups = [row.words for row in table.rows]
         return tables.text_frame(table)
-
-
-def group_tabulator(frame: pd.DataFrame, window: Window, **options: Any) -> pn.widgets.Tabulator:
-    """Return a table of task groups whose order, name filter and page are in the address."""
-
-    def write(order: str, filters: dict[str, str], page: str) -> None:
-        window.set_options(sort=order, holds=filters.get("task group", ""), page=page)
-
-    state = {**window.options, "task group": window.options["holds"]}
-    return stateful_table(
-        frame,
-        state,
-        write,
-        filters=["task group"],
-        page_size=ROWS_SHOWN,
-        text_align={name: "right" for name in frame.columns[2:]},
-        **options,
-    )
 
 
 def _name_width(names: Iterable[str], n_numbers: int) -> int:

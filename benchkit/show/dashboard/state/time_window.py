@@ -19,8 +19,8 @@ from bokeh.models.annotations import Span
 from bokeh.plotting import figure
 
 from benchkit.analysis.run.timeline import TaskTimeline
-from benchkit.formatting import short_group
 from benchkit.show.dashboard.state.url import Debounced, write_address
+from benchkit.show.pages.pair import PairData
 from benchkit.show.plots.base import INK
 from benchkit.show.plots.thread_activity import whole_time
 from benchkit.store.run import Run
@@ -34,12 +34,10 @@ RIGHT_BORDER = 150
 UPDATE_MS = 60
 #: Further keys of the address, for single parts of the page: worker whose memory is shown; order,
 #: name filter and page of the table of groups; prefix, search text and range of call stacks; value
-#: of the transfer matrix; divisor of the seconds of two runs.
-OPTIONS = ("worker", "sort", "holds", "page", "prefix", "find", "frames", "cells", "per")
+#: of the transfer matrix; divisor of the seconds, and call stacks that are shown, of two runs.
+OPTIONS = ("worker", "sort", "holds", "page", "prefix", "find", "frames", "cells", "per", "calls")
 #: A window that differs from the whole run by at most this share of it counts as the whole run.
 WHOLE_TOLERANCE = 1e-3
-#: Names of the two runs of a pair.
-NAMES = ("A", "B")
 
 
 class Window:
@@ -113,16 +111,6 @@ class Window:
         tolerance = WHOLE_TOLERANCE * (self.whole[1] - self.whole[0])
         is_whole = left <= self.whole[0] + tolerance and right >= self.whole[1] - tolerance
         return None if is_whole or not right > left else (left, right)
-
-    @property
-    def task_part(self) -> tuple[float, float] | None:
-        """The window for task queries; None (the whole run) if tasks have no times."""
-        return self.part if self.has_times else None
-
-    @property
-    def has_times(self) -> bool:
-        """Whether the run has task times: the light capture only counts tasks."""
-        return bool(self.timeline.n_tasks)
 
     @property
     def description(self) -> str:
@@ -209,10 +197,6 @@ class Window:
             self.options |= {"prefix": "", "frames": ""}
             self._run_locked(self._group_changed)
 
-    def groups_of(self, timeline: TaskTimeline) -> list[str]:
-        """Return the task groups of a timeline that are selected."""
-        return [self.group] if self.group else []
-
     def toggle_group(self, group: str) -> None:
         """Select a task group, or all groups if it is the selected group."""
         self.select_group("" if group == self.group else group)
@@ -277,32 +261,13 @@ class PairWindow(Window):
 
     VIEW = "pair"
 
-    def __init__(
-        self, runs: list[Run], timelines: list[TaskTimeline], state: Mapping[str, str]
-    ) -> None:
-        self.runs, self.timelines = runs, timelines
-        self.ids = {name: run.id for name, run in zip(("a", "b"), runs, strict=True)}
-        starts, ends = zip(
-            *(whole_time(run.tree, line) for run, line in zip(runs, timelines, strict=True)),
-            strict=True,
-        )
-        super().__init__(runs[1], timelines[1], state, whole=(min(starts), max(ends)))
-        self.names = list(
-            dict.fromkeys(short_group(name) for timeline in timelines for name in timeline.groups)
-        )
-        self.group = state.get("group", "") if state.get("group") in self.names else ""
+    def __init__(self, data: PairData, state: Mapping[str, str]) -> None:
+        self.data, self.ids = data, {"a": data.a.run.id, "b": data.b.run.id}
+        super().__init__(data.b.run, data.b.timeline, state, whole=data.whole)
+        self.group = state.get("group", "") if state.get("group") in data.groups else ""
 
     def state(self, **changed: Any) -> dict[str, Any]:
         """Return the keys of the page's address."""
         state = super().state()
-        names = ("from", "to", "group", "sort", "holds", "page", "per")
+        names = ("from", "to", "group", "sort", "holds", "page", "per", "cells", "calls")
         return {**self.ids, **{name: state[name] for name in names}, **changed}
-
-    @property
-    def has_times(self) -> bool:
-        """Whether both runs have task times."""
-        return all(timeline.n_tasks for timeline in self.timelines)
-
-    def groups_of(self, timeline: TaskTimeline) -> list[str]:
-        """Return the groups of a run that have the selected short name."""
-        return [name for name in timeline.groups if short_group(name) == self.group]
