@@ -82,8 +82,7 @@ def page(data: WorkloadNights) -> Page:
         *figures,
         Section("What changed, and when?", changes, key="changes"),
         Section("Which marks apply?", make_table(MARKS, marks), key="marks"),
-        Section("Which runs are these?", run_table(runs, data.metrics),
-                f"The last {MAX_RUNS} of {len(runs)}." if len(runs) > MAX_RUNS else "", key="runs"),
+        run_section(runs, data.metrics),
         Section("What is measured?", [Text(data.source, "code")] if data.source else (),
                 data.description, key="source"),
     ]  # fmt: skip
@@ -169,11 +168,13 @@ def _selects(mark: Mapping[str, Any], workload: str) -> bool:
     return not pattern or workload_matcher(str(pattern))(workload)
 
 
-def run_table(runs: pd.DataFrame, metrics: Sequence[str]) -> Table:
+def run_section(runs: pd.DataFrame, metrics: Sequence[str]) -> Section:
     """Return the newest runs with the values of metrics."""
     newest = runs.sort_values("started", ascending=False).head(MAX_RUNS)
     columns = [*_RUN, *(_metric_column(name) for name in metrics), *_BUILD]
-    return make_table(columns, newest.to_dict("records"))
+    table = make_table(columns, newest.to_dict("records"))
+    note = f"The last {MAX_RUNS} of {len(runs)}." if len(runs) > MAX_RUNS else ""
+    return Section("Which runs are these?", table, note, key="runs")
 
 
 def _outcome(run: Mapping[str, Any]) -> Text:

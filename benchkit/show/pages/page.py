@@ -183,6 +183,20 @@ def find_filter(state: Mapping[str, str], placeholder: str = "part of a name") -
     return Filter("find", "Find", state.get("find", ""), None, placeholder)
 
 
+#: Name of a smallest change -> value in the state, in percent.
+_SIZES = {"of any size": "", "1 % or more": "1", "5 % or more": "5", "10 % or more": "10"}
+_SHOWN = {"everything": "all", "what needs attention": "news"}
+
+
+def row_filters(state: Mapping[str, str], *, show: str = "all") -> list[Filter]:
+    """Return the filters that `Row.matches` reads; `show` is the value without one in the state."""
+    return [
+        find_filter(state, "workload, environment, owner"),
+        select_filter(state, "size", "Size of change", _SIZES),
+        select_filter(state, "show", "Show", _SHOWN, default=show),
+    ]
+
+
 @dataclass(frozen=True)
 class Section:
     """An answer: its title is the question."""

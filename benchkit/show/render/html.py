@@ -19,6 +19,7 @@ from benchkit.show.pages.page import (
     Cell,
     Content,
     Figure,
+    Filter,
     Interval,
     LiveFigure,
     Page,
@@ -28,6 +29,7 @@ from benchkit.show.pages.page import (
     Table,
     Target,
     Text,
+    row_filters,
 )
 from benchkit.show.plots.base import set_time_axis
 from benchkit.show.plots.comparison import interval_bar
@@ -205,5 +207,8 @@ def page_markup(page: Page, href: Href) -> str:
             choices[section.choice] = choices.get(section.choice, "") + markup
         is_filtered = any(getattr(section.content, "is_filtered", False) for section in sections)
         has_figures = any(isinstance(section.content, Figure) for section in sections)
-        parts.append(str(ELEMENTS.choices(choices, is_filtered, PERIODS if has_figures else {})))
+        filters = [Filter("metric", "Metric", "", {name: key for key, name in choices})]
+        filters += [Filter("range", "Range", "", PERIODS)] if has_figures else []
+        filters += row_filters({}) if is_filtered else []
+        parts.append(str(ELEMENTS.choices(list(choices.values()), filters)))
     return "".join(parts)

@@ -11,7 +11,7 @@ import panel as pn
 from markupsafe import Markup
 from panel.viewable import Viewable
 
-from benchkit.formatting import MISSING, NO_FAILURE, OUTCOME_WORDS, format_quantity
+from benchkit.formatting import NO_FAILURE, OUTCOME_WORDS
 from benchkit.show.dashboard.state.table_state import scripted_table
 from benchkit.show.dashboard.state.url import address, href
 from benchkit.show.dashboard.web.template import TABLE_STYLES, WIDGET_STYLES
@@ -31,18 +31,10 @@ NUMBER_WIDTH = 85
 
 
 def html_table(
-    titles: Sequence[str],
-    rows: Iterable[Sequence[str]],
-    *,
-    tight: bool = False,
-    visible_rows: int = 0,
-    empty: str = "",
+    titles: Sequence[str], rows: Iterable[Sequence[str]], *, tight: bool = False
 ) -> pn.pane.HTML:
     """Return a table whose cells may contain links."""
-    rows = list(rows)
-    if empty and not rows:
-        return ui.paragraph(empty)
-    return ui.html_pane(html.html_table(titles, rows, tight=tight, visible_rows=visible_rows))
+    return ui.html_pane(html.html_table(titles, rows, tight=tight))
 
 
 def text_frame(table: Table) -> pd.DataFrame:
@@ -142,11 +134,3 @@ def tone_of_outcome(outcome: Any) -> str:
 def measured_metrics(runs: pd.DataFrame) -> list[str]:
     """Return the metrics that at least one run has, in the order of the metrics table."""
     return [name for name in METRICS if name in runs and runs[name].notna().any()]
-
-
-def metric_text(record: Mapping[str, Any], name: str) -> str:
-    """Return the value of a metric as text."""
-    value = record.get(name)
-    if value is None or pd.isna(value):
-        return MISSING
-    return format_quantity(float(value), METRICS[name].units)

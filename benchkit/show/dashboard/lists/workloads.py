@@ -27,7 +27,6 @@ from benchkit.measure.workloads import Variant
 from benchkit.show.dashboard.components import tables
 from benchkit.show.dashboard.components.tables import (
     measured_metrics,
-    metric_text,
     run_link,
     tone_of_outcome,
 )
@@ -52,7 +51,8 @@ from benchkit.show.dashboard.state.nights import (
     series_statuses_of,
     shown_metrics,
 )
-from benchkit.show.dashboard.state.url import address, history_address
+from benchkit.show.dashboard.state.url import address, history_address, href
+from benchkit.show.pages.history import run_section
 from benchkit.show.pages.page import (
     Filter,
     find_filter,
@@ -121,7 +121,7 @@ def workload_page(state: dict[str, str]) -> pn.Column:
                 lambda state: [metric_filter(state, metrics)],
                 lambda values: [
                     *ui.guard_parts(lambda: _measured(name, runs, values["metric"])),
-                    *ui.guard_parts(lambda: _runs(runs, values["metric"])),
+                    ui.guard(lambda: _runs(runs, values["metric"])),
                 ],
                 state,
                 name=name,
@@ -130,7 +130,7 @@ def workload_page(state: dict[str, str]) -> pn.Column:
     elif runs.empty:
         content.append(ui.message("Never measured", "Measure it:", f"benchkit run '{name}'"))
     else:
-        content += [ui.paragraph("None of its runs has a metric."), *_runs(runs, "duration")]
+        content += [ui.paragraph("None of its runs has a metric."), _runs(runs, "duration")]
     content += _source(variant, attributes)
     if links.pop(address("workloads", name=name), None) and links:
         below = "The same workload with other parameters."
@@ -277,22 +277,8 @@ def _over_time(name: str, runs: pd.DataFrame, metric: str) -> list[Viewable]:
     ]
 
 
-def _runs(runs: pd.DataFrame, metric: str) -> list[Viewable]:
-    shown = runs.head(ROWS_SHOWN)
-    below = f"The newest {len(shown)} of {len(runs)}." if len(runs) > len(shown) else ""
-    rows = [
-        [
-            run_link(run),
-            span(format_outcome(run), tone_of_outcome(run["outcome"])),
-            metric_text(run, metric),
-            _environment_link(run),
-            *(text_or_missing(run.get(field)) for field in ("host", "dask", "python")),
-        ]
-        for run in shown.to_dict("records")
-    ]
-    titles = ["started (UTC)", "outcome", metric.replace("_", " ")]
-    titles += ["environment", "host", "dask", "python"]
-    return [ui.heading("Last runs", below), tables.html_table(titles, rows, tight=True)]
+def _runs(runs: pd.DataFrame, metric: str) -> Viewable:
+    return ui.section(run_section(runs, [metric]), href)
 
 
 def _source(variant: Variant | None, attributes: dict[str, Any]) -> list[Viewable]:

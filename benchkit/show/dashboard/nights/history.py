@@ -30,12 +30,11 @@ from benchkit.show.dashboard.state.nights import (
     shown_metrics,
 )
 from benchkit.show.dashboard.state.url import Debounced, address, href, write_address
-from benchkit.show.pages.history import MAX_RUNS, run_table
+from benchkit.show.pages.history import MAX_RUNS, run_section
 from benchkit.show.pages.night import list_page
 from benchkit.show.pages.page import (
     PERIODS,
     Filter,
-    Section,
     find_filter,
     metric_filter,
     metric_terms,
@@ -224,9 +223,8 @@ def _body(
 
 def _runs(history: History, series: dict[str, Any], metric: str) -> list[Viewable]:
     runs = history.runs[history.runs["key"] == series["key"]]
-    content = [ui.section(Section("Runs", run_table(runs, [metric]), "Newest first."), href)]
+    content = [ui.section(run_section(runs, [metric]), href)]
     if len(runs) > MAX_RUNS:
         keys = {name: series[name] for name in ("workload", "environment")}
-        links = {address("runs", **keys): "older runs are in the list of runs"}
-        content.append(ui.link_line(f"The last {MAX_RUNS} of {len(runs)}", links))
+        content.append(ui.link_line("Older", {address("runs", **keys): "the list of runs"}))
     return content

@@ -25,13 +25,7 @@ from benchkit.show.dashboard.state.nights import (
 )
 from benchkit.show.dashboard.state.url import address, href
 from benchkit.show.pages import night as pages
-from benchkit.show.pages.page import (
-    Filter,
-    find_filter,
-    metric_filter,
-    minute,
-    select_filter,
-)
+from benchkit.show.pages.page import Filter, metric_filter, minute, row_filters, select_filter
 from benchkit.show.render import panel as ui
 from benchkit.show.render.markdown import table_markdown
 
@@ -40,9 +34,6 @@ TITLE = "Overview"
 MIN_NIGHTS = 3
 #: Label of a range -> value in the address: number of nights in the small figures.
 _NIGHTS = {"60 nights": "", "30 nights": "30", "120 nights": "120", "365 nights": "365"}
-#: Label of a smallest change -> value in the address, in percent.
-_SIZES = {"of any size": "", "1 % or more": "1", "5 % or more": "5", "10 % or more": "10"}
-_SHOWN = {"everything": "all", "what needs attention": "news"}
 
 
 def view(state: dict[str, str]) -> Viewable:
@@ -67,9 +58,7 @@ def view(state: dict[str, str]) -> Viewable:
             night,
             metric,
             select_filter(state, "range", "Range", _NIGHTS),
-            find_filter(state, "workload, environment, owner"),
-            select_filter(state, "size", "Changes", _SIZES),
-            select_filter(state, "show", "Show", _SHOWN, default="all" if is_small else "news"),
+            *row_filters(state, show="all" if is_small else "news"),
         ]
 
     return filtered("overview", filters, _body, state)
