@@ -18,20 +18,13 @@ from benchkit.show.dashboard.components import tables
 from benchkit.show.dashboard.components.tables import run_link
 from benchkit.show.dashboard.components.widgets import filtered
 from benchkit.show.dashboard.state.cache import attributes_of, newest_attributes, runs_table
-from benchkit.show.dashboard.state.url import address
+from benchkit.show.dashboard.state.url import address, href
+from benchkit.show.pages import comparison
 from benchkit.show.pages.page import Filter, select_filter, text_or_missing
 from benchkit.show.plots.history import BUILD
 from benchkit.show.render import panel as ui
 from benchkit.show.render.html import code, link
 from benchkit.values import decode_json
-
-#: Kind of a difference -> title of its section; differences in counts are not shown.
-KINDS = {
-    "package": "Packages",
-    "config": "Dask configuration",
-    "variable": "Environment variables",
-    "cluster": "Cluster",
-}
 
 
 def environment_page(all_runs: pd.DataFrame, names: list[str], name: str) -> pn.Column:
@@ -299,18 +292,12 @@ def _differences(runs: pd.DataFrame, first: str, second: str) -> list[Viewable]:
         f"{name}: packages of {str(attributes['started'])[:16].replace('T', ' ')} UTC"
         for name, attributes in sides.items()
     ]
-    content: list[Viewable] = [ui.page_head(f"{first} and {second}", lines=lines)]
-    for kind, title in KINDS.items():
-        rows = table.loc[table["kind"] == kind, ["name", "baseline", "contender"]]
-        if len(rows):
-            cells = rows.astype(str).itertuples(index=False, name=None)
-            content += [ui.heading(title), tables.html_table([kind, first, second], cells)]
-        else:
-            content.append(ui.paragraph(f"{title}: no difference."))
+    (section,) = comparison.differences(first, {second: table[table["kind"] != "count"]})
     selections = {"baseline": f"environment:{first}", "contender": f"environment:{second}"}
     links = {
         address("environments", name=first): f"All of {first}",
         address("environments", name=second): f"All of {second}",
         address("compare", **selections): "Compare the runs of both",
     }
-    return [*content, ui.link_list(links)]
+    head = ui.page_head(f"{first} and {second}", lines=lines)
+    return [head, ui.section(section, href), ui.link_list(links)]
