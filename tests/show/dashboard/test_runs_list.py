@@ -4,7 +4,7 @@ import pandas as pd
 import panel as pn
 import pytest
 
-from benchkit.show.dashboard.components.tables import outcome_text
+from benchkit.formatting import format_outcome
 from benchkit.show.dashboard.lists import runs
 from benchkit.show.dashboard.lists.runs import _pair_link, _run_link, _table
 from benchkit.show.dashboard.nights import overview
@@ -26,7 +26,7 @@ def test_rows_have_the_links_and_texts_of_their_runs(tmp_path):
         assert table["compare"].tolist() == [_pair_link(run_id, first) for run_id in ids]
 
     assert table["compare"][3] == "selected"
-    outcomes = [outcome_text(outcome) for outcome in frame["outcome"]]
+    outcomes = [format_outcome({"outcome": outcome}) for outcome in frame["outcome"]]
     assert len(set(outcomes)) == 2
     assert table["outcome"].tolist() == [f"{outcomes[0]}, simulated", *outcomes[1:]]
     assert table["tags"].tolist() == ["", "variant=<b>"] * 60

@@ -11,7 +11,7 @@ import panel as pn
 from markupsafe import Markup
 from panel.viewable import Viewable
 
-from benchkit.formatting import NO_FAILURE, OUTCOME_WORDS
+from benchkit.formatting import NO_FAILURE
 from benchkit.show.dashboard.state.table_state import scripted_table
 from benchkit.show.dashboard.state.url import address, href
 from benchkit.show.dashboard.web.template import TABLE_STYLES, WIDGET_STYLES
@@ -118,12 +118,6 @@ def _no_formula(value: object) -> object:
 def run_link(run: Mapping[str, Any]) -> Markup:
     """Return the start time of a run as a link to its page."""
     return link(str(run["started"])[:16], address("run", id=run["id"]))
-
-
-def outcome_text(outcome: Any) -> str:
-    """Return the symbol and the words of an outcome."""
-    symbol, words = OUTCOME_WORDS.get(str(outcome), ("?", str(outcome)))
-    return f"{symbol} {words}"
 
 
 def tone_of_outcome(outcome: Any) -> str:

@@ -16,10 +16,17 @@ from markupsafe import Markup
 from panel.viewable import Viewable
 
 from benchkit.analysis.run.baseline import is_simulated
-from benchkit.formatting import GIB, MISSING, OUTCOME_WORDS, ROWS_SHOWN, counted, run_limits
+from benchkit.formatting import (
+    GIB,
+    MISSING,
+    OUTCOME_WORDS,
+    ROWS_SHOWN,
+    counted,
+    format_outcome,
+    run_limits,
+)
 from benchkit.measure.run_ids import is_id
 from benchkit.show.dashboard.components import tables
-from benchkit.show.dashboard.components.tables import outcome_text
 from benchkit.show.dashboard.state.cache import SHOWN_COLUMNS, open_store, runs_table
 from benchkit.show.dashboard.state.table_state import page_of, stateful_table
 from benchkit.show.dashboard.state.url import address, write_address
@@ -245,7 +252,8 @@ def _column(frame: pd.DataFrame, name: str) -> pd.Series:
     if name == "outcome":
         simulated = np.where(is_simulated(frame), ", simulated", "")
         limits = _each_once(frame["quality"], _limits_text)
-        return _each_once(frame["outcome"], outcome_text) + limits + simulated
+        outcomes = _each_once(frame["outcome"], lambda name: format_outcome({"outcome": name}))
+        return outcomes + limits + simulated
     if name == "tags":
         return _each_once(frame["tags"].fillna("{}"), _tags_text)
     for field, (title, divisor, digits) in _NUMBERS.items():
