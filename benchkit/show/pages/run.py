@@ -149,11 +149,6 @@ class _View:
         self.times = self.part or data.whole
         self.has_times = bool(data.timeline.n_tasks)
 
-    def option(self, key: str, allowed: Sequence[str]) -> str:
-        """Return a key of the state if it is allowed, else an empty text."""
-        value = self.state.get(key, "")
-        return value if value in allowed else ""
-
     def worker_name(self, index: Any) -> str:
         """Return the name of a worker, or `MISSING` for a process outside of the cluster."""
         return str(self.data.workers.get(index, MISSING))
@@ -364,7 +359,7 @@ def _memory(view: _View) -> list[Content]:
     tree = view.run.tree
 
     def by_kind() -> Any:
-        value = view.option("worker", [str(at) for at in range(len(view.data.workers))])
+        value = next((choice.value for choice in _worker_filter(view)), "")
         worker = int(value) if value else None
         plot = run_metrics.memory_by_kind(tree, worker)
         if has(tree, "scheduler", "time"):
@@ -490,9 +485,8 @@ class _Stacks:
             self.prefixes = [str(name) for name in roots["prefix"]]
             self.part = view.part if "cycle_start" in tree["profile"].to_dataset() else None
         self.own = view.prefix if view.prefix in self.prefixes else ""
-        self.prefix = view.option("prefix", self.prefixes) or self.own
-        if view.state.get("prefix") == ALL_TASKS:
-            self.prefix = ""
+        wanted = view.state.get("prefix", "")
+        self.prefix = wanted if wanted in self.prefixes else "" if wanted == ALL_TASKS else self.own
         self.find, self.frames = view.state.get("find", ""), view.state.get("frames", "")
 
     def filters(self) -> list[Filter]:
