@@ -58,7 +58,7 @@ def paged_table(table: Table) -> Viewable:
     """Return a long table in pages; its last column has the longest texts."""
     frame = text_frame(table)
     numbers = columns_of_numbers([[cell.strip() for cell in row] for row in frame.to_numpy()])
-    return scripted_table(
+    paged = scripted_table(
         frame,
         stylesheets=TABLE_STYLES,
         layout="fit_data_stretch",
@@ -70,6 +70,8 @@ def paged_table(table: Table) -> Viewable:
             name: "right" for name, is_number in zip(frame, numbers, strict=True) if is_number
         },
     )
+    terms = [ui.glossary(table.terms, table.terms_title)] if table.terms else []
+    return ui.column(paged, *terms, margin=0)
 
 
 def download_button(
