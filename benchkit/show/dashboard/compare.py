@@ -22,11 +22,7 @@ from benchkit.experiment.run.status import OPEN, RUNNING, read_status
 from benchkit.formatting import counted, short_group
 from benchkit.show.dashboard.components import tables
 from benchkit.show.dashboard.components.tables import measured_metrics
-from benchkit.show.dashboard.components.widgets import (
-    CLICK_HELP,
-    filtered,
-    open_on_run_click,
-)
+from benchkit.show.dashboard.components.widgets import CLICK_HELP, filtered, open_on_run_click
 from benchkit.show.dashboard.state.cache import cached, open_run, open_store
 from benchkit.show.dashboard.state.url import address, href
 from benchkit.show.pages import comparison as pages

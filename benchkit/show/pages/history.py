@@ -23,9 +23,9 @@ from benchkit.show.pages.page import (
     Row,
     Section,
     Table,
-    Target,
     Text,
     make_table,
+    run_text,
     text_or_missing,
 )
 from benchkit.show.pages.regressions import regression_section, series_target
@@ -198,8 +198,7 @@ def _versions(run: Mapping[str, Any]) -> Text:
 
 
 _RUN = (
-    Column("started (UTC)", lambda run: Text(
-        str(run["started"])[:16], "whole", target=Target("run", {"id": run["id"]}))),
+    Column("started (UTC)", run_text),
     Column("where", lambda run: Text(series_label(run), "whole")),
     Column("outcome", _outcome),
 )  # fmt: skip

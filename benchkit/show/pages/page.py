@@ -314,6 +314,12 @@ def _explanation(name: str) -> str:
     return f"{text}; {_BETTER[metric.better]}" if metric.better in _BETTER else text
 
 
+def run_text(run: Mapping[str, Any]) -> Text:
+    """Return the start time of a run, which leads to its page."""
+    target = Target("run", {"id": run["id"]})
+    return Text(str(run["started"])[:16], "whole", target=target)
+
+
 def minute(night: str) -> str:
     """Return the name of a night without seconds."""
     return night[:16].replace("T", " ")

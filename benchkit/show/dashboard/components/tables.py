@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import IO, Any
 
 import pandas as pd
 import panel as pn
-from markupsafe import Markup
 from panel.viewable import Viewable
 
-from benchkit.formatting import NO_FAILURE
 from benchkit.show.dashboard.state.table_state import scripted_table
-from benchkit.show.dashboard.state.url import address, href
+from benchkit.show.dashboard.state.url import href
 from benchkit.show.dashboard.web.template import TABLE_STYLES, WIDGET_STYLES
 from benchkit.show.pages.page import Bar, Table
 from benchkit.show.render import html
 from benchkit.show.render import panel as ui
-from benchkit.show.render.html import link
 from benchkit.store.schema import METRICS
 from benchkit.table import columns_of_numbers
 
@@ -115,16 +112,6 @@ def _as_csv(frame: pd.DataFrame) -> str:
 
 def _no_formula(value: object) -> object:
     return f"'{value}" if isinstance(value, str) and value[:1] in ("=", "+", "-", "@") else value
-
-
-def run_link(run: Mapping[str, Any]) -> Markup:
-    """Return the start time of a run as a link to its page."""
-    return link(str(run["started"])[:16], address("run", id=run["id"]))
-
-
-def tone_of_outcome(outcome: Any) -> str:
-    """Return the CSS class of an outcome."""
-    return "soft" if outcome in NO_FAILURE else "bad"
 
 
 def measured_metrics(runs: pd.DataFrame) -> list[str]:

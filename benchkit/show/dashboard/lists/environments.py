@@ -14,16 +14,23 @@ from panel.viewable import Viewable
 from benchkit.analysis.compare.environment_diff import differences
 from benchkit.errors import BenchkitError
 from benchkit.formatting import MISSING, ROWS_SHOWN, counted, format_bytes
-from benchkit.show.dashboard.components import tables
-from benchkit.show.dashboard.components.tables import run_link
 from benchkit.show.dashboard.components.widgets import filtered
 from benchkit.show.dashboard.state.cache import attributes_of, newest_attributes, runs_table
 from benchkit.show.dashboard.state.url import address, href
 from benchkit.show.pages import comparison
-from benchkit.show.pages.page import Filter, select_filter, text_or_missing
+from benchkit.show.pages.page import (
+    Cell,
+    Filter,
+    Section,
+    Target,
+    Text,
+    cells_table,
+    run_text,
+    select_filter,
+    text_or_missing,
+)
 from benchkit.show.plots.history import BUILD
 from benchkit.show.render import panel as ui
-from benchkit.show.render.html import code, link
 from benchkit.values import decode_json
 
 
@@ -42,7 +49,7 @@ def environment_page(all_runs: pd.DataFrame, names: list[str], name: str) -> pn.
     ]
     content: list[Viewable] = [
         ui.page_head(name, lines=lines, figures=figures),
-        *ui.guard_parts(lambda: _builds(runs)),
+        ui.guard(lambda: ui.section(_builds(runs), href)),
     ]
     if attributes:
         content += ui.guard_parts(lambda: _details(attributes, spec))
@@ -60,39 +67,33 @@ def environment_page(all_runs: pd.DataFrame, names: list[str], name: str) -> pn.
     return ui.column(*content)
 
 
-def _builds(runs: pd.DataFrame) -> list[Viewable]:
+def _builds(runs: pd.DataFrame) -> Section:
     """Return the builds of an environment per host, with the changes from build to build."""
-    changes, title = _changes(runs), "Package changes"
-    if not changes:
-        return [ui.heading(title), ui.paragraph("No changes: all runs had the same packages.")]
-    has_hosts = runs["host"].nunique() > 1
-    rows = [
-        [
-            run_link(run),
-            *([text_or_missing(run.get("host"))] if has_hosts else []),
-            code(str(run["packages_hash"])[:12]),
-            _changed_packages(previous, run),
-            _comparison_link(previous, run),
-        ]
+    changes, has_hosts = _changes(runs), runs["host"].nunique() > 1
+    rows: list[dict[str, Cell]] = [
+        {
+            "first run (UTC)": run_text(run),
+            "host": text_or_missing(run.get("host")) if has_hosts else "",
+            "packages": str(run["packages_hash"])[:12],
+            "changed": _changed_packages(previous, run),
+            "runs": _comparison(previous, run),
+        }
         for run, previous in changes[:ROWS_SHOWN]
     ]
-    titles = ["first run (UTC)", *(["host"] if has_hosts else []), "packages", "changed", "runs"]
-    content: list[Viewable] = [
-        ui.heading(title, "Compared with the previous build, newest first."),
-        tables.html_table(titles, rows, tight=True),
-    ]
+    note = "Compared with the previous build, newest first."
     if len(changes) > ROWS_SHOWN:
-        n_hidden = len(changes) - ROWS_SHOWN
-        content.append(ui.paragraph(f"{n_hidden} earlier changes are not listed."))
-    return content
+        note += f" {len(changes) - ROWS_SHOWN} earlier changes are not listed."
+    table = cells_table(rows, empty="No changes: all runs had the same packages.")
+    return Section("How did its packages change?", table, note if rows else "")
 
 
-def _comparison_link(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+def _comparison(before: Mapping[str, Any], now: Mapping[str, Any]) -> Text:
     """Return a link to the comparison of all runs of two builds of an environment."""
     builds = [str(run["packages_hash"])[:12] for run in (before, now)]
     sides = [f"env:{now['environment']},build:{build}" for build in builds]
-    label = f"compare the runs of builds {' and '.join(builds)}"
-    return link("compare", address("compare", baseline=sides[0], contender=sides[1]), label=label)
+    target = Target("compare", dict(zip(("baseline", "contender"), sides, strict=True)))
+    title = f"compare the runs of builds {' and '.join(builds)}"
+    return Text("compare", target=target, title=title)
 
 
 def _changes(runs: pd.DataFrame) -> list[tuple[dict[str, Any], dict[str, Any]]]:
@@ -187,14 +188,10 @@ _COLUMNS = ("id", "started", "environment", "workload", "host", *BUILD)
 _TERMS = {
     "runs": "runs of the store in this environment, of any outcome",
     "builds": "number of different sets of packages under this name",
-    "python, dask, distributed": "of its newest run",
+    **dict.fromkeys(("python", "dask", "distributed"), "of its newest run"),
     "packages": "start of the hash of Python and all packages of its newest run; equal hashes mean "
     "equal packages",
 }
-_TITLES = (
-    "environment", "runs", "first seen (UTC)", "last seen (UTC)", "python", "dask", "distributed",
-    "builds", "packages", "hosts",
-)  # fmt: skip
 
 
 def view(state: dict[str, str]) -> Viewable:
@@ -229,10 +226,10 @@ def _list(runs: pd.DataFrame, names: list[str]) -> pn.Column:
     groups = {str(name): group for name, group in runs.groupby("environment", sort=False)}
     newest = sorted(groups, key=lambda name: groups[name]["started"].iloc[0], reverse=True)
     line = "Everything that may differ between two measurements, by name; newest first."
+    table = cells_table([_cells(name, groups[name]) for name in newest], _TERMS)
     content: list[Viewable] = [
         ui.page_head(counted(len(names), "environment"), lines=[line]),
-        tables.html_table(_TITLES, [_cells(name, groups[name]) for name in newest], tight=True),
-        ui.glossary(_TERMS),
+        ui.section(Section("Which were measured?", table), href),
     ]
     if len(newest) > 1:
         both = {"name": newest[0], "with": newest[1]}
@@ -242,23 +239,22 @@ def _list(runs: pd.DataFrame, names: list[str]) -> pn.Column:
     return ui.column(*content)
 
 
-def _cells(name: str, runs: pd.DataFrame) -> list[str]:
+def _cells(name: str, runs: pd.DataFrame) -> dict[str, Cell]:
     """Return the cells of a row."""
     newest = runs.iloc[0]
     n_builds = runs["packages_hash"].nunique() if "packages_hash" in runs else 0
-    packages = text_or_missing(newest.get("packages_hash"))
     hosts = list(dict.fromkeys(runs["host"].dropna())) if "host" in runs else []
     more = f", {len(hosts) - 2} more" if len(hosts) > 2 else ""
-    return [
-        link(name, address("environments", name=name)),
-        str(len(runs)),
-        str(runs["started"].iloc[-1])[:10],
-        str(newest["started"])[:10],
-        *(text_or_missing(newest.get(field)) for field in ("python", "dask", "distributed")),
-        str(n_builds or MISSING),
-        packages if packages == MISSING else code(packages[:12]),
-        ", ".join(map(str, hosts[:2])) + more or MISSING,
-    ]
+    return {
+        "environment": Text(name, target=Target("environments", {"name": name})),
+        "runs": str(len(runs)),
+        "first seen (UTC)": Text(str(runs["started"].iloc[-1])[:10], "whole"),
+        "last seen (UTC)": Text(str(newest["started"])[:10], "whole"),
+        **{name: text_or_missing(newest.get(name)) for name in ("python", "dask", "distributed")},
+        "builds": str(n_builds or MISSING),
+        "packages": text_or_missing(newest.get("packages_hash"))[:12],
+        "hosts": ", ".join(map(str, hosts[:2])) + more or MISSING,
+    }
 
 
 def _two_names(names: list[str], state: Mapping[str, str]) -> list[Filter]:

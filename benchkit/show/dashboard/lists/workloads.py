@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import panel as pn
-from markupsafe import Markup
 from panel.viewable import Viewable
 
 from benchkit.analysis.regression.status import STATES, series_label
@@ -24,17 +23,8 @@ from benchkit.formatting import (
     format_quantity,
 )
 from benchkit.measure.workloads import Variant
-from benchkit.show.dashboard.components import tables
-from benchkit.show.dashboard.components.tables import (
-    measured_metrics,
-    run_link,
-    tone_of_outcome,
-)
-from benchkit.show.dashboard.components.widgets import (
-    CLICK_HELP,
-    filtered,
-    open_on_run_click,
-)
+from benchkit.show.dashboard.components.tables import measured_metrics
+from benchkit.show.dashboard.components.widgets import CLICK_HELP, filtered, open_on_run_click
 from benchkit.show.dashboard.state.cache import (
     MAX_RUNS_READ,
     newest_attributes,
@@ -54,23 +44,30 @@ from benchkit.show.dashboard.state.nights import (
 from benchkit.show.dashboard.state.url import address, history_address, href
 from benchkit.show.pages.history import run_section
 from benchkit.show.pages.page import (
+    Cell,
     Filter,
+    Section,
+    Target,
+    Text,
+    cells_table,
     find_filter,
     has_words,
     metric_filter,
     metric_term,
+    run_text,
     select_filter,
     text_or_missing,
 )
 from benchkit.show.plots.history import history_plot, sparkline
 from benchkit.show.render import panel as ui
-from benchkit.show.render.html import link, span
 from benchkit.store.schema import METRICS
 from benchkit.values import decode_json
 
 #: Largest number of runs in a sparkline.
 SPARK_RUNS = 120
 NOISE_TERMS = {
+    "where": "the runs of a row have the same workload, source, scale, machine, cluster and "
+    "capture, and are therefore comparable",
     "noise": "random difference between runs: coefficient of variation of one run, from the median "
     "difference of successive comparable runs; needs five runs",
     "runs for 5 %": "runs per side, baseline and contender, that detect a change of 5 % with a "
@@ -212,44 +209,33 @@ def _size(sizes: Mapping[str, Any], last: Mapping[str, Any]) -> str:
 
 def _measured(name: str, runs: pd.DataFrame, metric: str) -> list[Viewable]:
     sets = run_noise(runs, metric)
-    content = [
-        *_over_time(name, runs, metric),
-        ui.heading("Noise and detectable changes", metric_term(metric)),
-    ]
-    if sets.empty:
-        return [*content, ui.paragraph("No ok run has this metric.")]
-    effects = [f"runs for {effect:.0%}".replace("%", " %") for effect in EFFECTS]
-    titles = ["environment", "where", "runs ok", "newest (UTC)", "median", "noise", *effects]
-    cells = [_set_cells(row, metric) for row in sets.head(ROWS_SHOWN).to_dict("records")]
-    content.append(tables.html_table(titles, cells))
+    rows = [_set_cells(row, metric) for row in sets.head(ROWS_SHOWN).to_dict("records")]
+    table = cells_table(rows, NOISE_TERMS, empty="No ok run has this metric.")
+    note = metric_term(metric)
     if len(sets) > ROWS_SHOWN:
-        content.append(ui.paragraph(f"{len(sets) - ROWS_SHOWN} older sets of runs are not listed."))
-    where = (
-        "the runs of a row have the same workload, source, scale, machine, cluster and capture, "
-        "and are therefore comparable"
-    )
-    return [*content, ui.glossary({**NOISE_TERMS, "where": where})]
+        note += f". {len(sets) - ROWS_SHOWN} older sets of runs are not listed."
+    noise = Section("Noise and detectable changes", table, note)
+    return [*_over_time(name, runs, metric), ui.section(noise, href)]
 
 
-def _set_cells(row: Mapping[str, Any], metric: str) -> list[str]:
+def _set_cells(row: Mapping[str, Any], metric: str) -> dict[str, Cell]:
     where = series_label(
         {**row, "environment": "", "host": text_or_missing(row.get("host"))}
     ).strip()
     shape = f"{row['n_workers']:g} workers" if pd.notna(row.get("n_workers")) else ""
-    return [
-        _environment_link(row),
-        ", ".join(part for part in (where, shape, f"version {row['version']}") if part),
-        str(row["n_runs"]),
-        str(row["newest"])[:10],
-        format_quantity(row["level"], METRICS[metric].units),
-        noise_text(row["noise"]),
-        *(needed_text(row[f"needed_{effect * 100:.0f}"]) for effect in EFFECTS),
-    ]
-
-
-def _environment_link(row: Mapping[str, Any]) -> Markup:
-    name = text_or_missing(row.get("environment"))
-    return link(name, address("environments", name=name))
+    environment = text_or_missing(row.get("environment"))
+    return {
+        "environment": Text(environment, target=Target("environments", {"name": environment})),
+        "where": ", ".join(part for part in (where, shape, f"version {row['version']}") if part),
+        "runs ok": str(row["n_runs"]),
+        "newest (UTC)": Text(str(row["newest"])[:10], "whole"),
+        "median": format_quantity(row["level"], METRICS[metric].units),
+        "noise": noise_text(row["noise"]),
+        **{
+            f"runs for {100 * effect:.0f} %": needed_text(row[f"needed_{effect * 100:.0f}"])
+            for effect in EFFECTS
+        },
+    }
 
 
 def _over_time(name: str, runs: pd.DataFrame, metric: str) -> list[Viewable]:
@@ -296,12 +282,6 @@ TITLE = "Workloads"
 _COLUMNS = ("id", "started", "workload", "category", "outcome")
 #: Usual largest number of runs per side; a workload that needs more for 5 % is noisy.
 MANY_RUNS = 12
-_TITLES = (
-    "workload", "category", "runs", "last run (UTC)", "state", "failed",
-    "usual", "noise", "runs for 5 %", "nights",
-)  # fmt: skip
-
-
 _TERMS = {
     "state": "outcome of the newest run; if that is ok and the workload has nightly runs, the most "
     "serious state of its environments on the last night",
@@ -452,11 +432,8 @@ def _body(values: Mapping[str, str]) -> list[Viewable]:
         return [head, ui.message("Nothing to show", "No workload matches the filters.")]
     nightly = set(all_nights().series["workload"])
     terms = {**_TERMS, "usual": f"{_TERMS['usual']}: {metric_term(metric)}", **NOISE_TERMS}
-    return [
-        head,
-        tables.html_table(_TITLES, [_cells(row, metric, nightly) for row in shown], tight=True),
-        ui.glossary(terms),
-    ]
+    table = cells_table([_cells(row, metric, nightly) for row in shown], terms)
+    return [head, ui.section(Section("Which are they?", table), href)]
 
 
 def _classes(rows: list[Row], shown: list[Row]) -> str:
@@ -481,29 +458,33 @@ def _classes(rows: list[Row], shown: list[Row]) -> str:
     return ", ".join(texts)
 
 
-def _cells(row: Row, metric: str, nightly: set[str]) -> list[str]:
+def _cells(row: Row, metric: str, nightly: set[str]) -> dict[str, Cell]:
     """Return the cells of a row."""
-    name = link(row.name, address("workloads", name=row.name))
+    cells: dict[str, Cell] = {
+        "workload": Text(row.name, target=Target("workloads", {"name": row.name})),
+        "category": row.category,
+        "runs": str(row.n_runs),
+        "last run (UTC)": MISSING,
+        "state": "never measured",
+        **dict.fromkeys(("failed", "usual", "noise", "runs for 5 %"), MISSING),
+        "nights": "",
+    }
     if row.last is None:
-        return [name, row.category, "0", MISSING, "never measured", *[MISSING] * 4, ""]
-    history = ""
-    if row.name in nightly:
-        target = address("history", workload=row.name, metric=metric)
-        history = link("history", target, label=f"history of {row.name}", kind="whole")
-    outcome = row.last["outcome"]
-    state = span(format_outcome(row.last), tone_of_outcome(outcome))
-    if row.state and outcome in NO_FAILURE:
-        is_bad = row.state in ("failed", "regressed")
-        state = span(" ".join(STATES[row.state]), "bad" if is_bad else "soft")
-    return [
-        name,
-        row.category,
-        str(row.n_runs),
-        run_link(row.last),
-        state,
-        share_text(row.n_failed, row.n_runs),
-        format_quantity(row.level, METRICS[metric].units),
-        noise_text(row.noise),
-        needed_text(row.needed),
-        history,
-    ]
+        return cells
+    outcome, state = row.last["outcome"], row.state
+    if state and outcome in NO_FAILURE:
+        text, is_bad = " ".join(STATES[state]), state in ("failed", "regressed")
+    else:
+        text, is_bad = format_outcome(row.last), outcome not in NO_FAILURE
+    history = Target("history", {"workload": row.name, "metric": metric})
+    return cells | {
+        "last run (UTC)": run_text(row.last),
+        "state": Text(text, "bad" if is_bad else "soft"),
+        "failed": share_text(row.n_failed, row.n_runs),
+        "usual": format_quantity(row.level, METRICS[metric].units),
+        "noise": noise_text(row.noise),
+        "runs for 5 %": needed_text(row.needed),
+        "nights": Text("history", "whole", target=history, title=f"history of {row.name}")
+        if row.name in nightly
+        else "",
+    }
