@@ -63,7 +63,7 @@ _S3, _TPCH = "S3 server", ("--local", "--scale", "1", "--no-restart")
 _SMALL = "150 MiB"
 MODULES = {
     "test_utils_test": Module(),
-    "benchmarks/test_array": Module(),
+    "benchmarks/test_array": Module("8 threads per worker", threads=8, memory="225 MiB"),
     "benchmarks/test_csv": Module(_S3),
     "benchmarks/test_custom": Module(),
     "benchmarks/test_dataframe": Module(),
@@ -71,7 +71,7 @@ MODULES = {
     "benchmarks/test_h2o": Module(_S3),
     "benchmarks/test_join": Module(_S3, memory=_SMALL),
     "benchmarks/test_rechunk": Module(memory=_SMALL),
-    "benchmarks/test_spill": Module(),
+    "benchmarks/test_spill": Module(memory=_SMALL),
     "benchmarks/test_work_stealing": Module("8 threads per worker", threads=8),
     "benchmarks/test_xgboost": Module(f"{_S3}, xgboost, dask-ml"),
     "benchmarks/test_zarr": Module(_S3),
