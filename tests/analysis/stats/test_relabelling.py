@@ -94,3 +94,18 @@ def test_relabelling_keeps_changes_of_one_metric_if_metrics_are_correlated(corre
 
     assert n_plain > 3
     assert n_found > 0.8 * n_plain
+
+
+def test_relabelling_takes_one_workload_whose_metrics_look_certain_for_chance():
+    rng = np.random.default_rng([5, 2])
+    n_plain = n_found = 0
+    for _ in range(4):
+        a, _, b, changed, workload, metric = noise.workload_report(
+            rng, 5, correlation=0.8, one_metric=True
+        )
+        effects = compare(a, b, family=metric, workload=workload)
+        n_plain += (changed & (adjust(effects.p) <= 0.05)).sum()
+        n_found += (changed & (effects.own_q <= 0.05)).sum()
+
+    assert n_plain > 10
+    assert n_found >= 0.9 * n_plain
