@@ -1,7 +1,7 @@
 """Measure how well and fast changes are found: ``python benchmarks/detection.py [--series DIR]``.
 
 ``--only PART ...`` runs parts; each prints its CPU time. With 301 real series on two busy cores:
-detector 11 s, reruns 56 s, fleet 4 s, groups 34 s (seconds and bytes per task, too), speed 2 s.
+detector 11 s, reruns 9 s, fleet 4 s, groups 34 s (seconds and bytes per task, too), speed 2 s.
 
 Prints false alarms, recall, delay, placement and speed, compared with simpler rules and, if they
 are installed, the detectors of asv and Apache Otava: on real nightly series if a folder with
