@@ -15,7 +15,7 @@ import pandas as pd
 from scipy.special import stdtrit
 
 from benchkit.analysis.compare.group_totals import COUNTS, GROUP_TIMES, short_name
-from benchkit.formatting import PARTS_NAMED, counted, format_change
+from benchkit.formatting import PARTS_NAMED, counted, format_change, format_factor
 
 if TYPE_CHECKING:
     from benchkit.analysis.compare.comparison import Comparison
@@ -69,8 +69,7 @@ def suite_changes(comparison: Comparison) -> list[SuiteChange]:
         changed = rows[rows["changed"]]
         largest = changed.loc[changed["ratio"].map(math.log).abs().sort_values().index[::-1]]
         moved = [
-            f"{row.workload} {format_change(row.ratio)}"
-            for row in largest.head(PARTS_NAMED).itertuples()
+            f"{row.workload} {_change(row.ratio)}" for row in largest.head(PARTS_NAMED).itertuples()
         ]
         found.append(
             SuiteChange(
@@ -128,8 +127,13 @@ def _about(groups: Sequence[Mapping[str, Any]], title: str, metrics: Container[s
                  for r in reversed(rows)}.values())[::-1]  # fmt: skip
     n_worse = sum(row["worse"] for row in rows)
     largest = max(rows, key=lambda row: _size(row["ratio"]))
-    name = f"{largest['workload']}, {short_name(largest)} {format_change(largest['ratio'])}"
+    name = f"{largest['workload']}, {short_name(largest)} {_change(largest['ratio'])}"
     return [f"{title}: {n_worse} worse, {len(rows) - n_worse} better ({name})."]
+
+
+def _change(ratio: float) -> str:
+    factor = format_factor(ratio) if ratio > 1 else ""
+    return f"{factor} as high" if factor else format_change(ratio)
 
 
 def _size(ratio: float) -> float:

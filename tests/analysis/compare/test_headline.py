@@ -55,9 +55,11 @@ def test_sentence_counts_a_group_that_takes_more_time(unchanged):
 def test_sentence_counts_bytes_of_graphs_and_tasks(unchanged):
     more = with_groups(unchanged, graph_bytes=2.155e6)
     fewer = with_groups(unchanged, n_tasks=8, task_s=0.8)
+    huge = with_groups(unchanged, graph_bytes=1.3e9)
 
     assert "Counts: 1 worse, 0 better (x.w00, bytes of graphs +115 %)" in more.sentence
     assert more.is_worse
+    assert "(x.w00, bytes of graphs about 1,300 times as high)" in huge.sentence
     assert "Counts: 0 worse, 1 better (x.w00, tasks" in fewer.sentence
     assert not fewer.is_worse
     assert not with_groups(unchanged, graph_bytes=1.005e6).is_worse
