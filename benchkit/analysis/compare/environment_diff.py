@@ -13,6 +13,7 @@ import pandas as pd
 
 from benchkit.analysis.compare.group_totals import SAME_COUNT
 from benchkit.formatting import MISSING, format_quantity
+from benchkit.measure.engines import DASK
 from benchkit.store.schema import METRICS
 from benchkit.values import decode_json, flatten
 
@@ -84,7 +85,7 @@ def _cluster(attrs: Mapping[str, Any]) -> dict[str, str]:
         for name in ("class", "n_workers", "n_threads", "memory_limit", "workers")
     }
     options |= description.get("kwargs") or {}
-    options["host"] = attrs.get("host")
+    options |= {"host": attrs.get("host"), "engine": attrs.get("engine") or DASK}
     return {name: str(value) for name, value in options.items() if value is not None}
 
 

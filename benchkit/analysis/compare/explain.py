@@ -32,6 +32,7 @@ from benchkit.formatting import (
     signed_parts,
 )
 from benchkit.measure.arguments import check_count
+from benchkit.measure.engines import DASK
 from benchkit.store.run import Run
 
 #: Groups of a run that `explain` reads, in addition to the root.
@@ -288,10 +289,17 @@ def _memory(
     return frame.sort_values("bytes", key=np.abs, ascending=False, kind="stable", ignore_index=True)
 
 
+def _memory_over_time(tree: xr.DataTree) -> xr.DataTree | None:
+    """Return the samples of memory by kind, which only Dask knows: other engines hold results."""
+    node = tree.children.get("scheduler")
+    is_known = node is not None and node.sizes.get("time")
+    return node if is_known and tree.attrs.get("engine", DASK) == DASK else None
+
+
 def _memory_at_peak(tree: xr.DataTree) -> list[float] | None:
     """Return memory by kind in B, at the peak of the cluster's process memory."""
-    node = tree.children.get("scheduler")
-    if node is None or not node.sizes.get("time"):
+    node = _memory_over_time(tree)
+    if node is None:
         return None
     data = node.to_dataset()
     peak = int(np.nanargmax(np.nan_to_num(data["process"].values)))
@@ -300,8 +308,8 @@ def _memory_at_peak(tree: xr.DataTree) -> list[float] | None:
 
 def _mean_memory(tree: xr.DataTree) -> list[float] | None:
     """Return memory by kind in B, as means over time."""
-    node = tree.children.get("scheduler")
-    if node is None or not node.sizes.get("time"):
+    node = _memory_over_time(tree)
+    if node is None:
         return None
     data = node.to_dataset()
     time = data["time"].values.astype(float)

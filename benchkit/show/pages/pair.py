@@ -286,7 +286,8 @@ def _without_stacks(data: PairData) -> list[str]:
 def _stacks(data: PairData, state: Mapping[str, str]) -> list[Content]:
     missing = " and ".join(_without_stacks(data))
     if missing:
-        return [[Text(f"Not recorded in {missing}: only the full capture records them.")]]
+        text = f"Not recorded in {missing}: only the full capture of Dask's tasks records them."
+        return [[Text(text)]]
     show_removed = bool(_calls(state).value)
     note = (
         "Of the whole runs, for any window and group. Widths are those of B; ▲ and red: more than "

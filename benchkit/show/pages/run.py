@@ -515,7 +515,8 @@ class _Stacks:
 
     def contents(self) -> list[Content]:
         if not self.prefixes:
-            return [[Text("Only the full capture records call stacks, and only while tasks run.")]]
+            text = "Only the full capture of Dask's tasks records call stacks, while tasks run."
+            return [[Text(text)]]
         text = "A click zooms to a call, a double click shows everything again."
         if self.part:
             text += " Samples of the window, to the second."

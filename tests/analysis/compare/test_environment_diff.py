@@ -1,8 +1,20 @@
 """What differs between the environments of two arms."""
 
 import pandas as pd
+import xarray as xr
 
-from benchkit.analysis.compare.environment_diff import _join_one_sided
+from benchkit.analysis.compare.environment_diff import _join_one_sided, differences
+
+
+def test_another_engine_is_a_difference_also_to_a_run_that_names_none():
+    old, new, other = (
+        xr.DataTree(xr.Dataset(attrs=attrs))
+        for attrs in ({}, {"engine": "dask"}, {"engine": "frisky"})
+    )
+
+    assert differences([old], [new]).empty
+    (row,) = differences([old], [other]).to_dict("records")
+    assert list(row.values()) == ["cluster", "engine", "dask", "frisky"]
 
 
 def test_packages_of_one_side_share_a_row():

@@ -7,8 +7,9 @@ import pytest
 from distributed import Client, LocalCluster
 
 import benchkit
+from benchkit.analysis.compare.explain import explain
 from benchkit.analysis.insight.blame import critical_path
-from benchkit.errors import UsageError
+from benchkit.errors import NotRecorded, UsageError
 from benchkit.measure import workload
 from benchkit.measure.cluster.spec import ClusterSpec
 from benchkit.measure.engines import frisky as engine
@@ -327,6 +328,9 @@ def test_run_in_frisky_is_diagnosed_and_predicted_as_far_as_it_was_recorded(tree
     assert len(path) >= 2
     assert limits.causes["seconds"].sum() == pytest.approx(tree_run.metrics["duration"], rel=0.01)
     assert tree_run.diagnose().limits is not None
+    assert explain([tree_run], [tree_run]).memory.empty  # by kind: only Dask knows
+    with pytest.raises(NotRecorded, match="the engine frisky does not report sizes of results"):
+        tree_run.memory_by_group()
 
     (faster,) = tree_run.whatif(scheduler=0.1).predictions
     assert 0.5 < faster.ratio <= 1.0
