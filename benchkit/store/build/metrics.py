@@ -34,6 +34,8 @@ MAX_OVERLAP = 0.02
 #: Dask's own count of P2P bytes may differ by this share from the sum of both parts.
 MAX_P2P_DIFFERENCE = 0.01
 _DISK_TIMES = {"disk_read_time": "disk-read", "disk_write_time": "disk-write"}
+#: What Dask's scheduler and workers count of their own work, which another engine does itself.
+ONLY_DASK = frozenset({*_DISK_TIMES, "gather_bytes", "n_steals", "scatter_bytes", "spilled_peak"})
 
 
 def compute_metrics(
@@ -61,10 +63,11 @@ def compute_metrics(
             metrics["scatter_bytes"] = facts.scattered_bytes
         if n_steals is not None:
             metrics["n_steals"] = n_steals
+    unknown = ONLY_DASK if facts.unreported else frozenset()
     return {
         name: float(metrics[name])
         for name in METRICS
-        if name in metrics and np.isfinite(metrics[name])
+        if name in metrics and np.isfinite(metrics[name]) and name not in unknown
     }
 
 

@@ -12,6 +12,7 @@ import xarray as xr
 from benchkit.formatting import counted, format_quantity
 from benchkit.measure.capture.process import CLOCK_STEP_S, MONITOR_GAP_S
 from benchkit.store.build.facts import CaptureFacts
+from benchkit.store.build.metrics import ONLY_DASK
 from benchkit.store.build.processes import (
     MIN_SAMPLED,
     increases,
@@ -447,7 +448,7 @@ def _unmeasured(metrics: Mapping[str, float], notes: list[Note], facts: CaptureF
             continue
         light_only = name in FULL_ONLY and not facts.full
         reason = "only at capture level full" if light_only else REASONS.get(name, UNKNOWN)
-        if facts.unreported and reason in (_RELEASE, UNKNOWN):
+        if facts.unreported and (reason in (_RELEASE, UNKNOWN) or name in ONLY_DASK):
             reason = f"the engine {facts.engine} does not report it"
         by_reason.setdefault(reason, []).append(name)
     return [

@@ -240,7 +240,11 @@ def test_frisky_run_has_planted_seconds_tasks_and_bytes(measured):
     elsewhere = int((held["worker"].iloc[:-1] != last).sum())
     assert run.metrics["transfer_bytes"] == pytest.approx(elsewhere * 2**20, rel=0.03, abs=1e4)
     assert run.tree.attrs["engine"] == "frisky"
-    assert "sizes of results" in str(run.tree.attrs["quality"])
+    quality = str(run.tree.attrs["quality"])
+    assert "sizes of results" in quality
+    own = {"spilled_peak", "n_steals", "gather_bytes", "scatter_bytes", "disk_read_time"}
+    assert not own & set(run.metrics)
+    assert all(name in quality for name in own)
     assert "nbytes" not in run.tree["task_groups"].data_vars
 
 
