@@ -353,9 +353,10 @@ class NightLevels:
         reported = [
             e["ratio"] for e in regression.events if e["kind"] != "placed" and e.get("ratio")
         ]
-        growth, kind = worse * (size - math.log(float(reported[-1]))), "placed"
-        if abs(growth) > max(DETECTION.min_change, REPORT_ERRORS * error):
-            kind = "grown" if growth > 0 else "eased"
+        # The first size of a change is often too large: a smaller one is noted, and no news.
+        growth = worse * (size - math.log(float(reported[-1])))
+        is_news = growth > max(DETECTION.min_change, REPORT_ERRORS * error)
+        kind = "grown" if is_news else "placed"
         half = float(ndtri((1 + VERDICTS.level) / 2)) * error
         ratio, low, high = (math.exp(size + step) for step in (0.0, -half, half))
         return [
