@@ -96,8 +96,8 @@ def test_failed_seconds_of_a_killed_worker_are_cut(processes, observed):
     run = observation.run
 
     assert run.metrics["n_workers_lost"] == 1
-    # The wall clock of the worker may run a little slower than the clock of `sleep`.
-    assert 0.79 < run.metrics["failed_time"] < 0.8 + 0.3 + 0.2
+    # Of a busy worker the time of the message about the error is known to some ms only.
+    assert 0.97 * 0.8 < run.metrics["failed_time"] < 0.8 + 0.3 + 0.2
     quality = run.quality()
     cut = ", ".join(quality[quality["kind"] == "cut"]["metrics"]).split(", ")
     assert {"failed_time", "idle_time", "compute_time"} <= {*cut}
