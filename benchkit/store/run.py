@@ -20,7 +20,7 @@ import xarray as xr
 
 from benchkit.errors import NotRecorded, UnreadableRun, UsageError, needs_extra
 from benchkit.formatting import counted, format_quantity, run_limits
-from benchkit.measure.engines import DASK
+from benchkit.measure.engines import ran_in_dask
 from benchkit.store.schema import METRICS, RECORD_FIELDS
 from benchkit.store.task_graph import TaskGraph, has_task_graph
 from benchkit.table import Table
@@ -203,10 +203,10 @@ class Run:
         held = self._group("held")
         if "nbytes" not in held:
             raise self._not_recorded("bytes by task group")
-        engine = self.tree.attrs.get("engine", DASK)
-        if engine != DASK and not held["nbytes"].values.any():
+        attrs = self.tree.attrs
+        if not ran_in_dask(attrs) and not held["nbytes"].values.any():
             raise NotRecorded(
-                f"run {self.tree.attrs['id']}: the engine {engine} does not report sizes of results"
+                f"run {attrs['id']}: the engine {attrs['engine']} does not report sizes of results"
             )
         names = np.array([*json.loads(held.attrs["groups"]), ""], object)
         columns = ("time", "worker", "nbytes")

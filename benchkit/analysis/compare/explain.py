@@ -32,7 +32,7 @@ from benchkit.formatting import (
     signed_parts,
 )
 from benchkit.measure.arguments import check_count
-from benchkit.measure.engines import DASK
+from benchkit.measure.engines import ran_in_dask
 from benchkit.store.run import Run
 
 #: Groups of a run that `explain` reads, in addition to the root.
@@ -293,7 +293,7 @@ def _memory_over_time(tree: xr.DataTree) -> xr.DataTree | None:
     """Return the samples of memory by kind, which only Dask knows: other engines hold results."""
     node = tree.children.get("scheduler")
     is_known = node is not None and node.sizes.get("time")
-    return node if is_known and tree.attrs.get("engine", DASK) == DASK else None
+    return node if is_known and ran_in_dask(tree.attrs) else None
 
 
 def _memory_at_peak(tree: xr.DataTree) -> list[float] | None:

@@ -162,7 +162,7 @@ def diagnose(run: Run) -> Diagnosis:
 def _reported(case: Case, findings: Iterable[Finding | None]) -> list[Finding]:
     """Return the findings that cost enough, with what they cost at most."""
     priced = [
-        replace(each, seconds=float(min(each.seconds, case.most_saved(each.causes))))
+        replace(each, seconds=float(min(each.seconds, case.max_saving(each.causes))))
         for each in findings
         if each is not None
     ]

@@ -183,7 +183,7 @@ class Case:
             return 0.0
         return max(0.0, self.duration - self.limits.bounds["compute"])
 
-    def most_saved(self, causes: Collection[str]) -> float:
+    def max_saving(self, causes: Collection[str]) -> float:
         """Return the seconds that the run would save at most without some causes."""
         # Without waits alone, tasks still compute, on all threads and one after another.
         if self.limits is None or not set(causes) <= WAITS:
@@ -212,7 +212,7 @@ class Case:
         if self.limits is None:
             return 0.0 if window is None else self.seconds_within([window[0]], [window[1]])
         blame = self.limits.blame
-        chosen = _have_cause(blame, causes)
+        chosen = _with_causes(blame, causes)
         length = (blame["stop"] - blame["start"]).where(chosen, 0.0)
         if window is None:
             return float(length.sum())
@@ -239,7 +239,7 @@ class Case:
         if self.limits is None or not self.blamed(*causes):
             return None
         blame = self.limits.blame
-        chosen = _have_cause(blame, causes)
+        chosen = _with_causes(blame, causes)
         spans = blame[chosen].groupby((~chosen).cumsum())
         starts, stops = spans["start"].min(), spans["stop"].max()
         longest = (stops - starts).idxmax()
@@ -305,12 +305,12 @@ class Case:
         chosen = (graph.group == graph.group_names.index(group)) & np.isfinite(graph.start)
         return self.saving(durations=np.where(chosen, seconds[chosen].mean(), seconds))
 
-    def idle_blamed(self, *causes: str) -> float:
+    def even_load_saving(self, *causes: str) -> float:
         """Return the seconds of causes that an even load of all threads would save."""
         if self.limits is None:
             return 0.0
         blame = self.limits.blame
-        return min(self.idle_seconds(blame[_have_cause(blame, causes)]), self.imbalance)
+        return min(self.idle_seconds(blame[_with_causes(blame, causes)]), self.imbalance)
 
     def idle_seconds(self, rows: pd.DataFrame) -> float:
         """Return the seconds of rows of the blame that an even load of all threads would save."""
@@ -352,7 +352,7 @@ class Case:
         return seconds_covered(np.clip(start, 0, self.duration), np.clip(stop, 0, self.duration))
 
 
-def _have_cause(blame: pd.DataFrame, causes: Collection[str]) -> pd.Series:
+def _with_causes(blame: pd.DataFrame, causes: Collection[str]) -> pd.Series:
     """Return which rows of the blame have some causes, or would have them with a processor."""
     chosen: pd.Series = blame["cause"].isin(causes) | blame["origin"].isin(causes)
     return chosen

@@ -8,8 +8,9 @@ their threads and memory, and the capture of Dask measures these processes.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib import import_module
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from benchkit.measure.engines.engine import Engine
@@ -29,6 +30,11 @@ ENGINES = {
     "synchronous": _Place("local", "Synchronous"),
 }
 OTHER_ENGINES = ENGINES.keys() - {DASK}
+
+
+def ran_in_dask(attrs: Mapping[Any, Any]) -> bool:
+    """Return whether Dask's scheduler executed a run with these attributes."""
+    return (attrs.get("engine") or DASK) == DASK
 
 
 def engine_of(client: object) -> Engine | None:

@@ -728,8 +728,9 @@ _PARTS = (
     _Part("limits", "overview", "What bounds this run, and what would save time?", _diagnosis,
           is_slow=True),
     _Part("memory", "overview", "How was memory used?", _memory,
-          "Process memory by kind. Unmanaged memory does not hold task results: the interpreter, "
-          "temporary buffers, and memory that the allocator has not returned.", _worker_filter),
+          "Process memory by kind. Unmanaged is what Dask does not know as a result of a task: the "
+          "interpreter, temporary buffers, memory that the allocator has not returned, and the "
+          "results of other engines.", _worker_filter),
     _Part("threads", "overview", "How many threads were busy?", _busy),
     _Part("groups", "overview", _BUSY_GROUPS, _group_table, _THREAD_SECONDS, follows=True),
     _Part("usual", "overview", "Is this result usual?", _usual_metrics),

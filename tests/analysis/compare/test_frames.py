@@ -60,7 +60,14 @@ def test_compare_run_groups_names_function_of_changed_group(rng):
     arms = {arm: [f"{arm}-{n}" for n in range(5)] for arm in ("baseline", "contender")}
     arms["baseline"].append("gone")
     arms["contender"].append("")
-    table = compare_run_groups({("new", "etl"): arms}, store_of_runs(runs), blocked=True)
+    store, read = store_of_runs(runs), []
+
+    def load(ids, groups, load=store.load):
+        read.append((len(ids), groups))
+        return load(ids, groups)
+
+    store.load = load
+    table = compare_run_groups({("new", "etl"): arms}, store, blocked=True)
     first, frame = changed_rows(table)[:2]
 
     assert (first["group"], first["metric"]) == ("b", "group_share")
@@ -69,3 +76,4 @@ def test_compare_run_groups_names_function_of_changed_group(rng):
     text = describe_group_change(frame)
     assert text.startswith("etl: in group b, take (lib/core.py) is in 5")
     assert ", before in 3" in text
+    assert read == [(10, ("profile",))]  # of one group, once

@@ -51,6 +51,14 @@ def test_fact_that_cost_nothing_has_no_price(tmp_path, rule):
     assert fact.seconds < 0.01, "not the least that a finding must cost"
 
 
+def test_results_of_another_engine_are_not_memory_that_fills_the_workers(tmp_path):
+    run = run_of(tmp_path, **PLANTED["unmanaged"])
+    assert RULES["unmanaged"](Case(run)) is not None
+
+    run.tree.attrs["engine"] = "frisky"
+    assert RULES["unmanaged"](Case(run)) is None
+
+
 @pytest.mark.parametrize("rule", SIMILAR)
 def test_rule_does_not_find_what_is_similar(tmp_path, rule):
     assert RULES[rule](Case(run_of(tmp_path, **SIMILAR[rule]))) is None

@@ -10,6 +10,7 @@ from benchkit.analysis.insight.blame import BETWEEN_TASKS, COMPUTING, seconds_un
 from benchkit.analysis.insight.findings import WORTH_SHARE, Case, Finding, rule
 from benchkit.analysis.insight.memory import memory_left
 from benchkit.formatting import counted, format_quantity
+from benchkit.measure.engines import ran_in_dask
 from benchkit.store.build.processes import share_processes
 
 #: Share of a worker's memory per thread: a task needs its inputs and its result at once.
@@ -89,13 +90,13 @@ def _spilling_seconds(case: Case) -> float:
 
 def _paused_seconds(case: Case) -> float:
     """Return what the run would save without pauses: other workers compute during them."""
-    return min(case.idle_blamed("worker paused"), case.most_saved(["worker paused"]))
+    return min(case.even_load_saving("worker paused"), case.max_saving(["worker paused"]))
 
 
 def _memory_seconds(case: Case) -> float:
     """Return what the run would save with enough memory."""
-    most = case.most_saved(["disk", "worker paused"])
-    return min(_spilling_seconds(case) + _paused_seconds(case), most)
+    limit = case.max_saving(["disk", "worker paused"])
+    return min(_spilling_seconds(case) + _paused_seconds(case), limit)
 
 
 @rule("disk", "worker paused")
@@ -176,7 +177,8 @@ def unmanaged(case: Case) -> Finding | None:
     unmanaged = case.workers["unmanaged_old"].values
     if not len(limit) or not limit.all() or not np.isfinite(unmanaged).any():
         return None
-    if share_processes(case.workers):  # the results of other workers look like unmanaged memory
+    # Results of other workers in the process, or of another engine, look like unmanaged memory.
+    if share_processes(case.workers) or not ran_in_dask(case.run.tree.attrs):
         return None
     share = (np.nanmax(unmanaged, axis=0) - IMPORTS_BYTES) / limit
     if np.nanmax(share) < MIN_UNMANAGED_SHARE:

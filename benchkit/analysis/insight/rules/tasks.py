@@ -197,7 +197,7 @@ def too_few_tasks(case: Case) -> Finding | None:
         return None
     return Finding(
         what="too few tasks can run at the same time",
-        seconds=case.idle_blamed("not parallel"),
+        seconds=case.even_load_saving("not parallel"),
         evidence=f"for {format_quantity(seconds, 's')} a task computed while most of the "
         f"{case.n_threads} threads were idle; the cost is what an even load would save",
         change="smaller chunks of this group, or a tree reduction; else a smaller cluster",
@@ -307,7 +307,7 @@ def seceded(case: Case) -> Finding | None:
     waited = format_quantity(case.metric("seceded_time"), "s")
     return Finding(
         what="tasks wait for tasks that they submitted, while most threads are idle",
-        seconds=case.idle_blamed("seceded"),
+        seconds=case.even_load_saving("seceded"),
         evidence=f"tasks of {group} left their threads (secede, worker_client) and waited {waited} "
         f"in all, {format_quantity(seconds, 's')} of the run with most of the {case.n_threads} "
         "threads idle; the cost is what an even load would save",
